@@ -1,5 +1,5 @@
-//! Configuration: `./fullbore.toml`, then `$XDG_CONFIG_HOME/fullbore/fullbore.toml`, then `/etc/fullbore/fullbore.toml`; the
-//! first that exists counts, or the one that `--config` names. Flags override it.
+//! Configuration: the file that `--config` names, else the first that exists of `./fullbore.toml`,
+//! `$XDG_CONFIG_HOME/fullbore/fullbore.toml` and `/etc/fullbore/fullbore.toml`. Flags override it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub struct Config {
     pub device_timeout: Option<u64>,
     /// `--outage`, in seconds.
     pub outage: Option<u64>,
-    /// Of the profiles of S3's own tools the one whose keys, region and endpoint count, whatever the environment says.
+    /// The profile of the AWS tools whose keys, region and endpoint are used, instead of those of the environment.
     pub aws_profile: Option<String>,
     /// `--sse`.
     pub sse: Option<String>,
@@ -104,18 +104,18 @@ pub struct RepositoryConfig {
     pub lock_mode: Option<String>,
     /// `--max-parts`.
     pub max_parts: Option<u64>,
-    /// The profile of S3's own tools whose keys, region and endpoint reach it.
+    /// The profile of the AWS tools whose keys, region and endpoint reach it.
     pub aws_profile: Option<String>,
-    /// Databases that are backed up no more: `fullbore check` does not wait for new backups of them.
+    /// Databases that are not backed up any more: `fullbore check` does not wait for new backups of them.
     pub retired: Vec<String>,
-    /// The records tell no path and no `--name` of encrypted sets.
+    /// The records do not show paths or `--name` of encrypted sets.
     pub hide_names: bool,
-    /// What `fullbore prune` leaves.
+    /// The sets that `fullbore prune` keeps.
     pub keep: Option<KeepRules>,
 }
 
 impl RepositoryConfig {
-    /// The first key that only an object store can heed.
+    /// The first key that only an object store can obey.
     pub fn asked_of_store(&self) -> Option<&'static str> {
         let said = [
             ("lock-until", self.lock_until.is_some()),
@@ -130,7 +130,7 @@ impl RepositoryConfig {
 }
 
 impl Config {
-    /// This configuration for a run on a repository: what is said of that comes before what is said of all.
+    /// This configuration for a run on a repository: the keys of the repository win over the general keys.
     pub fn of_repository(&self, name: &str) -> Self {
         let Some(repository) = self.repository.get(name).cloned() else { return self.clone() };
         let (own, all) = (repository, self.clone());
@@ -152,11 +152,11 @@ impl Config {
         }
     }
 
-    /// The keys that only an object store can heed, and what is not so elsewhere, where one promises that something is kept safe.
+    /// The keys that only an object store can obey. A key that promises safety comes with what is missing elsewhere.
     pub fn for_stores_alone(&self) -> Vec<(&'static str, Option<&'static str>)> {
         let said = [
-            ("lock-until", self.lock_until.is_some(), Some("nothing keeps anybody from deleting what is there")),
-            ("sse", self.sse.is_some(), Some("nobody encrypts what is there (encrypt-to does, anywhere)")),
+            ("lock-until", self.lock_until.is_some(), Some("the files there can be deleted")),
+            ("sse", self.sse.is_some(), Some("the files there are not encrypted by it (encrypt-to encrypts anywhere)")),
             ("storage-class", self.storage_class.is_some(), None),
             ("tag", !self.tag.is_empty(), None),
             ("max-parts", self.max_parts.is_some(), None),
@@ -169,31 +169,31 @@ impl Config {
         self.catalog.clone().unwrap_or_else(crate::catalog::default_path)
     }
 
-    /// What object stores are reached through, and how they are to keep families.
+    /// The connections to object stores, with the options for keeping families.
     ///
     /// # Errors
-    /// A usage error: an option that says nothing, or too much.
+    /// A usage error: an option with a wrong value, or options that do not fit together.
     pub fn stores(&self) -> Result<Stores> {
         let patience = self.device_timeout.map_or(store::PATIENCE, Duration::from_secs);
         let objects = self.object_options(Timestamp::now())?;
         Ok(Stores::of_environment_keeping(patience, objects, self.aws_profile.as_deref()))
     }
 
-    /// For how long objects are locked, where `lock-until` says a time span and no time.
+    /// For how long objects are locked, if `lock-until` is a time span and not a time.
     ///
     /// # Errors
-    /// It says neither.
+    /// It is neither.
     pub fn locked_for(&self) -> Result<Option<Duration>> {
         let span = self.lock_until.as_deref().filter(|text| !is_time(text));
         span.map(|text| units::duration("--lock-until", text)).transpose()
     }
 
-    /// How object stores are to keep families, `now` being the time from which days are counted.
+    /// How object stores keep families. Days count from `now`.
     fn object_options(&self, now: Timestamp) -> Result<ObjectOptions> {
         let lock = match (&self.lock_until, &self.lock_mode) {
             (None, None) => None,
             (None, Some(_)) => {
-                return Err(Error::usage("--lock-mode", "says how, and not until when", "give --lock-until 30d too"));
+                return Err(Error::usage("--lock-mode", "needs --lock-until", "add for example --lock-until 30d"));
             }
             (Some(until), mode) => Some(ObjectLock {
                 mode: mode.as_ref().map_or(Ok(LockMode::default()), |mode| LockMode::parse("--lock-mode", mode))?,
@@ -216,31 +216,31 @@ impl Config {
     }
 }
 
-/// True of a time, and not of a time span.
+/// True for a time, false for a time span.
 fn is_time(text: &str) -> bool {
     text.contains('T') || text.contains(' ')
 }
 
-/// `30d` from now, or a time with its zone; in whole seconds, not before what was asked for.
+/// `30d` from now, or a time with its zone; rounded up to whole seconds.
 fn lock_until(text: &str, now: Timestamp) -> Result<Timestamp> {
     let wrong = |why: String| {
         Error::usage("--lock-until", why, "write days, or a time with its zone: 30d, 2026-12-24T00:00:00Z")
     };
     let until = if is_time(text) {
-        text.parse().map_err(|error| wrong(format!("`{text}` is no time: {error}")))?
+        text.parse().map_err(|error| wrong(format!("`{text}` is not a time: {error}")))?
     } else {
         let time = units::duration("--lock-until", text)?;
         now.checked_add(time).map_err(|_| wrong(format!("`{text}` is too long")))?
     };
     let whole = Timestamp::from_second(until.as_second()).unwrap_or(until);
-    // Whether it is in the future a backup asks the store's clock; a restore with the same configuration need not care.
+    // A backup checks against the store's clock that it is in the future. A restore with this configuration need not.
     Ok(if whole < until { whole.checked_add(1.second()).unwrap_or(until) } else { whole })
 }
 
 /// Reads the configuration.
 ///
 /// # Errors
-/// The named file cannot be read, or others may change it, or a file has an unknown key or a wrong value: with line and hint.
+/// The file cannot be read, others may change it, or it has an unknown key or a wrong value: with line and hint.
 pub fn load(named: Option<&Path>) -> Result<Config> {
     if let Some(path) = named {
         return trusted(path);
@@ -257,7 +257,7 @@ pub fn load(named: Option<&Path>) -> Result<Config> {
     }
 }
 
-/// Reads a configuration that nobody but this user and root may change: it says where backups go, and who can open them.
+/// Reads a configuration that only this user and root may change: it says where backups go, and which keys open them.
 fn trusted(path: &Path) -> Result<Config> {
     refuse_files_of_others(path)?;
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -268,7 +268,7 @@ fn read(path: &Path) -> Result<Config> {
     let shown = path.display().to_string();
     let bytes = read_whole(path, FILE_MAX).map_err(|e| Error::io("read the configuration", &shown, e))?;
     let Some(text) = bytes.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok()) else {
-        let why = format!("is longer than {}, or no text", units::show_bytes(FILE_MAX as u64));
+        let why = format!("is longer than {}, or is not text", units::show_bytes(FILE_MAX as u64));
         return Err(Error::usage(shown, why, "name a configuration as in docs/configuration.md"));
     };
     toml::from_str(text).map_err(|e| {
@@ -277,7 +277,8 @@ fn read(path: &Path) -> Result<Config> {
         Error::usage(
             format!("{}, line {line}", path.display()),
             what,
-            "its keys are those flags of `fullbore backup --help` that have a value, and [repository.NAME]: docs/REPOSITORY.md",
+            "the keys are the flags of `fullbore backup --help` that have a value, and [repository.NAME]: \
+             docs/REPOSITORY.md",
         )
     })
 }

@@ -10,7 +10,7 @@ pub fn short(id: &str) -> &str {
     id.get(..SHORT).unwrap_or(id)
 }
 
-/// True when `part` is the id, its start or its end. Nothing at all is no part: it is what a shell makes of a variable that is not set.
+/// True when `part` is the id, its start or its end. An empty part does not fit: it may be an unset shell variable.
 pub fn fits(id: Uuid, part: &str) -> bool {
     let part = part.trim_matches('…').to_ascii_lowercase();
     let id = id.to_string();

@@ -1,8 +1,8 @@
-//! fullbore as a library: what to do, when, and what we know about it. The bytes are moved by `fullbore-core`, the
-//! databases are known by `fullbore-engines`.
+//! fullbore as a library: jobs, repositories, reports and estimates. `fullbore-core` moves the bytes,
+//! `fullbore-engines` knows the databases.
 //!
-//! A [`job`] is what the command line, and later a scheduler, calls: [`job::backup`], [`job::restore`],
-//! [`job::verify`], [`job::inspect`]. Each fills a [`report::Report`] as it goes, so that a failed job has one too.
+//! The command line, and later a scheduler, calls a [`job`]: [`job::backup`], [`job::restore`], [`job::verify`],
+//! [`job::inspect`]. Each fills a [`report::Report`] while it runs, so that a failed job has a report too.
 
 pub mod bench;
 pub mod catalog;

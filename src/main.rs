@@ -9,8 +9,8 @@ fn main() -> std::process::ExitCode {
     cli::main()
 }
 
-/// As many open files as the system allows this process: the usual 1024 are few for 64 families and their devices.
+/// Allows as many open files as the system permits: the usual 1024 are few for 64 families and their devices.
 fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }); // What it had is enough for most.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }); // The old limit may be enough.
 }

@@ -1,5 +1,5 @@
-//! The report of a job: `--report json`, documented in `docs/REPORT.md`. Filled while the job runs, so that a job
-//! that failed has one too.
+//! The report of a job: `--report json`, documented in `docs/REPORT.md`. The job fills it while it runs, so that a
+//! failed job has a report too.
 
 use fullbore_core::meter::{Bottleneck, Stage, bottleneck};
 use fullbore_core::sink::DeviceAccount;
@@ -20,7 +20,7 @@ pub use judge::{CalibratedReport, CostReport, UseReport, VerdictReport, WhatIfRe
 
 /// Version of the report; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
-/// The exit code of what was done, with warnings.
+/// The exit code of a job that is done, with warnings.
 pub const WITH_WARNINGS: u8 = 4;
 
 /// One job, as an object.
@@ -36,9 +36,9 @@ pub struct Report {
     pub command: String,
     /// `done`, `done_with_warnings`, `failed`, `cancelled`, `planned`.
     pub status: String,
-    /// The error's text, when it failed.
+    /// The text of the error, if the job failed.
     pub error: Option<String>,
-    /// What the program ends with.
+    /// The exit code of the program.
     pub exit_code: u8,
     /// RFC 3339.
     pub started_at: String,
@@ -70,7 +70,7 @@ pub struct Report {
     pub unread_bytes: u64,
     /// Bytes of the database that hold something.
     pub allocated_bytes: u64,
-    /// Of these, room in a server's files that was never written: read as zeros without the disk.
+    /// Of these, parts of a server's files that were never written: read as zeros without the disk.
     pub hole_bytes: u64,
     /// Bytes not stored: free, zero, or (differential) unchanged.
     pub skipped_bytes: u64,
@@ -96,29 +96,29 @@ pub struct Report {
     pub bottleneck: Option<BottleneckReport>,
     /// What was the limit, why, and what another configuration would have changed.
     pub verdict: Option<VerdictReport>,
-    /// Of a log that was followed, whether it was kept up with.
+    /// For a followed log: whether the follower kept up.
     pub following: Option<FollowingReport>,
     /// The raw path, with `--measure-limit`.
     pub limit: Option<LimitReport>,
     /// The engine's own positions.
     pub position: Option<PositionReport>,
-    /// How long writers to the database could have been kept waiting.
+    /// How long writers to the database may have waited.
     pub writers_blocked_s: f64,
-    /// What an interrupted restore had left, and what was fetched.
+    /// With `--resume`: what was kept of the partial restore, and what was fetched.
     pub resumed: Option<ResumedReport>,
-    /// What a server did that was started on a restored directory.
+    /// The check by a server that was started on the restored directory.
     pub start_check: Option<StartCheckReport>,
     /// Tables that were taken out of the backup of a server.
     pub tables: Option<TablesReport>,
-    /// The configuration file that counted.
+    /// The configuration file that was read.
     pub configuration: Option<String>,
     /// The keys that the set is encrypted to, or those of the copies.
     pub encrypted_to: Vec<KeyReport>,
     /// What a backup would do, with `--dry-run`.
     pub planned: Option<PlannedReport>,
-    /// What went not quite as it should.
+    /// Problems that did not stop the job.
     pub warnings: Vec<String>,
-    /// What is worth knowing, and nothing to be done about.
+    /// Facts that are worth knowing and need no action.
     pub notes: Vec<String>,
     /// The plan, for the verdict.
     #[serde(skip)]
@@ -132,22 +132,22 @@ pub struct Report {
     /// The devices of the families that a copy has read, in order; for the verdict too.
     #[serde(skip)]
     pub read_from: Vec<String>,
-    /// What took time before the first and after the last byte; for the verdict too.
+    /// The steps before the first and after the last byte, with their times; for the verdict too.
     #[serde(skip)]
     costs: Vec<costs::Booked>,
-    /// What following a log came to, for the verdict too.
+    /// The result of following a log; for the verdict too.
     #[serde(skip)]
     followed: Option<Followed>,
-    /// What the verdict compares with.
+    /// The profile that the verdict compares with.
     #[serde(skip)]
     profile: Option<Profile>,
-    /// Behind `stages`.
+    /// The accounts that `stages` is made from.
     #[serde(skip)]
     accounts: Vec<Stage>,
     /// From the first byte of each set to its last, in seconds, and how many sets there were.
     #[serde(skip)]
     moving: (f64, u32),
-    /// Those of cpu_s that were before the job: measuring its limit.
+    /// Processor seconds before the job, for measuring its limit. `cpu_s` includes them.
     cpu_before_s: f64,
 }
 
@@ -191,11 +191,11 @@ pub struct PlannedReport {
 /// A family that would be written.
 #[derive(Debug, Clone, Serialize)]
 pub struct PlannedFamily {
-    /// As a report of the backup would name it; a name that is made of the time and an id is another one then.
+    /// The name as in a report of the backup. A name with the time and an id differs then.
     pub device: String,
-    /// How long it is expected to become; 0 where that is not known.
+    /// The expected length; 0 if it is unknown.
     pub expected_bytes: u64,
-    /// Bytes that are free there; nothing of a store.
+    /// Bytes that are free there; none for a store.
     pub free_bytes: Option<u64>,
 }
 
@@ -204,11 +204,11 @@ pub struct PlannedFamily {
 pub struct ResumedReport {
     /// The database under its working name.
     pub file: String,
-    /// Bytes of it that were as the page map says, and stayed.
+    /// Bytes of it that matched the page map and were kept.
     pub kept_bytes: u64,
-    /// Bytes of the blocks that were fetched, as they are on the media.
+    /// Bytes of the fetched blocks, as they are on the media.
     pub fetched_bytes: u64,
-    /// Their number.
+    /// Number of fetched blocks.
     pub fetched_blocks: u64,
 }
 
@@ -217,15 +217,15 @@ pub struct ResumedReport {
 pub struct CopyReport {
     /// full, differential, log.
     pub kind: String,
-    /// Identity of the backup: that of the copy too.
+    /// Identity of the backup. The copy has the same.
     pub backup_set_id: String,
-    /// The database, where it can be told.
+    /// The database, if it is known.
     pub database: Option<String>,
     /// `as it is`, `made anew`, `there already`.
     pub how: String,
     /// Identity of the media that were read.
     pub from_media_set_id: String,
-    /// Identity of the media of the copy; empty in the plan of one that is made anew.
+    /// Identity of the media of the copy; empty in the plan of a copy that is made anew.
     pub media_set_id: String,
     /// Families that were read.
     pub from_families: u16,
@@ -233,12 +233,12 @@ pub struct CopyReport {
     pub families: Vec<String>,
     /// Bytes of the media that were read.
     pub read_bytes: u64,
-    /// Bytes of the copy's families; in a plan what is expected.
+    /// Bytes of the copy's families; in a plan, the expected bytes.
     pub stored_bytes: u64,
 }
 
 impl CopyReport {
-    /// It in one line.
+    /// The copy in one line.
     pub fn line(&self) -> String {
         let of = self.database.as_ref().map_or_else(String::new, |database| format!(" of `{database}`"));
         let families = |count: usize| counted(count as u64, "family");
@@ -263,9 +263,9 @@ pub struct StartCheckReport {
     pub ready_s: f64,
     /// Tables that were checked.
     pub tables: u64,
-    /// Tables of other engines that were loaded before that.
+    /// Tables of other engines that were loaded before the check.
     pub loaded: u64,
-    /// How long that took.
+    /// How long the check took.
     pub check_s: f64,
 }
 
@@ -374,11 +374,11 @@ pub struct LimitReport {
     pub transform_mib_per_s: Option<f64>,
     /// Writing the sinks alone, in stored MiB/s; `None` for devices that are not files.
     pub sink_mib_per_s: Option<f64>,
-    /// Operations that each family had in flight then.
+    /// Operations in flight per family in this measurement.
     pub sink_queue_depth: u64,
-    /// Bytes of each.
+    /// Bytes of each operation.
     pub sink_transfer_bytes: u64,
-    /// Reading the source and writing the sinks at the same time, in source MiB/s; `None` for devices that are not files.
+    /// Reading the source and writing the sinks at once, in source MiB/s; `None` for devices that are not files.
     pub copy_mib_per_s: Option<f64>,
 }
 
@@ -408,7 +408,7 @@ impl Report {
         }
     }
 
-    /// Says that there are fewer buffers and workers than usual, once.
+    /// Notes once that there are fewer buffers and workers than usual.
     pub fn note_smaller_plan(&mut self, (buffers, workers): (usize, usize), usual: (usize, usize)) {
         let note = format!(
             "the plan is smaller than usual, because there is not more memory: {}, {} (usual: {}, {})",
@@ -422,12 +422,12 @@ impl Report {
         }
     }
 
-    /// What the process has done so far is not the job: `--measure-limit`.
+    /// Excludes the processor time so far from the job: it was `--measure-limit`.
     pub fn begin_processor_time(&mut self) {
         self.cpu_before_s = crate::job::process_usage().cpu_s;
     }
 
-    /// Books stages, and with them the bottleneck. Those of several sets add up.
+    /// Books stages, and with them the bottleneck. The stages of several sets add up.
     pub fn add_stages(&mut self, more: &[Stage]) {
         self.unread_bytes += more.iter().map(|stage| stage.account.unread).sum::<u64>();
         let longest = more.iter().map(Stage::longest).max().unwrap_or_default();
@@ -469,7 +469,7 @@ impl Report {
         });
     }
 
-    /// Books the sizes, and the time that they took.
+    /// Books the elapsed time, and computes speed and ratio.
     pub fn set_speed(&mut self, elapsed_s: f64) {
         self.elapsed_s = elapsed_s;
         self.mib_per_s = mib_per_s(self.source_bytes, elapsed_s);
@@ -499,7 +499,7 @@ impl Report {
         }
     }
 
-    /// Books that this report could not be written where it was wanted: the job stands as it ended.
+    /// Books that this report could not be written. The result of the job stays.
     pub fn not_written(&mut self, error: &fullbore_core::Error) {
         let why = crate::job::media::one_line(error);
         let what = match (&self.status[..], self.copied.is_empty(), &self.backup_set_id) {

@@ -88,17 +88,17 @@ pub fn show_duration(time: Duration) -> String {
     counted(number, unit)
 }
 
-/// Text that others may have written, as a part of a line: what would steer the terminal, or begin a line that nobody has said, is shown and not
-/// done.
+/// Text that others may have written, as a part of a line. Control characters are shown as escapes: they cannot steer
+/// the terminal or begin a forged line.
 pub fn on_its_line(text: &str) -> String {
     harmless(text, |_| true)
 }
 
-/// The same of those letters alone that `which` wants shown.
+/// The same, but only for the characters that `which` selects.
 pub fn harmless(text: &str, which: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
-        // Also those that turn the direction of writing, and so what a reader takes a name for.
+        // Also characters that change the direction of writing: they can disguise a name.
         let steers = letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if steers && which(letter) {
             shown.extend(letter.escape_default());
@@ -121,7 +121,7 @@ pub fn show_bytes(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// Bytes as a flag takes them, every one of them: `4MiB`, `64KiB`, `1000`.
+/// Exact bytes, as a flag takes them: `4MiB`, `64KiB`, `1000`.
 pub fn bytes_of_flag(bytes: u64) -> String {
     match bytes {
         whole if whole > 0 && whole.is_multiple_of(1 << 20) => format!("{}MiB", whole >> 20),

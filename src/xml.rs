@@ -1,6 +1,6 @@
 //! Text in XML and HTML.
 
-/// Text that may stand in XML.
+/// Text with the escapes of XML.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {

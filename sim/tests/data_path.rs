@@ -120,7 +120,7 @@ fn a_source_that_fails_in_the_middle_ends_the_job_with_its_error() {
 fn a_source_that_leaves_bytes_out_is_no_success() {
     for unmapped in [false, true] {
         let error = write_failing(SourceFault::Hole(3), unmapped);
-        assert!(error.contains("did not give every byte"), "{error}");
+        assert!(error.contains("did not give each byte"), "{error}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The cells of a matrix: the product of its axes less what is excluded, and the order in which each round runs them.
+//! The cells of a matrix: the product of its axes without the excluded ones, and their order in each round.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use fullbore_core::{Error, Result};
 use super::matrix::{Axis, DataFrom, Matrix, NONE};
 use super::volume::How;
 
-/// More cells than anybody waits for, and than fit into a table.
+/// The most cells: more would take too long, and would not fit into a table.
 const MOST_CELLS: u64 = 100_000;
 
 /// One combination: a value for each axis of the matrix.
@@ -17,9 +17,9 @@ pub struct Cell(BTreeMap<Axis, String>);
 /// One run of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Round {
-    /// Before the rounds that count.
+    /// It is before the counted rounds.
     pub warm_up: bool,
-    /// From 1 among its kind.
+    /// Its number, from 1, among the counted rounds or the warm-ups.
     pub number: u32,
 }
 
@@ -34,7 +34,7 @@ impl Cell {
         self.0.get(&axis).map(String::as_str)
     }
 
-    /// The same, where `none` means none.
+    /// The same, but `None` for the word `none`.
     pub fn named(&self, axis: Axis) -> Option<&str> {
         self.get(axis).filter(|name| *name != NONE)
     }
@@ -54,12 +54,12 @@ impl Cell {
         self.get(Axis::Kind) == Some("differential")
     }
 
-    /// Media that keep nothing.
+    /// Media that keep no data.
     pub fn to_nul(&self) -> bool {
         self.get(Axis::Media) == Some("nul")
     }
 
-    /// How the volume of an axis is made, where it has one.
+    /// How the volume of an axis is made, if it has one.
     pub fn how(&self, matrix: &Matrix, axis: Axis) -> Option<How> {
         let profile = self.named(axis).and_then(|name| matrix.volumes.get(name))?;
         let data = self.get(Axis::Data).and_then(|name| matrix.data.get(name));
@@ -73,7 +73,7 @@ impl Cell {
         self.is_differential() || self.named(Axis::Load).is_some() || on_a_volume
     }
 
-    /// The raw path is measured in the same run. It would not pass a volume under the database that is emulated in process.
+    /// The raw path is measured in the same run. This is impossible with a database volume that is emulated in process.
     pub fn measures_the_raw_path(&self, matrix: &Matrix) -> bool {
         let emulated = self.how(matrix, Axis::Volume).is_some_and(|how| how != How::Block);
         matrix.raw_path && !self.restores() && !emulated
@@ -93,7 +93,7 @@ impl Cell {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// What a result belongs to: the values, with every number of the data and volumes that they name, the places, and the program.
+    /// The identity of a result: the values, all numbers of their data and volumes, the places, and the program.
     pub fn identity(&self, matrix: &Matrix) -> String {
         let mut text = self.line();
         if let Some(data) = self.get(Axis::Data).and_then(|name| matrix.data.get(name)) {
@@ -131,15 +131,15 @@ impl Cell {
     }
 }
 
-/// All cells in the order of the file: the last axis turns fastest.
+/// All cells in the order of the file: the last axis changes fastest.
 ///
 /// # Errors
-/// Too many, none left, or one that contradicts itself.
+/// There are too many, none is left, or one contradicts itself.
 pub fn cells(matrix: &Matrix) -> Result<Vec<Cell>> {
     let count = matrix.axes.values().try_fold(1_u64, |count, words| count.checked_mul(words.len() as u64));
     if count.is_none_or(|count| count > MOST_CELLS) {
         let count = count.map_or_else(|| "more than 18 trillion".into(), |count| count.to_string());
-        let why = format!("its axes make {count} cells, and {MOST_CELLS} are the most");
+        let why = format!("its axes make {count} cells, and the most are {MOST_CELLS}");
         return Err(Error::usage(&matrix.title, why, "take values out of [axes], or make several matrices"));
     }
     let mut cells = vec![Cell(BTreeMap::new())];
@@ -170,7 +170,7 @@ fn check(cell: &Cell, matrix: &Matrix) -> Result<()> {
     let is_given = there.is_some_and(|data| matches!(data.from, DataFrom::Source(_)));
     if cell.restores() && cell.to_nul() {
         return refuse(
-            "nul keeps nothing to restore",
+            "nul keeps no data to restore",
             "exclude it: [[exclude]] with operation = \"restore\", media = \"nul\"",
         );
     }
@@ -194,16 +194,16 @@ fn check(cell: &Cell, matrix: &Matrix) -> Result<()> {
     Ok(())
 }
 
-/// All rounds: first those that do not count.
+/// All rounds: first the warm-ups.
 pub fn rounds(matrix: &Matrix) -> Vec<Round> {
     let warm_up = (1..=matrix.warm_up).map(|number| Round { warm_up: true, number });
     warm_up.chain((1..=matrix.repetitions).map(|number| Round { warm_up: false, number })).collect()
 }
 
-/// The order of a round: another one for each, the same for the same seed.
+/// The order of the cells in a round: different for each round, the same for the same seed.
 pub fn order(count: usize, seed: u64, round: Round) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
-    // Rounds are told apart by their number, and warm-ups by the upper half of it.
+    // Rounds differ in their number; for warm-ups, it is in the upper half.
     let of_round = u64::from(round.number) | (u64::from(round.warm_up) << 32);
     fastrand::Rng::with_seed(seed ^ of_round.wrapping_mul(0x9E37_79B9_7F4A_7C15)).shuffle(&mut order);
     order
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_cell_that_contradicts_itself_is_named() {
         for (axes, why) in [
-            ("operation = [\"backup\", \"restore\"]\nmedia = [\"files\", \"nul\"]", "nul keeps nothing"),
+            ("operation = [\"backup\", \"restore\"]\nmedia = [\"files\", \"nul\"]", "nul keeps no data"),
             ("devices = [1, 4]\nstripes = 2", "more devices than stripes"),
             ("media = \"nul\"\nmedia-volume = \"gp2-1tb\"", "no volume under nul"),
         ] {

@@ -1,5 +1,5 @@
-//! Charts as SVG text: bars for each configuration, lines over a number, shares of the stages. 360 units wide, as a phone is; colours
-//! by CSS, so that they follow a dark or a light page.
+//! Charts as SVG text: bars for each configuration, lines over a number, shares of the stages. They are 360 units wide,
+//! as a phone is. Colours are in CSS, so that they follow a dark or a light page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,26 +13,28 @@ use crate::xml::escaped;
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Of its file, without an end.
+    /// The name of its file, without an extension.
     pub name: String,
-    /// Above it.
+    /// Its title.
     pub title: String,
     /// The whole image.
     pub svg: String,
 }
 
 const WIDTH: f64 = 360.0;
-/// Where lines are drawn: left, right, top, bottom.
+/// The area of the lines: left, right, top, bottom.
 const FIELD: (f64, f64, f64, f64) = (44.0, 350.0, 16.0, 196.0);
 /// Series that can be told apart by colour.
 const COLOURS: usize = 6;
 /// Bars in one chart; further ones are in the table.
 const MOST_BARS: usize = 40;
 
-const STYLE: &str = "text{font:11px system-ui,sans-serif;fill:currentColor}.muted{opacity:.65}.axis{stroke:currentColor;opacity:.25}\
+const STYLE: &str = "text{font:11px system-ui,sans-serif;fill:currentColor}.muted{opacity:.65}\
+                     .axis{stroke:currentColor;opacity:.25}\
 .s0{--c:#2563eb}.s1{--c:#ea580c}.s2{--c:#16a34a}.s3{--c:#9333ea}.s4{--c:#0891b2}.s5{--c:#db2777}\
 .fill{fill:var(--c)}.line{stroke:var(--c);fill:none;stroke-width:2}svg{color:#1c1917}\
-@media(prefers-color-scheme:dark){svg{color:#e7e5e4}.s0{--c:#60a5fa}.s1{--c:#fb923c}.s2{--c:#4ade80}.s3{--c:#c084fc}.s4{--c:#22d3ee}.s5{--c:#f472b6}}";
+@media(prefers-color-scheme:dark){svg{color:#e7e5e4}.s0{--c:#60a5fa}.s1{--c:#fb923c}.s2{--c:#4ade80}.s3{--c:#c084fc}\
+.s4{--c:#22d3ee}.s5{--c:#f472b6}}";
 
 /// All charts of a matrix.
 pub fn charts(rows: &[Row]) -> Vec<Chart> {
@@ -73,11 +75,12 @@ pub fn charts(rows: &[Row]) -> Vec<Chart> {
 
 fn image(height: f64, content: &str) -> String {
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"100%\" role=\"img\"><style>{STYLE}</style>{content}</svg>"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"100%\" role=\"img\">\
+         <style>{STYLE}</style>{content}</svg>"
     )
 }
 
-/// A bar for each row, its name above it and its speed behind it; a thin line from the least to the greatest.
+/// A bar for each row, with its name above and its speed behind; a thin line from the least to the greatest speed.
 fn bars(rows: &[&Row]) -> String {
     let most = rows.iter().map(|row| row.range.1.max(row.mib_per_s)).fold(1e-9, f64::max);
     let room = WIDTH - 70.0;
@@ -88,8 +91,10 @@ fn bars(rows: &[&Row]) -> String {
         let (bar, least, greatest) = (length(row.mib_per_s), length(row.range.0), length(row.range.1));
         let _ = write!(
             content,
-            "<text x=\"0\" y=\"{:.0}\">{}</text><rect class=\"s0 fill\" x=\"0\" y=\"{:.0}\" width=\"{bar:.1}\" height=\"12\" rx=\"2\"/>\
-             <line class=\"axis\" style=\"opacity:.8\" x1=\"{least:.1}\" x2=\"{greatest:.1}\" y1=\"{:.0}\" y2=\"{:.0}\"/>\
+            "<text x=\"0\" y=\"{:.0}\">{}</text><rect class=\"s0 fill\" x=\"0\" y=\"{:.0}\" width=\"{bar:.1}\" \
+             height=\"12\" rx=\"2\"/>\
+             <line class=\"axis\" style=\"opacity:.8\" x1=\"{least:.1}\" x2=\"{greatest:.1}\" y1=\"{:.0}\" y2=\"{:.0}\
+             \"/>\
              <text x=\"{:.1}\" y=\"{:.0}\">{:.0}</text>",
             top + 12.0,
             escaped(&row.label()),
@@ -130,7 +135,7 @@ fn series(rows: &[&Row], axis: Axis) -> Series {
     found
 }
 
-/// A number; of an axis of sizes, in KiB, however it is written.
+/// A number; on an axis of sizes in KiB, for any unit in the text.
 fn number(axis: Axis, word: &str) -> Option<f64> {
     match axis.is_a_size() {
         true => units::bytes(axis.name(), word).ok().map(|bytes| bytes as f64 / 1024.0),
@@ -153,7 +158,8 @@ fn lines(series: &Series) -> String {
         let at = y(most * share);
         let _ = write!(
             content,
-            "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text class=\"muted\" text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{:.0}</text>",
+            "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text class=\"muted\" \
+             text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{:.0}</text>",
             left - 4.0,
             at + 4.0,
             most * share
@@ -183,7 +189,8 @@ fn lines(series: &Series) -> String {
         let line = bottom + 36.0 + at as f64 * 16.0;
         let _ = write!(
             content,
-            "<rect class=\"s{colour} fill\" x=\"{left}\" y=\"{:.1}\" width=\"10\" height=\"10\"/><text x=\"{}\" y=\"{line:.1}\">{}</text>",
+            "<rect class=\"s{colour} fill\" x=\"{left}\" y=\"{:.1}\" width=\"10\" height=\"10\"/><text x=\"{}\" \
+             y=\"{line:.1}\">{}</text>",
             line - 9.0,
             left + 16.0,
             escaped(if name.is_empty() { "all" } else { name })
@@ -202,7 +209,8 @@ fn shares(rows: &[&Row]) -> String {
             let line = top + 17.0 + at as f64 * 14.0;
             let _ = write!(
                 content,
-                "<text class=\"muted\" x=\"8\" y=\"{:.0}\">{}</text><rect class=\"s{} fill\" x=\"80\" y=\"{line:.0}\" width=\"{:.1}\" height=\"10\" rx=\"2\"/>\
+                "<text class=\"muted\" x=\"8\" y=\"{:.0}\">{}</text><rect class=\"s{} fill\" x=\"80\" y=\"{line:.0}\" \
+                 width=\"{:.1}\" height=\"10\" rx=\"2\"/>\
                  <text x=\"{:.1}\" y=\"{:.0}\">{:.0} %</text>",
                 line + 9.0,
                 escaped(name),

@@ -1,4 +1,4 @@
-//! A child: the same binary, with the processors and the memory of its instance class, and a number of what it took.
+//! A child process: the same binary, with the processors and the memory of its instance class, and its measurements.
 
 use std::fs;
 use std::io::Read;
@@ -16,24 +16,24 @@ use super::matrix::Instance;
 use super::results::Caps;
 use crate::job::Conduct;
 
-/// Tells a child the process that measures it.
+/// The variable with the process number of the bench, for a child.
 const PARENT: &str = "FULLBORE_BENCH_PARENT";
-/// How often it is looked at whether a signal came or the time is over.
+/// How often the bench checks for a signal and for the end of the time.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a child that was asked to end may take to clean up before it is killed.
 const GRACE: Duration = Duration::from_secs(20);
-/// Bytes of what a child said that are kept.
+/// How many bytes of a child's output are kept.
 const SAID_MAX: usize = 64 << 10;
 
-/// What a child needs besides its arguments.
+/// The environment of a child, besides its arguments.
 pub struct Surroundings<'a> {
     /// The instance class, if there is one.
     pub instance: Option<&'a Instance>,
-    /// A variable that it alone is given.
+    /// An environment variable for this child only.
     pub variable: Option<(&'static str, String)>,
-    /// The longest that it may take.
+    /// The longest time that it may take.
     pub timeout: Duration,
-    /// Called when it is asked to end: a thread that waits for a slow volume heeds no signal before.
+    /// Called when the child is asked to end: a thread that waits for a slow volume reacts to no signal.
     pub relief: &'a (dyn Fn() + Sync),
 }
 
@@ -43,20 +43,20 @@ pub struct Ended {
     pub seconds: f64,
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it said on standard error.
+    /// Its output on standard error.
     pub said: String,
     /// It took too long and was ended.
     pub timed_out: bool,
 }
 
-/// What this machine makes of an instance class.
+/// The caps of an instance class on this machine.
 pub fn caps(instance: Option<&Instance>) -> Caps {
     let there = processors().len();
     let asked = instance.and_then(|class| class.threads);
     let memory_bytes = instance.and_then(|class| class.memory);
     let mut whys = Vec::new();
     if let Some(asked) = asked.filter(|&asked| asked > there) {
-        whys.push(format!("{asked} processors were asked for, and there are {there}"));
+        whys.push(format!("{asked} processors were asked for, but there are only {there}"));
     }
     let group = memory_bytes.map(MemoryGroup::make);
     let memory_capped = matches!(group, Some(Ok(_)));
@@ -95,7 +95,7 @@ pub fn run(arguments: &[String], surroundings: &Surroundings<'_>, conduct: &Cond
     }
     command.env(PARENT, std::process::id().to_string());
     let threads = surroundings.instance.and_then(|class| class.threads);
-    // A thread of its own: a child inherits the affinity of the thread that starts it.
+    // Use a separate thread: a child inherits the affinity of the thread that starts it.
     std::thread::scope(|scope| {
         let running = threads::start_in(scope, "child", || {
             let failed = |e| Error::io("start", program.display().to_string(), e);
@@ -108,7 +108,7 @@ pub fn run(arguments: &[String], surroundings: &Surroundings<'_>, conduct: &Cond
     })
 }
 
-/// Lets this thread run on so many processors only.
+/// Limits this thread to this many processors.
 fn run_on(count: usize) -> std::io::Result<()> {
     let mut allowed = CpuSet::new();
     for number in processors().into_iter().take(count) {
@@ -117,10 +117,11 @@ fn run_on(count: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(NixPid::from_raw(0), &allowed)?)
 }
 
-/// A child of a bench ends, and cleans up, when the bench is killed: nobody else would end it. Any other process goes on as it is.
+/// In a child of a bench: ends it, with its cleanup, when the bench is killed, because no other process would end it.
+/// In any other process: does nothing.
 ///
 /// # Errors
-/// The bench is gone already.
+/// The bench has ended already.
 pub fn end_with_the_bench() -> Result<()> {
     let parent = std::env::var(PARENT).ok().and_then(|number| number.parse::<i32>().ok());
     let Some(parent) = parent.filter(|&number| number > 0) else { return Ok(()) };
@@ -128,17 +129,17 @@ pub fn end_with_the_bench() -> Result<()> {
     if !is_there() {
         return Err(Error::refused(
             PARENT,
-            "the bench that started this is gone",
+            "the bench that started this process has ended",
             "unset it: only `fullbore bench` sets it",
         ));
     }
-    // Not the kernel's own signal (PR_SET_PDEATHSIG): of a parent with several threads it may come twice, and a second one ends a job at
-    // once, without cleaning up.
+    // Not the kernel's own signal (PR_SET_PDEATHSIG): it may come twice if the parent has several threads, and a second
+    // signal ends a job at once, without cleanup.
     let watch = move || {
         while is_there() {
             std::thread::sleep(TICK);
         }
-        let _ = kill_process(rustix::process::getpid(), Signal::TERM); // It is this process: it is there.
+        let _ = kill_process(rustix::process::getpid(), Signal::TERM); // This process exists.
     };
     threads::start("bench", watch).map(drop)
 }
@@ -178,7 +179,7 @@ fn wait(mut child: Child, started: Instant, surroundings: &Surroundings<'_>, con
     })
 }
 
-/// All that it says, as far as it is not too much.
+/// The output of a child, up to the limit.
 fn read_end(mut errors: impl Read) -> String {
     let mut said = Vec::new();
     let mut part = [0; 4096];
@@ -195,10 +196,10 @@ struct MemoryGroup {
     folder: PathBuf,
 }
 
-/// Hierarchies in which a group of memory can be made, and the file of its limit there.
+/// Hierarchies in which a memory group can be made, and the file of the limit in each.
 const HIERARCHIES: [(&str, &str); 2] =
     [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
-/// What the name of every group begins with; the number of its bench follows.
+/// The prefix of every group's name; the process number of its bench follows.
 const GROUP: &str = "fullbore-bench-";
 
 /// Removes the groups of benches that were killed.
@@ -213,16 +214,16 @@ fn remove_dead_groups(root: &Path) {
         let name = entry.file_name();
         let number =
             name.to_str().and_then(|name| name.strip_prefix(GROUP)).and_then(|number| number.parse::<u32>().ok());
-        // One of this process's own number is another's, for it has none yet.
+        // A group with the number of this process is from an older process: this one has no group yet.
         let dead = |number: u32| number == std::process::id() || !Path::new("/proc").join(number.to_string()).exists();
         if number.is_some_and(dead) {
-            let _ = fs::remove_dir(entry.path()); // One with a process in it stays until the next start.
+            let _ = fs::remove_dir(entry.path()); // A group with a process in it stays until the next start.
         }
     }
 }
 
 impl MemoryGroup {
-    /// Of this many bytes, in whichever hierarchy the machine has.
+    /// Makes a group of this many bytes, in a hierarchy of this machine.
     fn make(bytes: u64) -> std::result::Result<Self, String> {
         let mut last = "this machine has no memory controller".to_owned();
         for (root, limit) in HIERARCHIES {

@@ -9,13 +9,14 @@ use rusqlite::{Connection, params};
 
 use super::matrix::DataFrom;
 
-/// Bytes of a row, about: so long that most of the file is rows, so short that pages hold several kinds of bytes.
+/// Bytes of a row, about. It is long enough that rows are most of the file, and short enough that pages hold mixed
+/// data.
 const ROW: usize = 1500;
-/// Rows in one transaction's statement loop before the size is looked at.
+/// Rows that are inserted between two looks at the size.
 const BATCH: i64 = 64;
 /// Accounts for a load to work on.
 pub const ACCOUNTS: i64 = 1000;
-/// Every so many rows one is changed before a differential.
+/// One of this many rows is changed before a differential.
 const CHANGED_EVERY: i64 = 20;
 
 const SCHEMA: &str = "
@@ -43,7 +44,7 @@ const WORDS: [&str; 16] = [
     "total",
 ];
 
-/// Where a data set is kept: its name says all that it was made of.
+/// The path of a data set: its name has all parameters.
 pub fn path_of(work: &Path, from: &DataFrom) -> Option<PathBuf> {
     match from {
         DataFrom::Source(_) => None,
@@ -53,17 +54,17 @@ pub fn path_of(work: &Path, from: &DataFrom) -> Option<PathBuf> {
     }
 }
 
-/// Makes a data set unless it is there.
+/// Makes a data set, unless it exists.
 ///
 /// # Errors
-/// It cannot be written; nothing is left of it then.
+/// It cannot be written; then no part of it stays.
 pub fn make(path: &Path, from: &DataFrom) -> Result<()> {
     let DataFrom::Made { bytes, random, seed, .. } = from else { return Ok(()) };
     if path.exists() {
         return Ok(());
     }
     let new = path.with_extension("new");
-    let _ = fs::remove_file(&new); // Of a run that was killed.
+    let _ = fs::remove_file(&new); // From a killed run.
     let made = fill(&new, *bytes, *random, *seed).map_err(|e| failed("make the data set", path, &e));
     let made = made.and_then(|()| {
         let synced = fs::File::open(&new).and_then(|file| file.sync_all()).and_then(|()| fs::rename(&new, path));
@@ -115,7 +116,7 @@ fn fill(path: &Path, bytes: u64, random: f64, seed: u64) -> rusqlite::Result<()>
 /// Changes every 20th row, as the day between a full and its differential does.
 ///
 /// # Errors
-/// SQLite says no.
+/// SQLite refuses.
 pub fn change(path: &Path) -> Result<()> {
     let changed = || -> rusqlite::Result<()> {
         let database = Connection::open(path)?;

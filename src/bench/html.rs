@@ -1,4 +1,4 @@
-//! One page with everything: tables and charts, in one file that needs nothing else, readable on a phone.
+//! One page with all tables and charts, in one file without other parts, readable on a phone.
 
 use super::chart::Chart;
 use super::matrix::Matrix;
@@ -10,11 +10,15 @@ use crate::xml::escaped;
 
 const STYLE: &str = ":root{color-scheme:light dark;--back:#fafaf9;--front:#1c1917;--line:#d6d3d1}\
 @media(prefers-color-scheme:dark){:root{--back:#1c1917;--front:#e7e5e4;--line:#44403c}}\
-*{box-sizing:border-box}body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--back);color:var(--front);font:16px/1.45 system-ui,sans-serif}\
-h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.15rem;margin:2rem 0 .5rem}h3{font-size:.95rem;font-weight:600;margin:1rem 0 .4rem}p{margin:.4rem 0;overflow-wrap:anywhere}\
+*{box-sizing:border-box}body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--back);color:var(--front);\
+font:16px/1.45 system-ui,sans-serif}\
+h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.15rem;margin:2rem 0 .5rem}h3{font-size:.95rem;font-weight:600;\
+margin:1rem 0 .4rem}p{margin:.4rem 0;overflow-wrap:anywhere}\
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}\
-th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}th:first-child,td:first-child{text-align:left}\
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:1rem 2rem}.charts svg{max-width:30rem}.notes{opacity:.8;font-size:.9rem}";
+th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}th:first-child,\
+td:first-child{text-align:left}\
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:1rem 2rem}.charts \
+svg{max-width:30rem}.notes{opacity:.8;font-size:.9rem}";
 
 /// The page.
 pub fn page(matrix: &Matrix, rows: &[Row], records: &[Record], charts: &[Chart]) -> String {
@@ -42,7 +46,8 @@ pub fn page(matrix: &Matrix, rows: &[Row], records: &[Record], charts: &[Chart])
     }
     body += &list(&notes(rows, records));
     format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\">\
          <title>{title}</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
     )
 }

@@ -1,4 +1,5 @@
-//! A load on the database: connections that write and read while a job runs, and what they get done with and without it.
+//! A load on the database: connections that write and read while a job runs, and their throughput with and without the
+//! job.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +15,13 @@ use crate::job::Conduct;
 
 /// How long a connection waits for a lock before its transaction counts as failed.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Documents that a reader takes in one transaction.
+/// Documents that a reader reads in one transaction.
 const READ_AT_ONCE: i64 = 20;
 
-/// Runs `job` beside a load on `database`, which was measured alone before.
+/// Measures a load on `database` alone, and then runs `job` beside it.
 ///
 /// # Errors
-/// That of the job; a load that could not work.
+/// The error of the job, or of the load.
 pub fn beside<T>(
     (name, load): (&str, &Load),
     database: &Path,
@@ -41,7 +42,7 @@ pub fn beside<T>(
     Ok((done, LoadResult { name: name.to_owned(), alone: alone.1, beside }))
 }
 
-/// Runs `meanwhile` while the load works, and says what that got done.
+/// Runs `meanwhile` while the load works, and returns the throughput of the load.
 fn work<T>(
     load: &Load,
     database: &Path,
@@ -134,7 +135,7 @@ mod tests {
         let path = folder.path().join("a.db");
         data::make(&path, &DataFrom::Made { full_bytes: 1 << 20, bytes: 1 << 20, random: 0.4, seed: 1 }).unwrap();
         let load = Load { writers: 1, readers: 1, seconds: 1 };
-        // A busy machine may give the load no turn in a short time.
+        // On a busy machine, the load may not run at all in a short time.
         for milliseconds in [300, 3_000, 30_000] {
             let job = || {
                 std::thread::sleep(Duration::from_millis(milliseconds));

@@ -7,22 +7,22 @@ use super::matrix::{Axis, Matrix};
 use super::results::{DONE, Record, Throughput};
 use crate::tune::statistics::median;
 
-/// A cell and what it did, as medians.
+/// A cell and its medians.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// Its settings.
     pub cell: Cell,
-    /// Which axes differ in the matrix: how the row is called.
+    /// The values on the axes that differ in the matrix: the name of the row.
     pub name: String,
     /// The same without the axes of its group.
     pub short: String,
-    /// What is done, on what: rows of one group are compared.
+    /// The operation and its object: rows of one group are compared.
     pub group: String,
     /// Rounds that count.
     pub rounds: usize,
-    /// Rounds that were asked for.
+    /// Requested rounds.
     pub wanted: usize,
-    /// Runs that failed and were not run again: which, and why.
+    /// Runs that failed and were not run again, with the reason.
     pub failures: Vec<String>,
     /// Seconds of a run.
     pub seconds: f64,
@@ -32,7 +32,7 @@ pub struct Row {
     pub range: (f64, f64),
     /// Minutes for the database before scaling.
     pub minutes: f64,
-    /// The speed by that of the first row of the group; none for that row itself.
+    /// The ratio to the speed of the first row of the group; `None` for the first row.
     pub faster: Option<Paired>,
     /// Bytes of media for a byte of the database.
     pub stored_share: f64,
@@ -40,7 +40,7 @@ pub struct Row {
     pub cpu_per_gb: f64,
     /// Greatest resident set.
     pub peak_rss_bytes: u64,
-    /// Shares of busy time of each stage, of the run in the middle.
+    /// Shares of busy time of each stage, in the median run.
     pub stages: Vec<(String, f64)>,
     /// The stage that was the limit most often.
     pub bottleneck: String,
@@ -48,13 +48,13 @@ pub struct Row {
     pub raw_path: Option<f64>,
     /// The load alone and beside the job.
     pub load: Option<(Throughput, Throughput)>,
-    /// What a TB costs.
+    /// The price of a TB.
     pub price_per_tb: Option<f64>,
     /// Why it has no figures.
     pub failed: Option<String>,
 }
 
-/// The ratios of two speeds within the rounds that both have: whatever slows a machine down for a round slows both down.
+/// The ratios of two speeds within the rounds that both have: if the machine is slow in a round, both are slow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Paired {
     /// Their median.
@@ -64,14 +64,15 @@ pub struct Paired {
 }
 
 impl Paired {
-    /// True where the range includes 1: in one round the first row was as fast or faster, and in another as fast or slower.
+    /// True if the range includes 1: the first row was as fast or faster in one round, and as fast or slower in
+    /// another.
     pub fn is_noise(&self) -> bool {
         self.range.0 <= 1.0 && self.range.1 >= 1.0
     }
 }
 
 impl Row {
-    /// How a table calls it, with its rounds where some of them are missing.
+    /// Its name in a table, with its number of rounds if some are missing.
     pub fn label(&self) -> String {
         let name = if self.short.is_empty() { "as it is" } else { &self.short };
         match self.failed.is_none() && self.rounds < self.wanted {
@@ -99,7 +100,7 @@ pub fn rows(matrix: &Matrix, cells: &[Cell], records: &[Record]) -> Vec<Row> {
         let is_first = first.first().zip(counted.first()).is_none_or(|(first, own)| first.identity == own.identity);
         let mut row = row(cell, &all, &counted);
         row.wanted = matrix.repetitions as usize;
-        // What it costs is nothing that was measured: the matrix says it today.
+        // The price is not measured: it is from the present matrix.
         row.price_per_tb = matrix.price_of(cell).filter(|_| row.rounds > 0).map(|price| price * hours_per_tb(&counted));
         row.faster = if is_first { None } else { faster(&counted, first) };
         row.name = words(cell, differ.iter());
@@ -110,7 +111,7 @@ pub fn rows(matrix: &Matrix, cells: &[Cell], records: &[Record]) -> Vec<Row> {
     rows
 }
 
-/// Values on some axes in one line; names of operations and codecs speak for themselves.
+/// Values on some axes in one line; operations and codecs have no name of the axis before them.
 fn words<'a>(cell: &Cell, axes: impl Iterator<Item = &'a Axis>) -> String {
     let word = |axis: &Axis| {
         let word = cell.get(*axis)?;
@@ -125,17 +126,17 @@ fn words<'a>(cell: &Cell, axes: impl Iterator<Item = &'a Axis>) -> String {
     axes.filter_map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Seconds of one byte, so that a database that grew under its load is not slower for that.
+/// Seconds for one byte: so a database that grew under its load does not count as slower.
 fn pace(record: &Record) -> f64 {
     record.seconds / record.source_bytes.max(1) as f64
 }
 
-/// Of a TB of disk makers, as in the prices of providers.
+/// For a TB of 10¹² bytes, as in the prices of providers.
 fn hours_per_tb(counted: &[&Record]) -> f64 {
     median(counted.iter().map(|record| 1e12 * pace(record) / 3600.0)).unwrap_or(0.0)
 }
 
-/// The ratios in rounds that both have.
+/// The ratios in the rounds that both have.
 fn faster(own: &[&Record], first: &[&Record]) -> Option<Paired> {
     let ratio = |record: &&Record| {
         let of_first = first.iter().find(|other| other.round == record.round)?;
@@ -185,7 +186,7 @@ fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
     }
 }
 
-/// The last failure of each round that was not done since.
+/// The last failure of each round that has not succeeded since.
 fn failures(all: &[&Record]) -> Vec<String> {
     let mut last: BTreeMap<Round, Option<&Record>> = BTreeMap::new();
     for record in all {
@@ -193,7 +194,7 @@ fn failures(all: &[&Record]) -> Vec<String> {
     }
     let told = |record: &Record| {
         let kind = if record.warm_up { "warm-up" } else { "round" };
-        format!("{kind} {} failed: {}", record.round, record.error.as_deref().unwrap_or("nobody knows why"))
+        format!("{kind} {} failed: {}", record.round, record.error.as_deref().unwrap_or("the reason is not known"))
     };
     last.into_values().flatten().map(told).collect()
 }
@@ -227,7 +228,8 @@ pub(super) mod tests {
 
     /// A matrix of two codecs × two stripes, with three rounds whose seconds are given for each cell.
     pub fn measured(seconds: [[f64; 3]; 4]) -> (Matrix, Vec<Cell>, Vec<Record>) {
-        let text = "scale = 0.5\nprice-per-hour = 2\n[data.a]\nsize = \"240MiB\"\n[axes]\ncodec = [\"none\", \"lz4\"]\nstripes = [1, 4]\n";
+        let text = "scale = 0.5\nprice-per-hour = 2\n[data.a]\nsize = \"240MiB\"\n[axes]\ncodec = [\"none\", \
+                    \"lz4\"]\nstripes = [1, 4]\n";
         let matrix = Matrix::parse("m.toml", "m", text).unwrap();
         let cells = cells(&matrix).unwrap();
         let mut records = Vec::new();
@@ -271,7 +273,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_ratio_whose_rounds_lie_on_both_sides_of_one_is_noise() {
-        // 428 against 441 MiB/s in the middle, and 1.4 times as slow in the middle of the pairs: the machine, and not the codec.
+        // The medians are 428 and 441 MiB/s, but the median of the pairs is 1.4: the machine differs, not the codec.
         let (matrix, cells, records) =
             measured([[12.0, 10.0, 8.0], [11.0, 14.0, 11.2], [12.0, 10.0, 8.0], [13.0, 11.0, 8.8]]);
         let rows = rows(&matrix, &cells, &records);

@@ -1,8 +1,9 @@
-//! `fullbore bench`: runs every combination of a matrix in a random order, each as a child process, and writes down what came of it.
-//! What the keys and the results mean is in `docs/BENCH.md`.
+//! `fullbore bench`: runs every combination of a matrix in a random order, each as a child process, and writes the
+//! results. `docs/BENCH.md` explains the keys and the results.
 //!
-//! [`Matrix`] is the file, [`cells`] its product and order, [`plan`] what it will take, [`run`] one run, [`results`] what was measured,
-//! [`tables`], [`chart`] and [`html`] how it is shown; `places` are its directories, `notes` what is to be known besides.
+//! [`Matrix`] is the file, [`cells`] its product and order, [`plan`] the expected costs, [`run`] one run, [`results`]
+//! the measurements. [`tables`], [`chart`] and [`html`] show them. `places` are the directories, `notes` the additional
+//! facts.
 
 pub mod cells;
 pub mod chart;
@@ -37,7 +38,7 @@ use crate::job::{Conduct, memory};
 use crate::tune::profile;
 use crate::units::show_duration;
 
-/// What the user asked for.
+/// The user's request.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The file.
@@ -54,29 +55,29 @@ pub struct Request {
     pub resume: bool,
 }
 
-/// What came of it.
+/// The result of a bench.
 pub struct Outcome {
-    /// What was ahead at the start.
+    /// The plan at the start.
     pub plan: Plan,
     /// The first cells, in the order of the file.
     pub first: Vec<String>,
     /// The table of medians; none after `--dry-run`.
     pub tables: Option<String>,
-    /// Runs of this time that failed.
+    /// Failed runs of this execution.
     pub failed: u64,
-    /// Where everything was written.
+    /// The directory of the results.
     pub out: PathBuf,
-    /// Where data sets stay for the next run.
+    /// The directory of the data sets, which stay for the next run.
     pub data: PathBuf,
 }
 
 /// Cells that `--dry-run` shows.
 const SHOWN: usize = 8;
 
-/// Runs a matrix; `say` is told each run.
+/// Runs a matrix; `say` gets a line for each run.
 ///
 /// # Errors
-/// Something wrong in the matrix, too much to be done without `--yes`, a signal, no room. What was measured until then is kept.
+/// The matrix is wrong, the bench needs `--yes`, a signal came, or there is not enough space. Earlier results are kept.
 pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<Outcome> {
     let mut matrix = Matrix::load(&request.matrix)?;
     places::find(&mut matrix, request.work.as_deref())?;
@@ -96,7 +97,7 @@ pub fn run(request: &Request, conduct: &Conduct, say: &dyn Fn(&str)) -> Result<O
     }
     if plan.asks() && !request.yes {
         let what = format!("{}: {}", request.matrix.display(), plan.line());
-        return Err(Error::usage(what, "is a lot", "start it with --yes, or take values out of [axes]"));
+        return Err(Error::usage(what, "is a long bench", "start it with --yes, or take values out of [axes]"));
     }
     make_directory(&out)?;
     let mut results = Results::open(&out, request.resume, &machine)?;
@@ -141,7 +142,7 @@ fn told(number: u64, plan: &Plan, cell: &cells::Cell, record: &results::Record) 
     format!("{number}/{} {round}: {}: {result}", plan.runs, cell.line())
 }
 
-/// Tables, charts and the page; gives the tables.
+/// Writes tables, charts and the page; returns the tables.
 fn write_all(matrix: &Matrix, cells: &[cells::Cell], results: &Results, out: &Path) -> Result<String> {
     let rows = medians::rows(matrix, cells, &results.records);
     let text = tables::markdown(matrix, &rows, &results.records);
@@ -160,7 +161,7 @@ fn write_all(matrix: &Matrix, cells: &[cells::Cell], results: &Results, out: &Pa
     Ok(text)
 }
 
-/// The directory of results where none was named: beside nothing, in the present one.
+/// The default directory of results, in the present directory.
 fn beside(matrix: &Path) -> PathBuf {
     let stem = matrix.file_stem().map_or_else(|| "bench".into(), |stem| stem.to_string_lossy().into_owned());
     PathBuf::from(format!("{stem}-results"))
@@ -179,7 +180,7 @@ fn machine() -> Machine {
     Machine { host, processor: cpu_model, cores: child::caps(None).threads_given, memory_bytes, kernel }
 }
 
-/// What stands above tables: how it was measured.
+/// The text above the tables: how the results were measured.
 fn preamble(matrix: &Matrix, rows: &[medians::Row], records: &[results::Record]) -> String {
     let Some(record) = records.last() else { return String::new() };
     let Machine { host, processor, cores, memory_bytes, kernel } = &record.machine;
@@ -190,21 +191,23 @@ fn preamble(matrix: &Matrix, rows: &[medians::Row], records: &[results::Record])
         String::new()
     };
     let short = match rows.iter().any(|row| row.rounds < row.wanted) {
-        true => " Runs have failed: rows with fewer rounds say so, and the notes below why.",
+        true => " Runs have failed: rows with fewer rounds show their number, and the notes below give the reasons.",
         false => "",
     };
     let any = |how| records.iter().any(|record| record.volumes.iter().any(|volume| volume.how == how));
     let emulated = match (any("in process"), any("block device")) {
         (true, true) => {
-            " Volumes are loop devices that the kernel throttles, and some are emulated by a token bucket in process: results.csv says which."
+            " Volumes are loop devices that the kernel throttles, and some are emulated by a token bucket in process: \
+             results.csv shows which."
         }
         (true, false) => " Volumes are emulated by a token bucket in process.",
         (false, true) => " Volumes are loop devices that the kernel throttles.",
         (false, false) => "",
     };
     format!(
-        "{host}: {processor}, {cores} processors, {}, Linux {kernel}; fullbore {}. Medians of {} rounds after {} of warm-up, in random order (seed {}); \
-         page cache {cache} before each run; at most {} for a run.{short}{scale}{emulated}",
+        "{host}: {processor}, {cores} processors, {}, Linux {kernel}; fullbore {}. Medians of {} rounds after {} of \
+         warm-up, in random order (seed {}); page cache {cache} before each run; at most {} for a run.\
+         {short}{scale}{emulated}",
         crate::units::show_bytes(*memory_bytes),
         record.tool_version,
         matrix.repetitions,

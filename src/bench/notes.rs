@@ -1,9 +1,9 @@
-//! What has to be known besides the figures: runs that failed, and what was not as it was asked for.
+//! Notes besides the figures: failed runs, and differences from the requested settings.
 
 use super::medians::Row;
 use super::results::Record;
 
-/// Failed runs that are told; all of them are in the results.
+/// The greatest number of failed runs in the notes; all of them are in the results.
 const MOST_FAILURES: usize = 100;
 /// Letters of an error that are shown.
 const MOST_LETTERS: usize = 500;

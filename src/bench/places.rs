@@ -1,4 +1,4 @@
-//! Where a bench works: its directories by their real names, each held by one bench at a time.
+//! The directories of a bench, by their real names; one bench at a time holds each of them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -10,10 +10,11 @@ use fullbore_core::{Error, Result};
 
 use super::matrix::Matrix;
 
-/// Gives the matrix the real names of its directories: a result is known again by them, and two benches find out that they mean the same one.
+/// Gives the matrix the real names of its directories. They are part of a result's identity, and by them two benches
+/// notice that they use the same directory.
 ///
 /// # Errors
-/// A media directory that is not there: it may be a disk that is not mounted, and what was written in its place would be another disk's speed.
+/// A media directory does not exist. Its disk may not be mounted, and the bench would measure another disk.
 pub fn find(matrix: &mut Matrix, work: Option<&Path>) -> Result<()> {
     let work = work.unwrap_or(&matrix.work);
     matrix.work = real_path(work).map_err(|e| Error::io("look at", work.display().to_string(), e))?;
@@ -27,7 +28,7 @@ fn media_directory(named: &Path) -> Result<PathBuf> {
     let shown = || format!("the media directory {}", named.display());
     match fs::canonicalize(named) {
         Ok(real) if real.is_dir() => Ok(real),
-        Ok(_) => Err(Error::refused(shown(), "is no directory", "name another one in media-directories")),
+        Ok(_) => Err(Error::refused(shown(), "is not a directory", "name another one in media-directories")),
         Err(e) if e.kind() == ErrorKind::NotFound => {
             Err(Error::refused(shown(), "does not exist", "make it; it may be a disk that is not mounted"))
         }
@@ -35,8 +36,8 @@ fn media_directory(named: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Holds the work directory and each media directory: two benches in one would empty each other's run, and measure each other. They are free
-/// when what this gives is dropped.
+/// Holds the work directory and each media directory: two benches in one directory would delete each other's files, and
+/// disturb each other's measurements. The directories are free again when the result is dropped.
 ///
 /// # Errors
 /// Another bench holds one.
@@ -44,21 +45,21 @@ pub fn hold(matrix: &Matrix, say: &dyn Fn(&str)) -> Result<Vec<LockableFile>> {
     let mut held = Vec::new();
     let places: BTreeSet<&PathBuf> = matrix.media_directories.iter().chain([&matrix.work]).collect();
     for place in places {
-        // The directory itself, in which nothing is left by that.
+        // Lock the directory itself: this leaves no file in it.
         let shown = place.display();
         let directory = File::open(place).map_err(|e| Error::io("open", shown.to_string(), e))?;
         let directory = LockableFile::from(directory);
         match locked(&directory, place)? {
             None => held.push(directory),
-            // Some file systems of a network lock no directories.
+            // Some network file systems cannot lock directories.
             Some(_) if *place == matrix.work => held.push(hold_by_a_file(place)?),
-            Some(why) => say(&format!("{shown} cannot be locked ({why}): start no other bench there")),
+            Some(why) => say(&format!("{shown} cannot be locked ({why}): do not start another bench there")),
         }
     }
     Ok(held)
 }
 
-/// Locks `file`; gives why it cannot be locked at all.
+/// Locks `file`; returns the reason if it cannot be locked at all.
 ///
 /// # Errors
 /// Another bench holds it.
@@ -70,7 +71,7 @@ fn locked(file: &LockableFile, place: &Path) -> Result<Option<std::io::Error>> {
     }
 }
 
-/// In place of the directory, one file in it.
+/// Locks a file in the directory, instead of the directory.
 fn hold_by_a_file(place: &Path) -> Result<LockableFile> {
     let path = place.join("lock");
     let failed = |e| Error::io("lock", path.display().to_string(), e);

@@ -1,4 +1,5 @@
-//! What a matrix will take, before it is run: runs, time, bytes on disk, and what this machine cannot give.
+//! The expected costs of a matrix before it runs: runs, time, bytes on disk; and the requests that this machine cannot
+//! meet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,12 +10,12 @@ use super::matrix::{Axis, Data, DataFrom, Matrix};
 use super::volume::How;
 use crate::units::{MIB, counted, show_bytes};
 
-/// MiB/s of a database on two cores, by the name of the codec: `bench/results/sqlite-2026-11-21.md`, "fullbore … to disk" (none 1058, lz4
-/// 628, zstd:1 443, gzip:1 536). Other levels are slower; a plan need not be exact.
+/// MiB/s of a database on two cores, by codec: `bench/results/sqlite-2026-11-21.md`, "fullbore … to disk" (none 1058,
+/// lz4 628, zstd:1 443, gzip:1 536). Other levels are slower; a plan need not be exact.
 const RATES: [(&str, f64); 4] = [("none", 1058.0), ("lz4", 628.0), ("zstd", 443.0), ("gzip", 536.0)];
 /// The share of that for levels above the first.
 const HIGHER_LEVEL: f64 = 0.3;
-/// Processors on which they were measured.
+/// The number of processors of that measurement.
 const RATE_CORES: f64 = 2.0;
 /// MiB/s of a restore and of a copy, from the same file ("fullbore restore of none", "cp").
 const RESTORE_RATE: f64 = 930.0;
@@ -24,32 +25,32 @@ const MAKE_RATE: f64 = 100.0;
 /// Seconds of a run besides its bytes: start, sync, dropping caches.
 const FIXED_S: f64 = 0.5;
 
-/// Runs and hours from which on a matrix is only started when it was asked for.
+/// From this number of runs on, a matrix needs a confirmation.
 pub const ASK_RUNS: u64 = 1000;
-/// Seconds, as above.
+/// From this number of seconds on, a matrix needs a confirmation.
 pub const ASK_SECONDS: f64 = 12.0 * 3600.0;
 
-/// What is ahead.
+/// The work to do.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     /// Cells.
     pub cells: usize,
-    /// Runs, warm-up included, that were not done yet.
+    /// Runs, warm-up included, that are not done yet.
     pub runs: u64,
-    /// Runs that are there already.
+    /// Runs that are done already.
     pub done: u64,
-    /// Seconds, as far as can be told.
+    /// Seconds, for databases of known size.
     pub seconds: f64,
     /// Bytes on disk at the most.
     pub disk_bytes: u64,
-    /// Data whose size is not known before.
+    /// Data of unknown size.
     pub unknown: Vec<String>,
-    /// What is not as it was asked for.
+    /// Differences from the requested settings.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// It is so long that it has to be confirmed.
+    /// It needs a confirmation, because it is long.
     pub fn asks(&self) -> bool {
         self.runs >= ASK_RUNS || self.seconds >= ASK_SECONDS
     }
@@ -58,7 +59,7 @@ impl Plan {
     pub fn line(&self) -> String {
         let Self { cells, runs, done, disk_bytes, .. } = self;
         let done = if *done == 0 { String::new() } else { format!(" ({done} are done)") };
-        let unknown = if self.unknown.is_empty() { "" } else { " and what databases of unknown size take" };
+        let unknown = if self.unknown.is_empty() { "" } else { " plus the time for databases of unknown size" };
         format!(
             "{cells} cells, {runs} runs{done}, about {}{unknown}, up to {} on disk",
             show_time(self.seconds),
@@ -76,7 +77,7 @@ pub fn show_time(seconds: f64) -> String {
     }
 }
 
-/// What the runs that are not `done` will take.
+/// The expected costs of the runs that are not `done`.
 pub fn plan(matrix: &Matrix, cells: &[Cell], rounds: &[Round], done: &BTreeSet<(String, Round)>, work: &Path) -> Plan {
     let mut plan = Plan { cells: cells.len(), ..Plan::default() };
     let cores = child::caps(None).threads_given as f64;
@@ -113,12 +114,12 @@ pub fn plan(matrix: &Matrix, cells: &[Cell], rounds: &[Round], done: &BTreeSet<(
     if others > 0 {
         let results = counted(others as u64, "result");
         plan.notes
-            .push(format!("{results} of other settings, other places or another version are there, and in no median"));
+            .push(format!("{results} of other settings, other places or another version are there, but not counted"));
     }
     plan
 }
 
-/// Bytes of a database, where they can be told.
+/// Bytes of a database, if known.
 pub(super) fn bytes_of(data: &Data) -> Option<u64> {
     match &data.from {
         DataFrom::Made { bytes, .. } => Some(*bytes),
@@ -126,7 +127,7 @@ pub(super) fn bytes_of(data: &Data) -> Option<u64> {
     }
 }
 
-/// Bytes that a run takes on disk at a time: its copy, its media, what it restores.
+/// Bytes that a run takes on disk at the same time: its copy, its media, its restored database.
 fn room(matrix: &Matrix, cell: &Cell, bytes: u64) -> u64 {
     let copy = u64::from(cell.works_on_a_copy(matrix));
     let media = if cell.to_nul() && !cell.is_differential() { 0 } else { 1 + u64::from(cell.is_differential()) };
@@ -140,7 +141,7 @@ fn codec_rate(codec: Option<&str>) -> f64 {
     if level == "1" || level.starts_with('-') { rate } else { rate * HIGHER_LEVEL }
 }
 
-/// Seconds of one run, with what has to be made before it.
+/// Seconds of one run, with its preparation.
 fn seconds(matrix: &Matrix, cell: &Cell, bytes: u64, cores: f64) -> f64 {
     let mib = bytes as f64 / MIB;
     let class = cell.get(Axis::Instance).and_then(|name| matrix.instances.get(name));
@@ -164,7 +165,7 @@ fn seconds(matrix: &Matrix, cell: &Cell, bytes: u64, cores: f64) -> f64 {
     FIXED_S + mib / own.min(volumes) + before + copied + load.map_or(0.0, |load| load.seconds as f64)
 }
 
-/// What this machine does otherwise than was asked.
+/// The differences from the requested settings on this machine.
 fn remarks(matrix: &Matrix) -> Vec<String> {
     let named = |axis: Axis| matrix.axes.get(&axis).into_iter().flatten();
     let classes = named(Axis::Instance).filter_map(|name| matrix.instances.get_key_value(name));
@@ -227,7 +228,8 @@ mod tests {
 
     #[test]
     fn what_the_machine_has_not_is_said() {
-        let text = "[data.a]\nsize = \"1MiB\"\n[instance.huge]\nthreads = 1024\n[axes]\ninstance = \"huge\"\nvolume = \"gp2-1tb\"\n";
+        let text = "[data.a]\nsize = \"1MiB\"\n[instance.huge]\nthreads = 1024\n[axes]\ninstance = \"huge\"\nvolume = \
+                    \"gp2-1tb\"\n";
         let notes = planned(text).notes;
         assert!(notes.iter().any(|note| note.contains("1024 processors were asked for")), "{notes:?}");
         assert!(notes.iter().any(|note| note.contains("gp2-1tb") && note.contains("in process")), "{notes:?}");

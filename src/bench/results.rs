@@ -1,4 +1,4 @@
-//! Results: one JSON object in each line, durable before the next run begins, and what a resume knows from them.
+//! Results: one JSON object in each line, durable before the next run begins. A resume reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{OpenOptions, TryLockError};
@@ -13,14 +13,14 @@ use super::cells::Round;
 
 /// Version of a record; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
-/// Bytes of the longest file that is read: 100,000 cells of 110 rounds would be longer, and take years.
+/// Bytes of the longest file that is read. Only a bench of years, with 100,000 cells of 110 rounds, would be longer.
 const FILE_MAX: u64 = 1 << 30;
 /// Its name.
 const FILE: &str = "results.jsonl";
-/// What a run that counts is called.
+/// The status of a run that counts.
 pub const DONE: &str = "done";
 
-/// One run. `docs/BENCH.md` says what each field is.
+/// One run. `docs/BENCH.md` explains each field.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
@@ -28,21 +28,21 @@ pub struct Record {
     pub schema_version: u32,
     /// Version of the program.
     pub tool_version: String,
-    /// Of the matrix.
+    /// The title of the matrix.
     pub title: String,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub machine: Machine,
     /// The settings by axis.
     pub cell: BTreeMap<String, String>,
     /// The same with all numbers.
     pub identity: String,
-    /// From 1.
+    /// The number of the round, from 1.
     pub round: u32,
-    /// Not counted.
+    /// A warm-up is not counted.
     pub warm_up: bool,
     /// `done`, `failed`.
     pub status: String,
-    /// The child's, when it failed.
+    /// The error of the child, if it failed.
     pub error: Option<String>,
     /// RFC 3339.
     pub started_at: String,
@@ -50,13 +50,13 @@ pub struct Record {
     pub cache: String,
     /// From the child's start to its exit.
     pub seconds: f64,
-    /// What its report calls so.
+    /// `elapsed_s` of the child's report.
     pub elapsed_s: f64,
     /// Bytes of the database.
     pub source_bytes: u64,
     /// Bytes of the media.
     pub stored_bytes: u64,
-    /// source_bytes by seconds.
+    /// source_bytes divided by seconds.
     pub mib_per_s: f64,
     /// Bytes before scaling.
     pub full_bytes: u64,
@@ -72,27 +72,27 @@ pub struct Record {
     pub bottleneck: Option<String>,
     /// The machine's raw path, in source MiB/s.
     pub raw_path_mib_per_s: Option<f64>,
-    /// How it was on slow volumes.
+    /// Its volumes.
     pub volumes: Vec<OnVolume>,
-    /// How it was capped.
+    /// Its caps.
     pub caps: Caps,
-    /// What worked beside it.
+    /// The load beside it.
     pub load: Option<LoadResult>,
-    /// What an hour costs.
+    /// The price of an hour.
     pub price_per_hour: Option<f64>,
     /// The child's warnings.
     pub warnings: Vec<String>,
-    /// What the child said of its limit.
+    /// The verdict of the child.
     pub verdict: Option<Verdict>,
 }
 
-/// A verdict (`docs/VERDICT.md`), as far as it is words.
+/// The texts of a verdict (`docs/VERDICT.md`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verdict {
     /// The limit.
     pub limit: String,
-    /// The numbers that say so.
+    /// The numbers that show it.
     pub why: String,
     /// What another configuration would have changed.
     pub what_if: Vec<String>,
@@ -118,11 +118,11 @@ pub struct Machine {
 pub struct Stage {
     /// As the report calls it.
     pub name: String,
-    /// Working.
+    /// Seconds of work.
     pub busy_s: f64,
-    /// Waiting for input.
+    /// Seconds of waiting for input.
     pub starved_s: f64,
-    /// Waiting for what comes after it.
+    /// Seconds of waiting for the next stage.
     pub blocked_s: f64,
 }
 
@@ -135,26 +135,26 @@ pub struct OnVolume {
     pub name: String,
     /// `in process`, `block device`.
     pub how: String,
-    /// Why so.
+    /// The reason.
     pub why: String,
 }
 
 /// Caps of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Caps {
-    /// Processors that were asked for.
+    /// Requested processors.
     pub threads: Option<usize>,
     /// Processors that it may run on.
     pub threads_given: usize,
-    /// Memory that was asked for.
+    /// Requested memory.
     pub memory_bytes: Option<u64>,
-    /// Whether it was held to it.
+    /// Whether the memory was capped.
     pub memory_capped: bool,
-    /// Why it was not as asked.
+    /// Why the caps differ from the request.
     pub why: Option<String>,
 }
 
-/// What a load got done.
+/// The result of a load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadResult {
     /// Its name.
@@ -175,7 +175,7 @@ pub struct Throughput {
 }
 
 impl Record {
-    /// Which round of its cell it was.
+    /// The round of its cell.
     pub fn round(&self) -> Round {
         Round { warm_up: self.warm_up, number: self.round }
     }
@@ -191,11 +191,12 @@ impl Record {
     }
 }
 
-/// The file of results, held for appending, and locked: of two benches that go on with the same each would run what the other runs.
+/// The file of results, open for appending, and locked: two benches that resume the same results would repeat each
+/// other's runs.
 pub struct Results {
     path: PathBuf,
     file: LockableFile,
-    /// All that were there, and those appended since.
+    /// All records in the file.
     pub records: Vec<Record>,
 }
 
@@ -203,7 +204,8 @@ impl Results {
     /// Opens or makes the file in `directory`.
     ///
     /// # Errors
-    /// Another bench writes there; there are results and this is no resume; they cannot be read, or are those of another machine.
+    /// Another bench writes there; there are results and this is not a resume; they cannot be read, or are from another
+    /// machine.
     pub fn open(directory: &Path, resume: bool, machine: &Machine) -> Result<Self> {
         let path = directory.join(FILE);
         let shown = path.display().to_string();
@@ -218,15 +220,15 @@ impl Results {
             }
             Err(TryLockError::Error(e)) => return Err(failed("lock the results", e)),
         }
-        // Now that nobody else adds to them.
+        // Read after the lock: no other process adds results now.
         let Found { records, whole, bytes } = read(&path)?;
         if !records.is_empty() && !resume {
             let why = format!("has {} results already", records.len());
-            return Err(Error::refused(shown, why, "go on with --resume, or give another --out"));
+            return Err(Error::refused(shown, why, "continue with --resume, or give another --out"));
         }
         of_this_machine(&shown, &records, machine)?;
         if whole < bytes {
-            file.set_len(whole).map_err(|e| failed("cut a line that was not finished off", e))?;
+            file.set_len(whole).map_err(|e| failed("cut off an unfinished line of", e))?;
         }
         Ok(Self { path, file, records })
     }
@@ -253,7 +255,7 @@ impl Results {
     }
 }
 
-/// Runs that need not be run again, for who only looks: nothing is made, and nothing changed.
+/// Runs that need not be run again. This only reads.
 ///
 /// # Errors
 /// As [`Results::open`] with `resume`.
@@ -280,10 +282,10 @@ fn of_this_machine(shown: &str, records: &[Record], machine: &Machine) -> Result
     Err(Error::refused(shown, why, "results of two machines are not compared: give another --out"))
 }
 
-/// What a file of results holds.
+/// The content of a file of results.
 struct Found {
     records: Vec<Record>,
-    /// Bytes of the lines that are whole. What follows the last end of line a kill has cut.
+    /// Bytes of the whole lines. A kill has cut the text after the last end of line.
     whole: u64,
     /// All of its bytes.
     bytes: u64,
@@ -304,7 +306,7 @@ fn read(path: &Path) -> Result<Found> {
 
 fn parse(shown: &str, whole: &[u8]) -> Result<Vec<Record>> {
     let text = std::str::from_utf8(whole)
-        .map_err(|e| Error::refused(shown, format!("is no text: {e}"), "give another --out"))?;
+        .map_err(|e| Error::refused(shown, format!("is not text: {e}"), "give another --out"))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let records = lines.map(|(number, line)| {
         let record: Record = serde_json::from_str(line).map_err(|e| {
@@ -400,11 +402,11 @@ mod tests {
         let path = folder.path().join("results.jsonl");
         Results::open(folder.path(), false, &machine("here")).unwrap().append(record("a", 1, DONE)).unwrap();
         let good = std::fs::read_to_string(&path).unwrap();
-        // In the middle of a letter: names may have such ones.
+        // Cut in the middle of a letter of several bytes: names may have such letters.
         let cut = [good.as_bytes(), &good.as_bytes()[..good.len() / 2], &"ü".as_bytes()[..1]].concat();
         std::fs::write(&path, &cut).unwrap();
         assert_eq!(seen(folder.path(), &machine("here")).unwrap().len(), 1);
-        assert_eq!(std::fs::read(&path).unwrap(), cut, "who only looks changes nothing");
+        assert_eq!(std::fs::read(&path).unwrap(), cut, "reading changes nothing");
         let mut results = Results::open(folder.path(), true, &machine("here")).unwrap();
         results.append(record("b", 1, DONE)).unwrap();
         drop(results);

@@ -1,4 +1,4 @@
-//! Where a run has its files: directories of its own, some of them volumes. All of it is gone when it is dropped.
+//! The directories of a run, some of them volumes. They are removed when they are dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,25 @@ use super::plan::bytes_of;
 use super::volume::How;
 use super::volume::block::{self, BlockVolume};
 
-/// The directory of a run in the work directory and in each media directory: nobody else calls one so, for it is emptied.
+/// The directory of a run, in the work directory and in each media directory. The name is reserved: it is emptied.
 const RUN: &str = "fullbore-bench-run";
-/// A volume is so many times as large as the database: what a run writes to it at the most is media, a differential's base or what it
-/// restores. An image takes only what was written to it.
+/// A volume is this many times as large as the database. A run writes at most media, the base of a differential, or a
+/// restored database. An image takes disk space only for written data.
 const VOLUME_FACTOR: u64 = 4;
-/// Bytes besides.
+/// Additional bytes of a volume.
 const VOLUME_REST: u64 = 1 << 30;
-/// Bytes written to a volume for each of the database that falls to it: media and databases have more than the data.
+/// Bytes written to a volume for each byte of its share of the database: media and databases have more than the data.
 const WRITTEN: f64 = 1.1;
 
-/// Where a run has its files.
+/// The directories of a run.
 pub struct Rooms {
-    /// The run's own: reports, bases.
+    /// For reports and bases.
     pub run: PathBuf,
-    /// The database's, if that is copied, and what is restored.
+    /// For a copied database, and for restored databases.
     pub database: PathBuf,
-    /// The media's.
+    /// For media.
     pub media: Vec<PathBuf>,
-    /// What is emptied.
+    /// Directories that are emptied.
     emptied: Vec<PathBuf>,
     volumes: Vec<BlockVolume>,
 }
@@ -46,14 +46,14 @@ impl Drop for Rooms {
 
 fn remove(directories: &[PathBuf]) {
     for directory in directories {
-        let _ = fs::remove_dir_all(directory); // The next run says if it cannot.
+        let _ = fs::remove_dir_all(directory); // If this fails, the next run reports it.
     }
 }
 
-/// Removes what a bench that was killed has left: volumes and control groups wherever they are, and the files of runs in these directories.
+/// Removes the leftovers of a killed bench: its volumes and control groups, and the files of runs in these directories.
 ///
 /// # Errors
-/// A volume cannot be taken away.
+/// A volume cannot be removed.
 pub fn sweep(work: &Path, media_directories: &[PathBuf]) -> Result<()> {
     block::sweep()?;
     child::sweep();
@@ -62,16 +62,16 @@ pub fn sweep(work: &Path, media_directories: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// The directory in which it is tried whether volumes can be made.
+/// The directory for the trial volume.
 pub fn trial_of(work: &Path) -> PathBuf {
     work.join(RUN)
 }
 
 impl Rooms {
-    /// Makes the directories of a run, empty, and its volumes, which are not slow yet.
+    /// Makes the empty directories of a run, and its volumes, which are not slow yet.
     ///
     /// # Errors
-    /// There are fewer media directories than devices, no room, or something cannot be made.
+    /// There are fewer media directories than devices, not enough space, or a directory or volume cannot be made.
     pub fn make(matrix: &Matrix, work: &Path, cell: &Cell) -> Result<Self> {
         let run = work.join(RUN);
         let count = cell.number(Axis::Devices).unwrap_or(1);
@@ -79,7 +79,7 @@ impl Rooms {
             (1..=count).map(|number| run.join(format!("media-{number}"))).collect()
         } else if matrix.media_directories.len() < count {
             let there = matrix.media_directories.len();
-            let why = format!("names {there} directories, and a cell has {count} devices");
+            let why = format!("names {there} directories, but a cell has {count} devices");
             return Err(Error::usage("media-directories", why, "name more of them, or leave it out"));
         } else {
             matrix.media_directories.iter().take(count).map(|one| one.join(RUN)).collect::<Vec<_>>()
@@ -87,7 +87,7 @@ impl Rooms {
         let emptied: Vec<PathBuf> = [run.clone()].into_iter().chain(media.iter().cloned()).collect();
         let mut rooms = Self { database: run.clone(), run, media, emptied, volumes: Vec::new() };
         for directory in &rooms.emptied {
-            let _ = fs::remove_dir_all(directory); // Of a run that was killed.
+            let _ = fs::remove_dir_all(directory); // From a killed run.
             make_directory(directory)?;
         }
         fs::write(rooms.run.join("empty.toml"), "")
@@ -113,11 +113,11 @@ impl Rooms {
         Ok(())
     }
 
-    /// One of `count` that share a database's bytes; gives its directory.
+    /// Makes one of `count` volumes that share a database's bytes; returns its directory.
     fn make_volume(&mut self, folder: &Path, bytes: Option<u64>, count: u64, promise: Promise) -> Result<PathBuf> {
         let (size, used) = match bytes {
             Some(bytes) => (bytes.saturating_mul(VOLUME_FACTOR) + VOLUME_REST, (bytes as f64 * WRITTEN) as u64 / count),
-            // A server does not say before: all that there is.
+            // The size of a server's database is unknown: take all space.
             None => (free_space(folder)?, 0),
         };
         let volume = BlockVolume::make(folder, size, used, promise)?;
@@ -126,7 +126,7 @@ impl Rooms {
         Ok(directory)
     }
 
-    /// Makes the volumes as slow as they are to be.
+    /// Makes the volumes slow.
     ///
     /// # Errors
     /// The kernel does not take the rates.
@@ -134,7 +134,7 @@ impl Rooms {
         self.volumes.iter().try_for_each(|volume| volume.throttle()?.begin())
     }
 
-    /// Makes them fast again, for good: what waits for them goes on at once.
+    /// Makes them fast again, for good: waiting threads continue at once.
     pub fn speed_up(&self) {
         for volume in &self.volumes {
             if let Ok(throttle) = volume.throttle() {
@@ -144,7 +144,7 @@ impl Rooms {
     }
 }
 
-/// What a block device of that axis has to promise, if it is one.
+/// The promise of the block device of this axis, if there is one.
 fn block_promise(matrix: &Matrix, cell: &Cell, axis: Axis) -> Option<Promise> {
     if cell.how(matrix, axis) != Some(How::Block) {
         return None;
@@ -152,7 +152,7 @@ fn block_promise(matrix: &Matrix, cell: &Cell, axis: Axis) -> Option<Promise> {
     cell.named(axis).and_then(|name| matrix.volumes.get(name)).map(|profile| profile.scaled(matrix.scale))
 }
 
-/// Makes a directory in one that is there: a disk that went meanwhile is not written past.
+/// Makes a directory in an existing one. So a disk that was unmounted meanwhile is an error.
 fn make_directory(path: &Path) -> Result<()> {
     fs::create_dir(path).map_err(|e| Error::io("make", path.display().to_string(), e))
 }

@@ -1,4 +1,4 @@
-//! One run of a cell: what it needs is made, caches are dropped, the child is started, its report becomes a record.
+//! One run of a cell: make its data, drop the caches, start the child, and turn its report into a record.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ use crate::units::mib_per_s;
 
 /// A bench in its work directory.
 pub struct Bench<'a> {
-    /// What is run.
+    /// The matrix.
     pub matrix: &'a Matrix,
-    /// Where, as an absolute path.
+    /// The work directory, as an absolute path.
     pub work: &'a Path,
-    /// On what.
+    /// The machine.
     pub machine: &'a Machine,
     /// Signals.
     pub conduct: &'a Conduct,
 }
 
-/// What a record takes from the report of a child.
+/// The parts of a child's report that a record needs.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ReportParts {
@@ -78,10 +78,10 @@ struct Limit {
 }
 
 impl Bench<'_> {
-    /// Makes the data sets that are not there yet.
+    /// Makes the missing data sets.
     ///
     /// # Errors
-    /// There is no room for one.
+    /// There is not enough space for one.
     pub fn make_data(&self, say: &dyn Fn(&str)) -> Result<()> {
         for (name, data) in &self.matrix.data {
             let Some(path) = data::path_of(self.work, &data.from) else { continue };
@@ -97,7 +97,7 @@ impl Bench<'_> {
     /// Runs a cell once. A child that fails is a record too.
     ///
     /// # Errors
-    /// What is not the cell's fault: a signal, a work directory that cannot be written to.
+    /// Causes outside of the cell: a signal, or a work directory that cannot be written to.
     pub fn run(&self, cell: &Cell, round: Round) -> Result<Record> {
         let rooms = Rooms::make(self.matrix, self.work, cell)?;
         let mut record = self.record(cell, round);
@@ -143,7 +143,7 @@ impl Bench<'_> {
         cell.get(Axis::Instance).and_then(|name| self.matrix.instances.get(name))
     }
 
-    /// What a cell reads, made before it is measured: its source, and of a restore its media.
+    /// Makes the input of a cell before the measurement: its source, or for a restore its media.
     fn prepare(&self, cell: &Cell, rooms: &Rooms) -> Result<String> {
         let Some(data) = cell.get(Axis::Data).and_then(|name| self.matrix.data.get(name)) else {
             return Err(Error::usage("data", "the cell has none", "name data on the axes"));
@@ -180,7 +180,7 @@ impl Bench<'_> {
         let mut arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         arguments.extend(self.shared_arguments(rooms));
         let ended = child::run(&arguments, &surroundings, self.conduct)?;
-        judge(&ended, None, "what a run needs before it")
+        judge(&ended, None, "the preparation of a run")
     }
 
     /// Arguments of every child.
@@ -254,7 +254,7 @@ impl Bench<'_> {
         };
         arguments.extend(self.shared_arguments(rooms));
         let report = rooms.run.join("report.json");
-        let _ = fs::remove_file(&report); // Of what was made before.
+        let _ = fs::remove_file(&report); // From the preparation.
         let variable = self.handed(cell, rooms)?.map(|text| (VARIABLE, text));
         let relief = || rooms.speed_up();
         let (instance, timeout) = (self.class(cell), self.matrix.timeout);
@@ -284,7 +284,7 @@ impl Bench<'_> {
         record.elapsed_s = parts.elapsed_s;
         record.source_bytes = parts.source_bytes;
         record.stored_bytes = parts.stored_bytes;
-        // Measuring the raw path is no part of the job, and its report leaves it out.
+        // The measurement of the raw path is not a part of the job, and the report excludes it.
         record.raw_path_mib_per_s = parts.limit.map(|limit| limit.mib_per_s);
         if record.raw_path_mib_per_s.is_some() {
             record.seconds = parts.elapsed_s;
@@ -310,7 +310,7 @@ impl Bench<'_> {
         });
     }
 
-    /// The volumes of a child, as it is told them.
+    /// The volumes of a child, in the form of the variable.
     fn handed(&self, cell: &Cell, rooms: &Rooms) -> Result<Option<String>> {
         let promise = |axis| {
             let emulated = cell.how(self.matrix, axis).is_some_and(|how| how != How::Block);
@@ -327,7 +327,7 @@ impl Bench<'_> {
         text.map(Some).map_err(|e| Error::io("write", VARIABLE, e.into()))
     }
 
-    /// Makes caches cold, as far as this process may; says how far.
+    /// Makes caches cold, as far as this process may; returns the method.
     fn cool(&self, rooms: &Rooms, source: &str) -> Result<&'static str> {
         rustix::fs::sync();
         if !self.matrix.cold {
@@ -361,7 +361,7 @@ fn flags(cell: &Cell, axes: &[Axis]) -> Vec<String> {
     given.flatten().collect()
 }
 
-/// An error where a child did not do what it should. Warnings are none.
+/// An error if a child failed. Warnings are not an error.
 fn judge(ended: &Ended, report: Option<&ReportParts>, what: &str) -> Result<()> {
     /// Done, with warnings.
     const WARNED: i32 = 4;

@@ -8,7 +8,7 @@ use super::notes::notes;
 use super::results::Record;
 use crate::units::{MIB, mib_per_s};
 
-/// A TB in bytes and an hour in seconds: TB/h is what backup vendors count in.
+/// A TB in bytes and an hour in seconds: backup vendors count in TB/h.
 const TB: f64 = 1e12;
 const HOUR: f64 = 3600.0;
 
@@ -22,8 +22,10 @@ pub fn csv(records: &[Record]) -> String {
         text += axis.name();
         text.push(',');
     }
-    text += "round,warm_up,status,cache,seconds,elapsed_s,source_bytes,stored_bytes,full_bytes,mib_per_s,cpu_s,peak_rss_bytes,pool_bytes,bottleneck,\
-             raw_path_mib_per_s,volumes,threads_given,memory_capped,load_alone_per_s,load_alone_p99_ms,load_beside_per_s,load_beside_p99_ms,error\n";
+    text += "round,warm_up,status,cache,seconds,elapsed_s,source_bytes,stored_bytes,full_bytes,mib_per_s,cpu_s,\
+             peak_rss_bytes,pool_bytes,bottleneck,\
+             raw_path_mib_per_s,volumes,threads_given,memory_capped,load_alone_per_s,load_alone_p99_ms,\
+             load_beside_per_s,load_beside_p99_ms,error\n";
     for record in records {
         let number = |number: Option<f64>| number.map_or_else(String::new, |number| number.to_string());
         let load = |of: &dyn Fn(&super::results::LoadResult) -> f64| number(record.load.as_ref().map(of));
@@ -52,7 +54,7 @@ pub fn csv(records: &[Record]) -> String {
     text
 }
 
-/// A field as RFC 4180 has it.
+/// A field in the form of RFC 4180.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
@@ -79,7 +81,7 @@ pub fn markdown(matrix: &Matrix, rows: &[Row], records: &[Record]) -> String {
     text
 }
 
-/// What may stand in one line of a table.
+/// A text in the form of one line of a table.
 fn line(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
@@ -96,7 +98,7 @@ pub fn groups(rows: &[Row]) -> Vec<(&str, Vec<&Row>)> {
     groups
 }
 
-/// The head and the fields of a group's table. Columns that nothing is in are left out.
+/// The head and the fields of a group's table, without empty columns.
 pub fn table(matrix: &Matrix, rows: &[&Row]) -> (Vec<String>, Vec<Vec<String>>) {
     let any = |has: &dyn Fn(&Row) -> bool| rows.iter().any(|row| has(row));
     let to_nul = any(&|row| row.cell.to_nul());
@@ -159,7 +161,7 @@ fn fields(row: &Row) -> Vec<String> {
     ]
 }
 
-/// In the unit that suits its size.
+/// A time in a unit that suits its size.
 fn time(seconds: f64) -> String {
     match seconds {
         _ if seconds < 10.0 => format!("{seconds:.2} s"),
@@ -175,7 +177,8 @@ fn range((least, greatest): (f64, f64)) -> String {
     if least == greatest { least } else { format!("{least}–{greatest}") }
 }
 
-/// `within noise` where rounds differ in which row is the faster one; else `~2.7× faster`, `~1.3× slower`, and `the same` within 5 %.
+/// `within noise` if rounds disagree about the faster row; else `~2.7× faster`, `~1.3× slower`, and `the same` within 5
+/// %.
 fn faster(paired: Paired) -> String {
     match paired.middle {
         _ if paired.is_noise() => "within noise".into(),

@@ -1,5 +1,5 @@
-//! The catalog: what this host knows of repositories, in an SQLite file. Only an index: everything in it can be read from the
-//! repositories again (`fullbore catalog rebuild`), and a catalog that cannot be read is made anew.
+//! The catalog: what this host knows of repositories, in an SQLite file. It is only an index: `fullbore catalog
+//! rebuild` reads everything from the repositories again. An unreadable catalog is replaced by a new one.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,10 @@ use crate::repository::Repository;
 use crate::repository::format::SetRecord;
 use crate::repository::inventory::StoredSet;
 
-/// The version of the tables; another one is made anew.
+/// The version of the tables. Tables of another version are replaced by new ones.
 const VERSION: i64 = 2;
-/// False of a record that an older fullbore has put down without the shared words, where only these tell: it is read from the repository again.
+/// False for a record of an older fullbore that lacks the shared position (`position.log`), if the engine is unknown
+/// here: such a record is read from the repository again.
 fn tells_its_position(record: &SetRecord) -> bool {
     record.position.log.is_some() || fullbore_engines::is_known(&record.engine)
 }
@@ -31,23 +32,22 @@ pub struct Catalog {
 
 /// The sets of a repository as they were last seen.
 pub struct LastSeen {
-    /// When, RFC 3339, by this host's clock.
+    /// The time, in RFC 3339, by this host's clock.
     pub at: String,
     /// The sets, oldest first.
     pub sets: Vec<StoredSet>,
 }
 
-/// Where the catalog is when nothing says otherwise.
+/// The default place of the catalog.
 pub fn default_path() -> PathBuf {
     state_home().unwrap_or_else(std::env::temp_dir).join("fullbore/catalog.db")
 }
 
 impl Catalog {
-    /// Opens the catalog; makes it where there is none. One that is damaged, or of another version, is put aside as `NAME.damaged`
-    /// and made anew.
+    /// Opens the catalog, or makes it. A damaged catalog is renamed to `NAME.damaged` and replaced by a new one.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The catalog cannot be made.
     pub fn open(path: &Path) -> Result<(Self, Option<String>)> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|e| Error::io("make", folder.display().to_string(), e))?;
@@ -61,10 +61,11 @@ impl Catalog {
                 for end in ["-wal", "-shm"] {
                     let mut side = path.as_os_str().to_owned();
                     side.push(end);
-                    let _ = std::fs::remove_file(side); // Of the damaged one.
+                    let _ = std::fs::remove_file(side); // It belongs to the damaged catalog.
                 }
                 let why = format!(
-                    "the catalog `{}` could not be read ({error}); it was put aside as .damaged and is made anew from the repositories",
+                    "the catalog `{}` could not be read ({error}): it was renamed to .damaged, and the repositories \
+                     fill a new one",
                     path.display()
                 );
                 Self::prepare(path).map(|catalog| (catalog, Some(why))).map_err(|error| failed("make", path, &error))
@@ -79,13 +80,13 @@ impl Catalog {
         connection.pragma_update(None, "journal_mode", "wal")?;
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if version != VERSION {
-            // Nothing in it is lost: the repositories have it.
+            // Nothing is lost: the repositories have everything.
             connection.execute_batch(
                 "BEGIN IMMEDIATE; DROP TABLE IF EXISTS backup_set; DROP TABLE IF EXISTS repository; \
                  CREATE TABLE repository (id TEXT PRIMARY KEY, name TEXT NOT NULL, seen_at TEXT NOT NULL, \
                  place TEXT NOT NULL) WITHOUT ROWID; \
-                 CREATE TABLE backup_set (repository TEXT NOT NULL, id TEXT NOT NULL, started_at INTEGER NOT NULL, database TEXT NOT NULL, \
-                 stored TEXT NOT NULL, PRIMARY KEY (repository, id)) WITHOUT ROWID; \
+                 CREATE TABLE backup_set (repository TEXT NOT NULL, id TEXT NOT NULL, started_at INTEGER NOT NULL, \
+                 database TEXT NOT NULL, stored TEXT NOT NULL, PRIMARY KEY (repository, id)) WITHOUT ROWID; \
                  PRAGMA user_version = 2; COMMIT",
             )?;
         }
@@ -98,7 +99,7 @@ impl Catalog {
         &self.path
     }
 
-    /// The sets of a repository as they were last seen; nothing when it was never seen.
+    /// The sets of a repository as they were last seen; `None` if it was never seen.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -114,7 +115,7 @@ impl Catalog {
             let rows = statement.query_map([&id], |row| row.get::<_, String>(0))?;
             let mut sets = Vec::new();
             for row in rows {
-                // What cannot be understood is read from the repository again.
+                // A record that cannot be parsed is read from the repository again.
                 sets.extend(serde_json::from_str::<StoredSet>(&row?).ok());
             }
             Ok(Some(LastSeen { at, sets }))
@@ -122,7 +123,7 @@ impl Catalog {
         read().map_err(|error| failed("read", &self.path, &error))
     }
 
-    /// The same of the repository that was last seen by this name.
+    /// The same for the repository that was last seen under this name.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -133,33 +134,36 @@ impl Catalog {
         id.and_then(|id| Uuid::try_parse(&id).ok()).map_or(Ok(None), |id| self.last_seen(id))
     }
 
-    /// What stands against a repository that this host has not seen before: in its first directory it knew another one, which held sets. An
-    /// empty mount point looks like a directory in which none was made yet.
+    /// A warning about a repository that is new to this host, if its first directory held another repository with sets
+    /// before: an empty mount point looks like a directory without a repository.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn another_before(&self, repository: &Repository) -> Result<Option<String>> {
         let (id, place) = (repository.id.to_string(), directory_of(repository));
-        let before = "SELECT seen_at, (SELECT COUNT(*) FROM backup_set WHERE repository = repository.id) FROM repository \
-                      WHERE place = ?2 AND place <> '' AND NOT EXISTS (SELECT 1 FROM repository WHERE id = ?1) ORDER BY seen_at DESC LIMIT 1";
+        let before = "SELECT seen_at, (SELECT COUNT(*) FROM backup_set WHERE repository = repository.id) \
+                      FROM repository WHERE place = ?2 AND place <> '' \
+                      AND NOT EXISTS (SELECT 1 FROM repository WHERE id = ?1) ORDER BY seen_at DESC LIMIT 1";
         let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
         let found = self.connection.query_row(before, [&id, &place], row).optional();
         let found = found.map_err(|error| failed("read", &self.path, &error))?;
         Ok(found.filter(|&(_, sets)| sets > 0).map(|(seen_at, sets)| {
             format!(
-                "`{place}` held another repository with {sets} sets when this host looked there last, at {seen_at}: is its disk not mounted?"
+                "`{place}` held another repository with {sets} sets when this host last looked there, at {seen_at}: \
+                 is its disk not mounted?"
             )
         }))
     }
 
-    /// What every repository that this host has seen holds of `database`, in no order, each with the directory of that repository's records; which
-    /// is empty of one in a store.
+    /// All sets of `database` in the repositories that this host has seen, in no order. With each: the directory of
+    /// that repository's records, which is empty for a repository in a store.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn of_database(&self, database: &str) -> Result<Vec<(SetRecord, String)>> {
         let read = || -> rusqlite::Result<Vec<(SetRecord, String)>> {
-            let sets = "SELECT stored, place FROM backup_set JOIN repository ON repository.id = backup_set.repository WHERE database = ?1";
+            let sets = "SELECT stored, place FROM backup_set JOIN repository \
+                        ON repository.id = backup_set.repository WHERE database = ?1";
             let mut statement = self.connection.prepare(sets)?;
             let rows = statement.query_map([database], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
             let mut records = Vec::new();
@@ -172,7 +176,7 @@ impl Catalog {
         read().map_err(|error| failed("read", &self.path, &error))
     }
 
-    /// The records of sets that need not be read again: what a set is never changes.
+    /// The records of sets that need not be read again: a set never changes.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -182,7 +186,7 @@ impl Catalog {
         Ok(recorded.map(|set| (set.record.backup_set_id, set.record)).collect())
     }
 
-    /// Puts down what a repository holds now, in place of what was known of it.
+    /// Stores the sets that a repository holds now, in place of the known ones.
     ///
     /// # Errors
     /// The file cannot be written to.
@@ -191,7 +195,7 @@ impl Catalog {
         self.write(repository, sets).map_err(|error| failed("write to", &path, &error))
     }
 
-    /// Puts down one set more.
+    /// Stores one more set.
     ///
     /// # Errors
     /// The file cannot be written to.
@@ -224,7 +228,7 @@ impl Catalog {
             for set in sets {
                 let key = set.record.backup_set_id.to_string();
                 let stored = serde_json::to_string(set).unwrap_or_default();
-                // Most of them are as they were.
+                // Most sets have not changed.
                 if known.remove(&key).as_ref() != Some(&stored) {
                     put.execute(params![id, key, set.record.started_at, set.record.database, stored])?;
                 }
@@ -241,7 +245,7 @@ impl Catalog {
     }
 }
 
-/// The directory that holds the records; empty for one in a store, which is never an empty mount point.
+/// The directory that holds the records; empty for a repository in a store, which cannot be an empty mount point.
 fn directory_of(repository: &Repository) -> String {
     let path = repository.places.first().and_then(|place| place.path());
     path.map_or_else(String::new, |path| path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string())
@@ -253,6 +257,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
 }
 
 fn failed(action: &str, path: &Path, error: &rusqlite::Error) -> Error {
-    let hint = "the catalog is only an index: remove the file, and the repositories fill it again; or name another with `catalog = \"…\"` in fullbore.toml";
+    let hint = "the catalog is only an index: remove the file, and the repositories fill it again; \
+                or name another file with `catalog = \"…\"` in fullbore.toml";
     Error::refused(format!("catalog {}", path.display()), format!("cannot {action} it: {error}"), hint)
 }

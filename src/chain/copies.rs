@@ -1,4 +1,4 @@
-//! One backup set on several media sets: copies that `fullbore copy` has made anew. They hold the same, and one of them is read.
+//! One backup set on several media sets: copies that `fullbore copy` made. They hold the same data; fullbore reads one.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,10 +8,13 @@ use uuid::Uuid;
 use super::{Choice, FoundSet, title};
 use crate::ids;
 
-/// The places of the sets that count: of each backup set one, in the order in which they were given; and what is to be said of the
-/// others. Counted is the one that `--set` names by its media-set id; else one that is whole before one that is not, one that a
-/// running or killed backup has not touched, one that could be asked for its database and its place in the log (its key is there, or
-/// it needs none), an encrypted one before one in clear, which anybody could have written, and the oldest media set.
+/// The places of the chosen copies, one for each backup set, in the given order; and a note for each other copy.
+/// `--set` with a media-set id chooses. Otherwise these come first, in this order of importance:
+/// - a whole copy
+/// - a copy that no running or killed backup has touched
+/// - a copy that shows its database and its place in the log (its key is there, or it needs none)
+/// - an encrypted copy: anybody could have written a copy in clear
+/// - the oldest media set
 pub(super) fn one_of_each(found: &[FoundSet], choice: &Choice) -> (Vec<usize>, Vec<String>) {
     let mut best: BTreeMap<Uuid, usize> = BTreeMap::new();
     for (at, set) in found.iter().enumerate() {
@@ -25,7 +28,7 @@ pub(super) fn one_of_each(found: &[FoundSet], choice: &Choice) -> (Vec<usize>, V
     let note = |at: &usize| {
         let set = &found[*at];
         let read = best.get(&set.backup_set_id).map_or(set.media_set_id, |&best| found[best].media_set_id);
-        format!("{} is there twice: media set {read} is read, not its copy {}", title(set), set.media_set_id)
+        format!("{} has several copies: fullbore reads media set {read}, not its copy {}", title(set), set.media_set_id)
     };
     let notes = others.iter().filter(|at| found[**at].incomplete.is_none()).map(note).collect();
     (places, notes)

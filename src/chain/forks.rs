@@ -1,4 +1,4 @@
-//! Logs with two histories: somebody put an older copy of the database and its log back, and the same log went on otherwise from there. Pure.
+//! Logs with two histories: an older copy of the database and its log was put back, and other commits followed. Pure.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -8,20 +8,21 @@ use fullbore_core::media::SetKind;
 use super::log::{Logs, Path};
 use super::{moment, title};
 
-/// How much earlier a log set has to have ended than another set was taken to be of another history, in microseconds: times are taken a moment after
-/// what they are of.
+/// A log set is of another history if it ended this much before the other set was taken, in microseconds. A time is
+/// read a moment after the event, so smaller differences prove nothing.
 const SURELY_BEFORE: i64 = 1_000_000;
 
 impl Logs<'_> {
-    /// True when a log set had ended before the set at `base` was taken: what it holds behind that place in the log is not what came behind `base`.
+    /// True when a log set ended before the set at `base` was taken. Its commits after the log position of `base` are
+    /// then not the commits that follow `base`.
     fn is_of_before(&self, base: usize, log: usize) -> bool {
         let (Some(taken), Some(range)) = (self.range(base), self.range(log)) else { return false };
         let begun_before = self.found[log].started_at < self.found[base].started_at;
         begun_before && range.until.saturating_add(SURELY_BEFORE) < taken.at
     }
 
-    /// True when a log set that holds the place at which the set at `base` ends is of another history, as its times tell: it ended before that was taken,
-    /// or what it goes on from lies before that place and is from later.
+    /// True when a log set that holds the end position of the set at `base` is of another history. Its times show this:
+    /// it ended before `base` was taken, or it begins before that position in the log but at a later time.
     pub(super) fn is_of_another(&self, base: usize, log: usize) -> bool {
         let (Some(taken), Some(range)) = (self.range(base), self.range(log)) else { return false };
         let begins_there = range.first.as_ref().zip(taken.last.as_ref()).is_some_and(|(first, place)| first.is(place));
@@ -35,7 +36,7 @@ impl Logs<'_> {
         path.sets.iter().filter_map(of).max().unwrap_or(i64::MIN)
     }
 
-    /// What is to be said of log sets that hold the place at which the set at `base` ends, and are not applied to it.
+    /// The warning about log sets that hold the end position of the set at `base`, and are not applied to it.
     pub(super) fn passed_by(&self, base: usize) -> Vec<String> {
         let Some(end) = self.range(base).and_then(|range| range.last.as_ref()) else { return Vec::new() };
         let same = |log: usize| self.found[log].database == self.found[base].database;
@@ -45,7 +46,8 @@ impl Logs<'_> {
         passed.sort_by_key(|&log| Reverse(self.range(log).map(|range| range.until)));
         let say = |log: &usize| {
             format!(
-                "{} goes on from the same place in the log as {}, and ended before that was taken: it is not applied, for an older copy of the database was put back between them, or a clock was",
+                "{} continues from the same log position as {}, but ended before that set was taken. \
+                 It is not applied: the database was restored from an older copy, or the clock was set back",
                 title(&self.found[*log]),
                 title(&self.found[base])
             )
@@ -53,8 +55,8 @@ impl Logs<'_> {
         passed.first().map(say).into_iter().collect()
     }
 
-    /// `path`, which reaches `stop` from that base; or the way to another history of the same log, where that is nearer to `stop`: what was seen last
-    /// before a time is how the database was then, and not what became of it after an older copy was put back.
+    /// `path`, which reaches `stop` from that base; or the path into another history of the same log, if that is nearer
+    /// to `stop`. The state that was seen last before a time counts, not the state after an older copy was put back.
     pub(super) fn as_it_was(&self, base: (usize, Option<usize>), path: Path, stop: i64) -> Path {
         let Some(nearest) = self.nearest(base.1.unwrap_or(base.0), stop) else { return path };
         if path.sets.contains(&nearest) {
@@ -68,7 +70,8 @@ impl Logs<'_> {
             let fork = fork.map_or_else(|| "another set".into(), |&set| title(&self.found[set]));
             let until = self.range(nearest).map_or(stop, |range| range.until);
             other.doubts.push(format!(
-                "the log has two histories: behind {} an older copy of the database was put back, and {fork} goes on from that. When is not known: this is how it was at {}",
+                "the log has two histories: after {}, the database was restored from an older copy, and {fork} \
+                 continues from that copy. The time of that restore is unknown: this is the state at {}",
                 title(&self.found[nearest]),
                 moment::show_with_local(until)
             ));
@@ -76,7 +79,7 @@ impl Logs<'_> {
         other
     }
 
-    /// Of all log sets that lead away from a base, the one that tells most of the time `stop`: the last commit that was seen until then.
+    /// Among all log sets that follow a base, the one with the last commit seen until `stop`.
     fn nearest(&self, base: usize, stop: i64) -> Option<usize> {
         let (mut met, mut left) = (HashSet::new(), self.behind(base).collect::<Vec<_>>());
         while let Some(log) = left.pop() {
@@ -88,7 +91,7 @@ impl Logs<'_> {
             let range = self.range(log)?;
             let holds = range.at > stop;
             let seen = if holds { range.from } else { range.at };
-            // Of those that hold the time itself the shortest tells most.
+            // If several hold the time itself, the shortest one is the most exact.
             (seen <= stop).then_some(((seen, holds, Reverse(range.at), Reverse(log)), log))
         };
         met.iter().filter_map(tells).max().map(|(_, log)| log)
@@ -107,7 +110,7 @@ mod tests {
 
     const SECOND: i64 = 1_000_000;
 
-    /// A place in the one log there is; `history` tells which of its frames of that number.
+    /// A place in the only log; `history` selects one of several frames with this number.
     fn place(history: u64, frame: u32) -> LogPosition {
         LogPosition { history: vec![7], at: frame.into(), proof: Some(history * 1000 + u64::from(frame)) }
     }
@@ -142,7 +145,7 @@ mod tests {
         FoundSet { kind: SetKind::Log, ..made }
     }
 
-    /// A full at 10, log sets until 20 and 30; then the full's files were put back, and a log set at 50 goes on from the full.
+    /// A full at 10, log sets until 20 and 30. Then the full's files were put back; a log set at 50 continues the full.
     fn forked() -> Vec<FoundSet> {
         let full = set(1, None, place(0, 10), 10);
         let one = log(2, &full, place(0, 15), 20);
@@ -162,7 +165,7 @@ mod tests {
         let found = forked();
         assert_eq!(chosen(&found, 25), (vec![0, 1, 2], 0));
         assert_eq!(chosen(&found, 30), (vec![0, 1, 2], 0));
-        assert_eq!(chosen(&found, 20), (vec![0, 1, 2], 0), "what was seen at that very moment may be in the next");
+        assert_eq!(chosen(&found, 20), (vec![0, 1, 2], 0), "a commit of that moment may be in the next set");
         assert_eq!(chosen(&found, 40), (vec![0, 1, 2], 1), "when it was put back is not known");
         assert_eq!(chosen(&found, 50), (vec![0, 3], 0));
         assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 3], "the newest is that of the other history");
@@ -170,8 +173,8 @@ mod tests {
 
     #[test]
     fn what_was_seen_after_an_older_copy_was_put_back_leads_to_no_time_of_another_full() {
-        // After the first full another one and its log sets; then the files of before the first were put back, a third full was taken, and its log
-        // set has as many frames as the first full.
+        // After the first full come a second full and its log sets. Then files from before the first full were put
+        // back, and a third full was taken. Its log set has as many frames as the first full.
         let first = set(1, None, place(0, 20), 10);
         let second = set(2, None, LogPosition { history: vec![8], ..place(1, 5) }, 20);
         let mut behind = log(3, &second, LogPosition { history: vec![8], ..place(1, 9) }, 30);
@@ -184,7 +187,7 @@ mod tests {
         assert_eq!(chosen(&found, 25), (vec![1, 2], 0));
         assert_eq!(chosen(&found, 65), (vec![3, 4], 0));
         let between = choose(&found, &Choice { stop_at: Some(40 * SECOND), ..Choice::default() });
-        assert!(between.is_err(), "nobody knows how it was then");
+        assert!(between.is_err(), "the state at that time is unknown");
     }
 
     #[test]
@@ -197,7 +200,7 @@ mod tests {
         assert_eq!(chosen(&found, 25), (vec![0, 1, 2], 0));
         let named = Choice { set: Some(found[2].backup_set_id.to_string()), ..Choice::default() };
         assert_eq!(choose(&found, &named).unwrap().sets, [0, 1, 2]);
-        // What goes on from it does, of course.
+        // A log set that continues the full is applied.
         let next = log(6, &found[4], place(1, 25), 70);
         found.push(next);
         assert_eq!(choose(&found, &latest).unwrap().sets, [4, 5]);

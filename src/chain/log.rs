@@ -1,4 +1,4 @@
-//! Log sets in a chain: which of them continue what, how far they reach, and where one is missing. Pure.
+//! Log sets in a chain: which set continues which, how far they reach, and where one is missing. Pure.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -14,18 +14,18 @@ pub(super) struct Logs<'a> {
     pub(super) found: &'a [FoundSet],
     /// Log sets by the set that they name as their predecessor.
     pub(super) successors: HashMap<Uuid, Vec<usize>>,
-    /// By place in the list: how far one comes from there, through successors.
+    /// By place in the list: the latest time that the log set and its successors reach.
     pub(super) farthest: HashMap<usize, i64>,
 }
 
-/// Where a walk along the log sets ends.
+/// A path along the log sets, and where it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path {
     /// A full, perhaps its differential, and log sets, in order.
     pub sets: Vec<usize>,
-    /// Until when the last of them reaches.
+    /// The end of the last of them.
     pub until: i64,
-    /// What is not sure about it.
+    /// Warnings about uncertain parts.
     pub doubts: Vec<String>,
 }
 
@@ -33,15 +33,15 @@ impl<'a> Logs<'a> {
     /// Looks at all of them.
     ///
     /// # Errors
-    /// A log set does not tell where it begins and ends.
+    /// The range of a log set is unknown.
     pub fn new(found: &'a [FoundSet]) -> Result<Self> {
         let whole = |at: &usize| found[*at].kind == SetKind::Log && found[*at].incomplete.is_none();
         let mut logs: Vec<usize> = (0..found.len()).filter(whole).collect();
         if let Some(&silent) = logs.iter().find(|&&at| found[at].log_range.is_none()) {
             return Err(Error::refused(
                 title(&found[silent]),
-                "where it belongs among the others stands in its manifest, which cannot be read",
-                "encrypted media tell it only with --key; of a manifest that contradicts itself, use another copy of the set",
+                "its manifest, which has its place in the log chain, cannot be read",
+                "encrypted media need --key; if the manifest contradicts itself, use another copy of the set",
             ));
         }
         let mut successors: HashMap<Uuid, Vec<usize>> = HashMap::new();
@@ -50,7 +50,8 @@ impl<'a> Logs<'a> {
                 successors.entry(base).or_default().push(at);
             }
         }
-        // Successors reach farther than what they follow: from the end on, each is known before it is asked for.
+        // A successor reaches farther than its predecessor. So from the end on, each value is known before it is
+        // needed.
         let until = |at: usize| found[at].log_range.as_ref().map_or(i64::MIN, |range| range.until);
         logs.sort_by_key(|&at| Reverse((until(at), found[at].started_at)));
         let mut made = Self { found, successors, farthest: HashMap::new() };
@@ -69,12 +70,12 @@ impl<'a> Logs<'a> {
         self.found[at].log_range.as_ref()
     }
 
-    /// The log set that continues another, which itself is one; of several the one that leads farthest.
+    /// The log set that continues another log set; if there are several, the one that leads farthest.
     fn next(&self, log: usize) -> Option<usize> {
         self.continuing(log).max_by_key(|&next| self.reaches(next))
     }
 
-    /// The log sets that continue another, which itself is one.
+    /// The log sets that continue another log set.
     pub(super) fn continuing(&self, log: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.range(log).and_then(|range| range.last.as_ref());
         let named = self.successors.get(&self.found[log].backup_set_id).into_iter().flatten().copied();
@@ -85,13 +86,13 @@ impl<'a> Logs<'a> {
         named.filter(joins)
     }
 
-    /// The log set that goes on from a full or a differential: its successor, or one that was made while it was.
+    /// The log set that continues a full or a differential: its successor, or one that was made at the same time.
     fn first(&self, base: usize) -> Option<usize> {
         let later = |log: usize| (self.reaches(log), self.range(log).map_or(i64::MIN, |range| range.until));
         self.behind(base).max_by_key(|&log| (later(log), Reverse(log)))
     }
 
-    /// The log sets that go on from a full or a differential.
+    /// The log sets that continue a full or a differential.
     pub(super) fn behind(&self, base: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.range(base).and_then(|range| range.last.as_ref());
         let set = &self.found[base];
@@ -111,31 +112,32 @@ impl<'a> Logs<'a> {
         self.range(log).is_some_and(|range| names_it && begins_there(range) || holds_it(range))
     }
 
-    /// Everything from a full, or a differential of it, as far as log sets go on.
+    /// The path from a full, or from a differential of it, to the end of its log sets.
     pub fn path(&self, full: usize, differential: Option<usize>) -> Path {
         let base = differential.unwrap_or(full);
         let mut sets: Vec<usize> = [Some(full), differential].into_iter().flatten().collect();
         let mut until = self.range(base).map_or(self.found[base].started_at, |range| range.until);
         let mut next = self.first(base);
-        // What media say may go round in a circle.
+        // Forged media may form a circle.
         let mut met = HashSet::new();
         while let Some(log) = next.filter(|&log| met.insert(log)) {
             sets.push(log);
             until = self.range(log).map_or(until, |range| range.until);
             next = self.next(log);
         }
-        // What was gone on from is in no doubt.
+        // If a log set continues the base, there is no doubt.
         let doubts = if met.is_empty() { self.passed_by(base) } else { Vec::new() };
         Path { sets, until, doubts }
     }
 
-    /// Until when a set reaches, by the store's clock where the clock of its host was wrong: sets that do not continue each other have no other in common.
+    /// The end of a set, by the store's clock if the clock of its host was wrong. Sets that do not continue each other
+    /// have no other clock in common.
     fn until(&self, at: usize) -> Option<i64> {
         let range = self.range(at)?;
         Some(self.found[at].until_by_store.unwrap_or(range.until))
     }
 
-    /// What stands between a path's end and log sets of the same database that are later and cannot be reached.
+    /// The error about a missing set between a path's end and later log sets of the same database.
     pub fn gap(&self, path: &Path) -> Option<Error> {
         let base = &self.found[path.sets[0]];
         let same = |at: usize| base.database.is_none() || self.found[at].database == base.database;
@@ -143,13 +145,13 @@ impl<'a> Logs<'a> {
         let reached: HashSet<Uuid> = path.sets.iter().map(|&at| self.found[at].backup_set_id).collect();
         let end = path.sets.last().and_then(|&at| self.range(at)?.last.as_ref());
         let path_until = path.sets.last().and_then(|&at| self.until(at)).unwrap_or(path.until);
-        // One that ends where the path does holds nothing else, whenever it looked.
+        // A set that ends at the same position as the path adds nothing, whatever its time is.
         let ends_there = |range: &LogRange| range.last.as_ref().zip(end).is_some_and(|(last, end)| last.is(end));
         let beyond = |at: &usize| {
             let later = self.until(*at).is_some_and(|until| until > path_until);
             later && same(*at) && !taken.contains(at) && !self.range(*at).is_some_and(ends_there)
         };
-        // The first of them is the one whose predecessor is missing.
+        // The predecessor of the first of them is missing.
         let broken = self
             .farthest
             .keys()
@@ -163,11 +165,11 @@ impl<'a> Logs<'a> {
             Some(other) => match &other.incomplete {
                 Some(why) => format!("continues {}, which is not whole: {why}", title(other)),
                 None if reached.contains(&wanted) => {
-                    format!("says that it continues {}, and begins elsewhere in the log than that ends", title(other))
+                    format!("names {} as its predecessor, but begins elsewhere, not at its end", title(other))
                 }
                 None => match self.next_base(path) {
                     Some(next) => return Some(self.between(path, next)),
-                    None => format!("continues {}, which does not lead to the others", title(other)),
+                    None => format!("continues {}, which is not connected to the other sets", title(other)),
                 },
             },
         };
@@ -175,17 +177,17 @@ impl<'a> Logs<'a> {
         Some(Error::incomplete(
             title(set),
             format!(
-                "{why}; without it {end} is the last that can be restored, up to {}",
+                "{why}; without it, the last set that can be restored is {end}, up to {}",
                 moment::show_with_local(path.until)
             ),
             format!(
-                "name its families too, with --from; or restore up to there with --stop-at '{}'",
+                "name its families too, with --from; or restore up to that time with --stop-at '{}'",
                 moment::show(path.until)
             ),
         ))
     }
 
-    /// The first full or differential of the same database that was taken behind a path's end, with its time.
+    /// The first full or differential of the same database that was taken after a path's end, with its time.
     fn next_base(&self, path: &Path) -> Option<(usize, i64)> {
         let database = &self.found[path.sets[0]].database;
         let is_base = |at: &usize| {
@@ -196,13 +198,13 @@ impl<'a> Logs<'a> {
         bases.filter(|base| base.1 > path.until).min_by_key(|base| base.1)
     }
 
-    /// The error of a time at which nobody followed the log.
+    /// The error for a time that no backup of the log covers.
     fn between(&self, path: &Path, (next, time): (usize, i64)) -> Error {
         let end = path.sets.last().map_or_else(String::new, |&at| title(&self.found[at]));
         Error::incomplete(
             end,
             format!(
-                "the log chain ends with it: no backup has what was committed between {} and {}, when {} was taken",
+                "the log chain ends with this set: no backup has the commits between {} and {}, when {} was taken",
                 moment::show_with_local(path.until),
                 moment::show_with_local(time),
                 title(&self.found[next])
@@ -218,7 +220,7 @@ impl<'a> Logs<'a> {
     /// The shortest way to `stop`: from the newest full or differential before it.
     ///
     /// # Errors
-    /// The time is before the first position, behind the last one, or in a gap.
+    /// The time is before the first position, after the last one, or in a gap.
     pub fn up_to(&self, bases: &[(usize, Option<usize>)], stop: i64) -> Result<Path> {
         let at = |&(full, differential): &(usize, Option<usize>)| {
             self.range(differential.unwrap_or(full)).map_or(i64::MAX, |range| range.at)
@@ -229,14 +231,14 @@ impl<'a> Logs<'a> {
         for &&(full, differential) in &before {
             let mut path = self.path(full, differential);
             if path.until >= stop {
-                // What was seen at that very moment may be in the set behind one that reaches just there.
+                // If a set ends exactly at that time, a commit of that moment may be in the next set.
                 let beyond = |&set: &usize| {
                     self.found[set].kind == SetKind::Log && self.range(set).is_some_and(|range| range.until > stop)
                 };
                 let enough = path.sets.iter().position(beyond);
                 path.sets.truncate(enough.map_or(path.sets.len(), |at| at + 1));
                 let path = self.as_it_was((full, differential), path, stop);
-                // Not by a way around what a later base tells.
+                // Do not ignore what a later base proves.
                 if farthest.as_ref().is_none_or(|known| known.until <= self.seen(&path, stop)) {
                     return Ok(path);
                 }
@@ -251,7 +253,7 @@ impl<'a> Logs<'a> {
         let (Some(first), last) = (first, farthest) else {
             return Err(Error::refused(
                 asked,
-                format!("no full tells when it was taken:{}", list(self.found)),
+                format!("no full has a known time:{}", list(self.found)),
                 "choose with --set ID",
             ));
         };
@@ -260,11 +262,11 @@ impl<'a> Logs<'a> {
                 bases.iter().map(|&(full, differential)| self.path(full, differential).until).max().unwrap_or(first);
             return Err(self.out_of_range(&asked, "is before", first, last));
         };
-        // A gap explains it, if what is asked for is behind it.
+        // A gap is the reason, if the time is after it.
         let later = self.farthest.keys().any(|&log| self.range(log).is_some_and(|range| range.until >= stop));
         match self.gap(&path).filter(|_| later) {
             Some(gap) => Err(gap),
-            None => Err(self.out_of_range(&asked, "is behind", first, path.until)),
+            None => Err(self.out_of_range(&asked, "is after", first, path.until)),
         }
     }
 
@@ -272,15 +274,15 @@ impl<'a> Logs<'a> {
         Error::refused(
             asked,
             format!(
-                "{which} what these sets can be restored to: from {} to {}",
+                "{which} the range that these sets can be restored to: from {} to {}",
                 moment::show_with_local(first),
                 moment::show_with_local(last)
             ),
-            "give a time between; without --stop-at the newest is meant",
+            "give a time in this range; without --stop-at, fullbore restores the newest point",
         )
     }
 
-    /// A way to a log set that was named.
+    /// The path to a log set that the user named.
     ///
     /// # Errors
     /// It has a gap.
@@ -307,7 +309,7 @@ impl<'a> Logs<'a> {
             let id = self.found[log].base.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
             Error::incomplete(
                 title(&self.found[log]),
-                format!("what it continues, backup set {id}, is not there, or does not lead to it from a full"),
+                format!("its predecessor, backup set {id}, is not there, or no chain leads from a full to it"),
                 "name the families of the sets before it too, with --from",
             )
         }))
@@ -316,7 +318,7 @@ impl<'a> Logs<'a> {
     /// The path from a base; where log sets fork, towards `log`.
     pub(super) fn path_through(&self, full: usize, differential: Option<usize>, log: usize) -> Path {
         let base = differential.unwrap_or(full);
-        // Backwards from the log set along what each names, to the first that goes on from the base.
+        // Backwards from the log set, each time to the named predecessor, to the first set that continues the base.
         let mut back = vec![log];
         while let Some(&last) = back.last() {
             let end = self.range(base).and_then(|range| range.last.as_ref());
@@ -342,7 +344,7 @@ impl<'a> Logs<'a> {
     }
 }
 
-/// Fulls, alone and with each of their differentials, that are whole.
+/// Whole fulls, alone and with each of their whole differentials.
 pub(super) fn bases(found: &[FoundSet]) -> Vec<(usize, Option<usize>)> {
     let whole = |kind: SetKind| move |at: &usize| found[*at].kind == kind && found[*at].incomplete.is_none();
     let fulls = (0..found.len()).filter(whole(SetKind::Full));
@@ -354,7 +356,7 @@ pub(super) fn bases(found: &[FoundSet]) -> Vec<(usize, Option<usize>)> {
     fulls.flat_map(with).collect()
 }
 
-/// True when log sets are to be put in order for `choice`.
+/// True when `choice` needs the order of log sets.
 pub(super) fn concerns(found: &[FoundSet], choice: &Choice) -> bool {
     choice.stop_at.is_some() || found.iter().any(|set| set.kind == SetKind::Log)
 }

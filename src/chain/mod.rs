@@ -39,24 +39,24 @@ pub struct FoundSet {
     pub interrupted: bool,
     /// The database, where the label tells it.
     pub database: Option<String>,
-    /// Names of its families without what working names add.
+    /// Names of its families, without the suffix of working names.
     pub names: Vec<String>,
-    /// Where it begins and ends in the log, once its manifest was asked.
+    /// Where it begins and ends in the log, once its manifest was read.
     pub log_range: Option<LogRange>,
-    /// Until when that is, by the store's clock, where the clock of its host was wrong; microseconds since 1970.
+    /// The end of that range by the store's clock, if the clock of its host was wrong; microseconds since 1970.
     pub until_by_store: Option<i64>,
     /// A key is needed to read it.
     pub encrypted: bool,
 }
 
 impl FoundSet {
-    /// True for what a killed or running backup has under its working names: it was never a backup.
+    /// True for the files of a killed or running backup under working names: they were never a backup.
     pub fn is_unfinished(&self) -> bool {
         self.interrupted && self.incomplete.is_some()
     }
 }
 
-/// What the user said about which set is meant.
+/// Which set the user asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
     /// `--set`: the start or the end of the backup-set or media-set id.
@@ -98,7 +98,7 @@ pub fn choose(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     Ok(sequence)
 }
 
-/// Chooses the one set that is meant, whatever it stands on.
+/// Chooses one set, without the sets below it.
 ///
 /// # Errors
 /// No set fits, or several; or it is not whole.
@@ -122,10 +122,10 @@ pub fn choose_one(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
 }
 
 fn not_whole(set: &FoundSet, why: &str) -> Error {
-    Error::incomplete(title(set), why, "use another set: `fullbore list` shows what is there")
+    Error::incomplete(title(set), why, "use another set: `fullbore list` shows all sets")
 }
 
-/// The same of sets of which none is on two media sets.
+/// As [`choose`], if no backup set is on two media sets.
 fn choose_distinct(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     if log::concerns(found, choice) {
         return choose_among_logs(found, choice);
@@ -137,7 +137,7 @@ fn choose_distinct(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     sequence_to(found, choice, end)
 }
 
-/// A full or a differential, and what the user should know of others.
+/// A full, or a differential with its full, and warnings about other sets.
 fn sequence_to(found: &[FoundSet], choice: &Choice, end: usize) -> Result<Sequence> {
     if let Some(why) = &found[end].incomplete {
         return Err(not_whole(&found[end], why));
@@ -162,7 +162,7 @@ fn sequence_to(found: &[FoundSet], choice: &Choice, end: usize) -> Result<Sequen
     warnings.extend(orphans(found, end).filter(|_| newest_is_meant));
     for newer in newer_but_incomplete(found, end).filter(|_| newest_is_meant) {
         match &newer.incomplete {
-            // What a running or killed backup has begun was never a backup.
+            // The unfinished set of a running or killed backup was never a backup.
             Some(_) if newer.interrupted => notes.push(format!("{} is newer, but not finished", title(newer))),
             Some(why) => warnings.push(format!("{} is newer, but cannot be used: {why}", title(newer))),
             None => {}
@@ -197,7 +197,7 @@ fn choose_among_logs(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     let newest = newest(found, choice.latest)?;
     let of_it = log::bases(found).into_iter().filter(|base| found[base.0].database == found[newest].database);
     let paths = of_it.map(|(full, differential)| logs.path(full, differential));
-    // The one with the newest set; of those that come as far that of the newest full, with the fewest log sets.
+    // The path with the newest set. Among equals: the newest full, then the fewest log sets.
     let started = |at: usize| found[at].started_at;
     let last = |path: &Path| path.sets.iter().map(|&at| started(at)).max();
     let best =
@@ -221,7 +221,7 @@ pub fn show_time(micros: i64) -> String {
         .map_or_else(|_| "an unknown time".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// The set with this id, or with an id that begins or ends so.
+/// The set with this id, or with an id that begins or ends with this text.
 fn named(found: &[FoundSet], part: &str) -> Result<usize> {
     let is_it = |at: &usize| ids::fits(found[*at].backup_set_id, part) || ids::fits(found[*at].media_set_id, part);
     let hits: Vec<usize> = (0..found.len()).filter(is_it).collect();
@@ -230,7 +230,7 @@ fn named(found: &[FoundSet], part: &str) -> Result<usize> {
         [] => Err(Error::usage(
             format!("--set {part}"),
             format!("no such set among these:{}", list(found)),
-            "give the start or the end of an id of the list",
+            "give the start or the end of an id from this list",
         )),
         _ => {
             let fitting: Vec<FoundSet> = hits.iter().map(|&at| found[at].clone()).collect();
@@ -255,7 +255,7 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
         return Err(Error::refused(
             "--from",
             format!("more than one chain was found:{}", list(found)),
-            "say which is meant with --set ID, or take the newest with --latest",
+            "choose one with --set ID, or take the newest with --latest",
         ));
     }
     let doubtful = |at: usize| differ(&found[at], &found[last_full]) && !is_replaced(&found[at], &found[last_full]);
@@ -264,15 +264,15 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
         return Err(Error::refused(
             "--from",
             format!("fulls of several databases were found, of `{}` and of `{}`:{}", names.0, names.1, list(found)),
-            "say which is meant with --set ID; encrypted media tell their database only with --key",
+            "choose one with --set ID; encrypted media show their database only with --key",
         ));
     }
     let newest = usable.iter().filter_map(|&at| Some((point_of(found, &fulls, at)?, at))).max();
     Ok(newest.map_or(last_full, |(_, at)| at))
 }
 
-/// When a full or a differential shows its database, for an order; `None` of anything else, and of a differential whose full cannot be used. The newest full
-/// need not be the one that the newest differential stands on: it may be a copy-only one, or have been found damaged.
+/// The point in time of a full or a differential, to sort by. `None` for a log set, and for a differential without a
+/// usable full. The newest full need not be the base of the newest differential: it may be copy-only or damaged.
 fn point_of(found: &[FoundSet], fulls: &[usize], at: usize) -> Option<(i64, bool)> {
     let set = &found[at];
     match set.kind {
@@ -286,12 +286,13 @@ fn point_of(found: &[FoundSet], fulls: &[usize], at: usize) -> Option<(i64, bool
     }
 }
 
-/// What a clock may be off before it is doubted, in microseconds.
+/// How far a clock may be off before fullbore doubts it, in microseconds.
 pub const CLOCK_TOLERANCE: i64 = 5 * 60 * 1_000_000;
 
-/// Sets whose times cannot be right, now being `now` (microseconds since 1970): which is the newest is not sure then.
+/// Warnings about sets whose times cannot be right: the newest set is then uncertain. `now` is in microseconds since
+/// 1970.
 pub fn clock_doubts(found: &[FoundSet], now: i64) -> Vec<String> {
-    let unsure = "a clock was wrong, and which set is the newest is not sure: choose with --set";
+    let unsure = "a clock was wrong, so the newest set is uncertain: choose with --set";
     let doubt = |set: &FoundSet| {
         let full = found.iter().find(|full| Some(full.backup_set_id) == set.base);
         if let Some(full) = full.filter(|full| full.started_at > set.started_at) {
@@ -303,12 +304,12 @@ pub fn clock_doubts(found: &[FoundSet], now: i64) -> Vec<String> {
     found.iter().filter_map(doubt).collect()
 }
 
-/// True when a killed `--init` had `new` take the names of `old`.
+/// True when a killed `--init` gave the names of `old` to `new`.
 fn is_replaced(old: &FoundSet, new: &FoundSet) -> bool {
     (old.interrupted || new.interrupted) && old.names.iter().any(|name| new.names.contains(name))
 }
 
-/// True unless both tell their database, and it is the same: what is not known to be the same may be another.
+/// True unless both sets name the same database. An unknown database may be another one.
 fn differ(one: &FoundSet, other: &FoundSet) -> bool {
     one.backup_set_id != other.backup_set_id && (one.database.is_none() || one.database != other.database)
 }
@@ -330,7 +331,7 @@ fn nothing_usable(found: &[FoundSet], usable: &[usize]) -> Error {
         [only] => Error::incomplete(
             title(only),
             only.incomplete.clone().unwrap_or_default(),
-            "give all families of the set, also those on other disks",
+            "give all families of the set, also the ones on other disks",
         ),
         _ => Error::incomplete(
             "--from",
@@ -365,14 +366,14 @@ fn newer_but_incomplete(found: &[FoundSet], chosen: usize) -> impl Iterator<Item
     found.iter().filter(move |set| set.incomplete.is_some() && later(set))
 }
 
-/// The full of a differential that is whole, where it is not among these: nothing can be done with the differential then.
+/// The full of a whole differential, if it is not among these: the differential is useless without it.
 pub fn lost_full(set: &FoundSet, found: &[FoundSet]) -> Option<Uuid> {
     let is_one = set.kind == SetKind::Differential && set.incomplete.is_none();
     let full = set.base.filter(|_| is_one)?;
     (!found.iter().any(|other| other.backup_set_id == full)).then_some(full)
 }
 
-/// Differentials of the same database that are newer than what was chosen, and whose full is not among these.
+/// Differentials of the same database that are newer than the chosen set, and whose full is not among these.
 fn orphans(found: &[FoundSet], chosen: usize) -> impl Iterator<Item = String> + '_ {
     let end = &found[chosen];
     let newer = |set: &&FoundSet| set.database == end.database && set.started_at > end.started_at;

@@ -1,4 +1,5 @@
-//! Points in time as `--stop-at` has them: with a zone, always, because a local time without one lands elsewhere on another machine.
+//! Points in time for `--stop-at`. They always have a zone: a local time without one means another moment on another
+//! machine.
 
 use fullbore_core::{Error, Result};
 use jiff::Timestamp;
@@ -10,7 +11,7 @@ const FORMS: &str = "write 2026-11-22T10:00:00+01:00, 2026-11-22 09:00:00Z or 20
 /// A point in time, in microseconds since 1970. `option` is what errors call it.
 ///
 /// # Errors
-/// It is no time, has no zone, or is a local time that its zone has twice or never.
+/// It is not a time, has no zone, or is a local time that occurs twice or never in its zone.
 pub fn parse(option: &str, text: &str) -> Result<i64> {
     let wrong = |why: String, hint: String| Error::usage(format!("{option} '{text}'"), why, hint);
     let parser = DateTimeParser::new().disambiguation(Disambiguation::Reject).offset_conflict(OffsetConflict::Reject);
@@ -19,7 +20,7 @@ pub fn parse(option: &str, text: &str) -> Result<i64> {
         return match parser.parse_zoned(text) {
             Ok(time) => Ok(time.timestamp().as_microsecond()),
             Err(error) => Err(candidates(text).map_or_else(
-                || wrong(format!("this is no time: {error}"), FORMS.into()),
+                || wrong(format!("this is not a time: {error}"), FORMS.into()),
                 |(why, hint)| wrong(why, hint),
             )),
         };
@@ -31,28 +32,28 @@ pub fn parse(option: &str, text: &str) -> Result<i64> {
                 "the zone is missing, and a local time means another moment on another machine".into(),
                 format!("add it: {}Z if this is UTC, else +HH:MM or a zone in brackets. {FORMS}", local),
             ),
-            Err(_) => wrong(format!("this is no time: {error}"), FORMS.into()),
+            Err(_) => wrong(format!("this is not a time: {error}"), FORMS.into()),
         }),
     }
 }
 
-/// Why a local time is none or two in its zone, and what it could mean.
+/// Why a local time occurs never or twice in its zone, and the two times that it could mean.
 fn candidates(text: &str) -> Option<(String, String)> {
     let pieces = Pieces::parse(text).ok()?;
     let zone: TimeZone = pieces.to_time_zone().ok()??;
     let name = zone.iana_name().unwrap_or("that zone").to_owned();
     let local = pieces.date().to_datetime(pieces.time()?);
     let (before, after, why) = match zone.to_ambiguous_timestamp(local).offset() {
-        AmbiguousOffset::Fold { before, after } => (before, after, "clocks were put back, and had this time twice"),
-        AmbiguousOffset::Gap { before, after } => (before, after, "clocks were put forward, and never had this time"),
+        AmbiguousOffset::Fold { before, after } => (before, after, "clocks were set back, and had this time twice"),
+        AmbiguousOffset::Gap { before, after } => (before, after, "clocks were set forward, and never had this time"),
         AmbiguousOffset::Unambiguous { .. } => return None,
     };
     let (first, second) = (local.to_zoned(before.to_time_zone()).ok()?, local.to_zoned(after.to_time_zone()).ok()?);
     let show = |time: jiff::Zoned| time.strftime("%Y-%m-%dT%H:%M:%S%.f%:z").to_string();
-    Some((format!("in {name} {why}"), format!("say which is meant: {} or {}", show(first), show(second))))
+    Some((format!("in {name} {why}"), format!("write one of these: {} or {}", show(first), show(second))))
 }
 
-/// A point in time for people: UTC, to the microsecond where it has any.
+/// A point in time for people: UTC, with microseconds if it has any.
 pub fn show(micros: i64) -> String {
     Timestamp::from_microsecond(micros).map_or_else(|_| "an unknown time".into(), |time| time.to_string())
 }

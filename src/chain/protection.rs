@@ -1,4 +1,4 @@
-//! What is encrypted goes on encrypted: without a key anybody can write a set in clear, and say that it belongs to any full.
+//! An encrypted chain stays encrypted. Without a key, anybody can write a set in clear that names any full as its base.
 
 use fullbore_core::{Error, Result};
 
@@ -7,14 +7,14 @@ use super::{FoundSet, title};
 /// Checks the sets of a chain, in the order in which they are restored.
 ///
 /// # Errors
-/// A set in clear goes on from an encrypted one.
+/// A set in clear continues an encrypted one.
 pub(super) fn check(chain: &[&FoundSet]) -> Result<()> {
     let Some(first) = chain.iter().position(|set| set.encrypted) else { return Ok(()) };
     chain[first..].iter().find(|set| !set.encrypted).map_or(Ok(()), |set| Err(weaker(set, chain[first])))
 }
 
-/// Checks a set against the one that it is based on, as far as that is among `found`. Where the base is there in clear too, as a copy, that is enough; and
-/// where the set is there encrypted too, for a restore with the key takes that copy.
+/// Checks a set against its base, if the base is among `found`. The set passes if a copy of the base is there in clear.
+/// It also passes if the set itself is there encrypted: a restore with the key takes that copy.
 ///
 /// # Errors
 /// The set is in clear, and its base is encrypted.
@@ -33,12 +33,12 @@ fn weaker(set: &FoundSet, base: &FoundSet) -> Error {
     Error::incomplete(
         title(set),
         format!(
-            "is not encrypted, but it is based on {}, which is: anybody could have written it, without any key",
+            "is not encrypted, but its base {} is encrypted: anybody could have written this set without any key",
             title(base)
         ),
         format!(
-            "restore the other set with --set {}; if you made this set yourself, copy all encrypted sets below it with `fullbore copy --decrypt`, and \
-             restore from those copies",
+            "restore the other set with --set {}; if you made this set yourself, copy all encrypted sets below it \
+             with `fullbore copy --decrypt`, and restore from those copies",
             base.backup_set_id
         ),
     )

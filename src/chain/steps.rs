@@ -1,4 +1,4 @@
-//! A restore in steps: which sets go on from where a target stands. Pure.
+//! A restore in steps: which sets continue the state of a target. Pure.
 
 use fullbore_core::media::{LogRange, SetKind};
 use fullbore_core::{Error, Result};
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Choice, FoundSet, Sequence, choose, list};
 
-/// Where a target stands that is being restored in steps.
+/// The state of a target between the steps of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// The full that was restored.
@@ -15,7 +15,7 @@ pub struct Standing {
     pub differential: Option<Uuid>,
     /// The set that was applied last.
     pub last: Uuid,
-    /// What that is called.
+    /// The name of that set in messages.
     pub title: String,
     /// True once log sets were applied.
     pub logs: bool,
@@ -23,14 +23,14 @@ pub struct Standing {
     pub database: Option<String>,
     /// When the last set was begun, in microseconds since 1970.
     pub started_at: i64,
-    /// Where it stands in the log.
+    /// Its range in the log.
     pub log_range: Option<LogRange>,
-    /// It, or what was restored below it, was encrypted.
+    /// This set, or a set below it, was encrypted.
     pub encrypted: bool,
 }
 
 impl Standing {
-    /// Nothing but a full is there, so that a differential of it may follow.
+    /// Only a full was applied, so a differential of it may follow.
     fn is_full(&self) -> bool {
         self.differential.is_none() && !self.logs
     }
@@ -55,15 +55,15 @@ impl Standing {
     }
 }
 
-/// Chooses what comes next: a differential of the full while nothing else was applied, and the log sets that go on from there. Sets that were
-/// applied already may be among those that were found.
+/// Chooses the next sets: a differential, if only its full was applied, and the log sets that follow. `found` may
+/// contain sets that were applied already.
 ///
 /// # Errors
-/// Nothing goes on from where the target stands, or only behind a gap.
+/// No set continues the state of the target, or only after a gap.
 pub fn go_on(found: &[FoundSet], standing: &Standing, choice: &Choice) -> Result<Sequence> {
     let stands = standing.as_found();
     let may_follow = |set: &FoundSet| match set.kind {
-        // It was applied, and would be taken for a copy of where the target stands.
+        // It was applied: `choose` would take it for a copy of the target's state.
         _ if set.backup_set_id == stands.backup_set_id => false,
         SetKind::Full => false,
         SetKind::Differential => standing.is_full() && set.base == Some(standing.full),
@@ -89,7 +89,7 @@ fn nothing(found: &[FoundSet], standing: &Standing) -> Error {
     let late = |set: &&FoundSet| set.kind == SetKind::Differential && set.base == Some(standing.full);
     let why = match found.iter().find(late) {
         Some(_) if !standing.is_full() => {
-            "a differential stands on its full alone, and another set was applied over that already".to_owned()
+            "a differential can only follow its own full, but another set is already applied".to_owned()
         }
         _ => format!("none of these continues it:{}", list(found)),
     };
@@ -99,7 +99,7 @@ fn nothing(found: &[FoundSet], standing: &Standing) -> Error {
         "the log set that continues it"
     };
     Error::incomplete(
-        format!("the target, which stands at {}", standing.title),
+        format!("the target, which is restored up to {}", standing.title),
         why,
         format!("name {wanted}, with --from; or end the restore here with --recovery alone"),
     )
@@ -194,13 +194,13 @@ mod tests {
         let gap = ids(&all[4..], &standing(&all[1], None, true), &latest).unwrap_err().to_string();
         assert!(gap.contains(&id(5).to_string()) && gap.contains(&id(4).to_string()), "{gap}");
         let late = ids(&all[2..3], &standing(&all[1], None, true), &latest).unwrap_err().to_string();
-        assert!(late.contains("stands on its full alone"), "{late}");
+        assert!(late.contains("can only follow its own full"), "{late}");
         let done = ids(&all, &standing(&all[4], None, true), &latest).unwrap_err().to_string();
-        assert!(done.contains("none of these continues it") || done.contains("full alone"), "{done}");
+        assert!(done.contains("none of these continues it") || done.contains("its own full"), "{done}");
         let other = [set(9, SetKind::Differential, 8, 0, 20)];
         assert!(ids(&other, &standing(&all[0], None, false), &latest).is_err(), "of another full");
         let early = Choice { stop_at: Some(20), ..Choice::default() };
         let early = ids(&all, &standing(&all[1], None, true), &early).unwrap_err().to_string();
-        assert!(early.contains("is before what these sets can be restored to"), "{early}");
+        assert!(early.contains("is before the range that these sets can be restored to"), "{early}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which sets are chosen, and what is refused.
+//! Which sets are chosen, and which choices are refused.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -43,7 +43,7 @@ fn two_chains_are_refused_with_the_list_unless_one_is_chosen() {
 
 #[test]
 fn the_newest_point_is_meant_also_where_it_stands_on_an_older_full() {
-    // The second full was taken with --copy-only, or found damaged: differentials go on from the first.
+    // The second full was taken with --copy-only, or is damaged: differentials still continue the first.
     let found = [full(1, 10), full(2, 20), set(3, SetKind::Differential, Some(1), 30)];
     let latest = Choice { latest: true, ..Choice::default() };
     assert_eq!(choose(&found, &latest).unwrap().sets, [0, 2]);
@@ -117,7 +117,7 @@ mod logs {
 
     use super::*;
 
-    /// A place that is where it is for its number alone.
+    /// A place that is given by its number alone.
     fn place(number: i64) -> LogPosition {
         LogPosition { history: vec![7], at: number as u128 * 10, proof: Some(number as u64) }
     }
@@ -159,7 +159,7 @@ mod logs {
         let found = [log(3, 2, 20, 30), full_at(1, 10), log(2, 1, 10, 20), log(4, 3, 30, 40)];
         assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [1, 2, 0, 3]);
         assert_eq!(choose(&found, &stop(25)).unwrap().sets, [1, 2, 0]);
-        // What was seen at 20 may stand in the next one too.
+        // A commit that was seen at 20 may be in the next set too.
         assert_eq!(choose(&found, &stop(20)).unwrap().sets, [1, 2, 0]);
         assert_eq!(choose(&found, &stop(10)).unwrap().sets, [1, 2]);
         let named = Choice { set: Some("00000003".into()), ..Choice::default() };
@@ -169,7 +169,7 @@ mod logs {
     #[test]
     fn a_time_before_the_first_or_behind_the_last_position_is_refused_with_the_range() {
         let found = [full_at(1, 1_000_000), log(2, 1, 1_000_000, 3_000_000)];
-        for (at, word) in [(999_999, "is before"), (3_000_001, "is behind")] {
+        for (at, word) in [(999_999, "is before"), (3_000_001, "is after")] {
             let text = text(&found, &stop(at));
             assert!(text.contains(word), "{text}");
             assert!(text.contains("1970-01-01T00:00:01Z") && text.contains("1970-01-01T00:00:03Z"), "{text}");
@@ -197,7 +197,7 @@ mod logs {
 
     #[test]
     fn a_log_set_that_begins_a_new_timeline_is_followed_to_its_end_and_to_a_time_on_either_side() {
-        // The server of timeline 1 failed at LSN 2^70 + 150. Its replica went on as timeline 2.
+        // The server of timeline 1 failed at LSN 2^70 + 150. Its replica continued as timeline 2.
         let far = 1 << 70;
         let found = [
             full_on(1, lsn(1, far), 100),
@@ -222,7 +222,7 @@ mod logs {
             full_on(3, lsn(2, 1250), 180),
             on_timelines(4, 2, lsn(2, 1300), &[(2, 1300, 1400)], 300),
         ];
-        // The full is within the set with the join: that set and the next one are behind it.
+        // The full is within the set with the join: that set and the next one follow it.
         let latest = Choice { latest: true, ..Choice::default() };
         assert_eq!(choose(&found, &latest).unwrap().sets, [2, 1, 3]);
         // At the same LSN, the old timeline is another log.
@@ -289,7 +289,10 @@ mod logs {
         }
         let text = text(&found, &stop(30));
         let sides = [20, 40].map(|time| format!("'{}'", crate::chain::moment::show(time)));
-        assert!(text.contains("the log chain ends with it") && sides.iter().all(|side| text.contains(side)), "{text}");
+        assert!(
+            text.contains("the log chain ends with this set") && sides.iter().all(|side| text.contains(side)),
+            "{text}"
+        );
         assert_eq!(choose(&found, &stop(20)).unwrap().sets, [0, 1]);
         assert_eq!(choose(&found, &stop(40)).unwrap().sets[0], 2);
     }
@@ -313,7 +316,7 @@ mod logs {
 
     #[test]
     fn log_sets_behind_a_differential_are_the_newest_point_whatever_full_was_taken_between() {
-        // Another log: the full at 30 is in none of the log sets.
+        // Another log: no log set holds the full at 30.
         let mut found = vec![full_at(1, 10), full_at(2, 30), differential_at(3, 1, 40), log(4, 3, 40, 50)];
         for moved in [2, 3] {
             let range = found[moved].log_range.as_mut().unwrap();
@@ -377,7 +380,7 @@ mod logs {
         )
     }
 
-    /// What a sequence restores to: every set goes on from where the one before it ended, or holds that place.
+    /// The end of a sequence. Every set begins at the end of the one before it, or holds that place.
     fn walk(found: &[FoundSet], sets: &[usize]) -> (i64, i64) {
         let range = |at: usize| found[at].log_range.as_ref().unwrap();
         let mut rest = sets.iter().copied();
@@ -400,11 +403,13 @@ mod logs {
         #[test]
         fn what_is_chosen_has_no_gap_and_reaches_what_was_asked_for((found, stop_at) in world()) {
             let range = |set: &FoundSet| set.log_range.clone().unwrap();
-            // By brute force: a time is reached when a full at or before it leads there through log sets that are all there.
-            let reached = |time: i64| found.iter().filter(|set| set.kind != SetKind::Log && range(set).at <= time).any(|base| {
+            // By brute force: a time is reached if a full at or before it leads there through log sets without a gap.
+            let logs = || found.iter().filter(|set| set.kind == SetKind::Log).map(range);
+            let bases = |time: i64| found.iter().filter(move |set| set.kind != SetKind::Log && range(set).at <= time);
+            let reached = |time: i64| bases(time).any(|base| {
                 let mut at = range(base).at;
                 while at < time {
-                    let on = found.iter().filter(|set| set.kind == SetKind::Log).map(range).find(|log| log.from <= at && at < log.at);
+                    let on = logs().find(|log| log.from <= at && at < log.at);
                     match on {
                         Some(log) => at = log.at,
                         None => return false,

@@ -15,12 +15,10 @@ use serde::Serialize;
 use super::args::Global;
 use super::foreseen::{Direction, ForeseenJob, answer, deadline, show_seconds, told_configuration};
 
-/// Say which codec, stripes, buffers and workers serve a goal best, and print the command.
+/// Choose codec, stripes, buffers and workers for a goal, and print the command.
 ///
-/// What flags or the configuration say stays as it is; the rest is chosen by the same model as an estimate, from a profile of this machine
-/// (fullbore calibrate) and samples of the database. Nothing is written.
-///
-/// Example: fullbore advise sqlite:/data/app.db --to /mnt/a/ --smallest --deadline 2h
+/// Settings in flags or in the configuration stay. The rest is chosen by the same model as an estimate, from a profile
+/// of this machine (fullbore calibrate) and samples of the database. It writes nothing.
 #[derive(Debug, Args)]
 pub struct Advise {
     /// The job.
@@ -29,15 +27,15 @@ pub struct Advise {
     /// Encrypt for the holder of this key, as for backup. Repeatable.
     #[arg(long, value_name = "KEYFILE")]
     pub encrypt_to: Vec<PathBuf>,
-    /// What it is to serve.
+    /// The goal.
     #[command(flatten)]
     pub goal: GoalFlags,
 }
 
-/// What a configuration is chosen for.
+/// The goal of a configuration.
 #[derive(Debug, Args)]
 pub struct GoalFlags {
-    /// The least time, and the fewest bytes among what is as fast [default, but for --deadline].
+    /// The least time; of equally fast configurations, the fewest bytes [default without --deadline].
     #[arg(long, conflicts_with_all = ["fastest", "smallest"])]
     pub balanced: bool,
     /// The least time.
@@ -46,18 +44,18 @@ pub struct GoalFlags {
     /// The fewest bytes on the media [default with --deadline].
     #[arg(long, conflicts_with = "fastest")]
     pub smallest: bool,
-    /// What the backup may take of all processors, e.g. 25%. Where no codec is light enough, a throttle is set.
+    /// Share of all processors that the backup may use, e.g. 25%. If no codec is light enough, a throttle is set.
     #[arg(long, value_name = "PERCENT")]
     pub cpu_limit: Option<String>,
-    /// Be done within this time, e.g. 2h, in nine of ten runs.
+    /// Finish within this time in nine of ten runs, e.g. 2h.
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<String>,
-    /// Whose time counts [default: backup].
+    /// The direction whose time counts [default: backup].
     #[arg(long, value_enum)]
     pub direction: Option<Direction>,
 }
 
-/// The report of `advise`: what was found, and the command.
+/// The report of `advise`: the advice and the command.
 #[derive(Serialize)]
 struct Advised {
     #[serde(flatten)]
@@ -70,10 +68,10 @@ struct Advised {
 pub fn run(args: &Advise, config: &Config, global: &Global) -> Result<u8> {
     let encrypt_to = if args.encrypt_to.is_empty() { &config.encrypt_to } else { &args.encrypt_to };
     let make = || {
-        // The command is to work: its keys are opened as the backup would.
+        // The command must work: open its keys as the backup does.
         recipients(encrypt_to)?;
         let request = args.job.request(!encrypt_to.is_empty(), config)?;
-        let advice = foresee::advise(&request, &args.goal.goal()?, &super::heeding(config)?)?;
+        let advice = foresee::advise(&request, &args.goal.goal()?, &super::stop_on_signals(config)?)?;
         Ok(Advised { command: command(args, encrypt_to, global, &advice), advice })
     };
     answer(&args.job, make, told, |made| [&made.advice.notes, &made.advice.warnings])
@@ -96,7 +94,7 @@ impl GoalFlags {
     /// The goal.
     ///
     /// # Errors
-    /// A time or a share that is none.
+    /// A text that is not a time or not a share.
     pub fn goal(&self) -> Result<Goal> {
         let best = match (self.fastest, self.smallest) {
             (true, _) => Best::Fastest,
@@ -117,12 +115,13 @@ impl GoalFlags {
 fn cpu_limit(text: &str) -> Result<f64> {
     let percent = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
     percent.filter(|percent| *percent > 0.0 && *percent <= 100.0).map(|percent| percent / 100.0).ok_or_else(|| {
-        Error::usage("--cpu-limit", format!("`{text}` is no share of the processors"), "write e.g. 25%, at most 100%")
+        let why = format!("`{text}` is not a share of the processors");
+        Error::usage("--cpu-limit", why, "write e.g. 25%, at most 100%")
     })
 }
 
-/// The words of the backup: what was given stays, what was left open is what was chosen. Its keys are named also where the configuration does: a backup
-/// that another one reads is not to be in plain text.
+/// The words of the backup command: the given flags, and the chosen values of the others. It also names the keys of the
+/// configuration: without that configuration, the backup must not be in clear.
 fn command(args: &Advise, encrypt_to: &[PathBuf], global: &Global, advice: &Advice) -> Vec<String> {
     let (job, chosen) = (&args.job, &advice.advised);
     let mut words = vec!["fullbore".to_owned(), "backup".to_owned(), job.source.clone()];

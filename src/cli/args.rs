@@ -12,7 +12,7 @@ use super::engine_flags::BackupFlags;
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
 use super::tuning::{BackupTuning, Tuning};
 
-/// Back up and restore databases at the speed of the hardware, and say which part of it set that speed.
+/// Back up and restore databases at the speed of the hardware, and say which part of the hardware is the limit.
 ///
 /// Messages and progress go to standard error, the result to standard output.
 ///
@@ -21,7 +21,7 @@ use super::tuning::{BackupTuning, Tuning};
 #[derive(Debug, Parser)]
 #[command(name = "fullbore", version, max_term_width = 110)]
 pub struct Arguments {
-    /// What any verb takes.
+    /// The flags of every verb.
     #[command(flatten)]
     pub global: Global,
     /// What to do.
@@ -29,19 +29,20 @@ pub struct Arguments {
     pub verb: Verb,
 }
 
-/// What any verb takes.
+/// The flags of every verb.
 #[derive(Debug, Args)]
 pub struct Global {
-    /// Read this configuration file instead of ./fullbore.toml, ~/.config/fullbore/fullbore.toml or /etc/fullbore/fullbore.toml.
+    /// Read this configuration file instead of ./fullbore.toml, ~/.config/fullbore/fullbore.toml or
+    /// /etc/fullbore/fullbore.toml.
     ///
-    /// Its keys are flags without their dashes: `compression = "zstd:1"`. Flags on the command line win.
+    /// A key is the name of a flag without its dashes: `compression = "zstd:1"`. Flags on the command line win.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Seconds that an object store (s3://) may take for one request, all its retries included.
+    /// Time limit for one request to an object store (s3://), in seconds, including all retries.
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub device_timeout: Option<u64>,
-    /// Seconds that an object store may be away in the middle of a family: its parts, or what is read of it, are tried again until then
-    /// [default: 0].
+    /// How long an object store may be unreachable in the middle of a stripe, in seconds. Until then, fullbore repeats
+    /// the writes or reads [default: 0].
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=604_800))]
     pub outage: Option<u64>,
 }
@@ -49,43 +50,33 @@ pub struct Global {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Back up a database into one or more media families.
     Backup(Box<Backup>),
-    /// Back up the log of a database for as long as it runs.
+    /// Back up the log of a database continuously, while the database is in use.
     Log(Box<Log>),
-    /// Restore a database from its media families.
     Restore(Box<Restore>),
     /// Read and check every byte of a backup; write nothing.
     Verify(Verify),
-    /// Copy backup sets between devices, stores and repositories: as they are, or in other stripes, with another codec or key.
     Copy(Box<super::copy::Copy>),
-    /// Measure what this machine's path between database and media can do, and keep it as a named profile.
     Calibrate(super::calibrate::Calibrate),
-    /// Foresee what a backup and its restore will take, before anything is moved.
     Estimate(Box<super::estimate::Estimate>),
-    /// Say which codec, stripes, buffers and workers serve a goal best, and print the command.
     Advise(Box<super::advise::Advise>),
-    /// Show what media say of themselves, without reading their data.
+    /// Show the headers, files or labels of media, without reading their data.
     Inspect(Inspect),
     /// List the backup sets in directories or in a repository.
     List(List),
-    /// Restore the newest chain of a database into a scratch place, open it, and write down whether it is good.
     RestoreTest(RestoreTest),
-    /// Is last night good? Look whether each database has a backup that is young enough and was proven.
     Check(Check),
-    /// Remove the backup sets of a repository that no rule keeps; without --confirm only show which.
     Prune(Box<Prune>),
-    /// Read a repository into this host's catalog anew.
+    /// Rebuild this host's catalog of a repository.
     Catalog(Catalog),
-    /// Show the runs of a repository: their state, speed and how long they will take.
+    /// Show the runs of a repository: state, speed and time left.
     Tasks(Tasks),
     /// Show one run of a repository.
     Task(OneTask),
-    /// Ask a run of a repository to end, on whatever host it is.
+    /// Ask a run of a repository to end, on any host.
     Cancel(OneTask),
-    /// Run every combination of a matrix of settings, and write down how fast each is.
     Bench(super::bench::Bench),
-    /// Make keys, and wrap the data keys of existing backups for new ones.
+    /// Make keys, and wrap the data keys of existing backups for new keys.
     Key(Key),
     /// Write the manual pages into a directory.
     #[command(hide = true)]
@@ -95,7 +86,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// It changes nothing and is run for what it prints: without that it has failed.
+    /// True for a verb that changes nothing and only prints. If its output is lost, it has failed.
     pub fn is_for_output(&self) -> bool {
         match self {
             Self::Inspect(_) | Self::List(_) | Self::Check(_) | Self::Tasks(_) | Self::Task(_) => true,
@@ -115,59 +106,60 @@ impl Verb {
 
 /// Back up a database into one or more media families (stripes).
 ///
-/// The database stays in use: in WAL mode writers never wait, in rollback mode they wait no longer than the copy takes.
-/// A backup is reported good only when every byte is durable and the commit record is written. Nothing is overwritten
-/// without --init.
-///
-/// Example: fullbore backup sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --stripes 4 --compression lz4
+/// The database stays in use. In WAL mode, writers of SQLite never wait. In rollback mode, they wait no longer than the
+/// copy takes. fullbore reports a backup as good only when every byte is durable and the commit record is written.
+/// Without --init, it overwrites nothing.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("where").args(["to", "repo"]).required(true))]
 pub struct Backup {
-    /// The database: sqlite:PATH, or a server: mysql://USER@HOST:PORT, mariadb://USER@HOST:PORT (on the server's own host). Its password is never part of it: see --password-file.
+    /// The database: sqlite:PATH, mysql://USER@HOST:PORT or mariadb://USER@HOST:PORT (on the server's own host). Never
+    /// put a password here: see --password-file.
     #[arg(value_name = "SOURCE")]
     pub source: String,
-    /// Where a family goes: a file, a directory ending in / (names are made), file:///…, nul:, or - for standard output. Repeatable.
+    /// Where a stripe goes: a file, a directory ending in / (fullbore makes the names), s3://BUCKET/PREFIX/, file:///…,
+    /// nul:, or - for standard output. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub to: Vec<String>,
-    /// Back up into this repository: one of the configuration, or a directory or prefix that ends in /. Names, the base of a
-    /// differential and the records that other hosts see are seen to.
+    /// Back up into this repository: its name in the configuration, or a directory or prefix ending in /. fullbore
+    /// chooses the names and the base of a differential, and writes the records that other hosts see.
     #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["to", "base", "init"])]
     pub repo: Option<String>,
-    /// Write the same families into this repository too, in the same pass (MIRROR TO). When either side fails, the backup fails, and nothing usable is
-    /// left on both. One only; `fullbore copy` makes more.
+    /// Write the same stripes into a second repository, in the same pass (MIRROR TO). If one side fails, the backup
+    /// fails, and neither side keeps anything usable. Only one; `fullbore copy` makes more copies.
     #[arg(long, value_name = "REPOSITORY", requires = "repo", conflicts_with_all = ["measure_limit", "to"])]
     pub copy_to: Option<String>,
-    /// Number of families, 1 to 64, spread evenly over the devices [default: one per device].
+    /// Number of stripes, 1 to 64, spread evenly over the devices [default: one per device].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,
-    /// How blocks are packed: none, lz4, zstd[:LEVEL] (-3…-1, 1…19) or gzip[:LEVEL] (1…12) [default: lz4].
+    /// Codec for the blocks: none, lz4, zstd[:LEVEL] (-3…-1, 1…19) or gzip[:LEVEL] (1…12) [default: lz4].
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
-    /// Choose codec, stripes, buffers and workers, as far as neither flags nor the configuration say them: as fullbore advise would, for one of
-    /// its goals [default: --balanced]. Needs a profile (fullbore calibrate); one of another machine costs a warning.
+    /// Choose codec, stripes, buffers and workers as fullbore advise does, for one of its goals [default: --balanced].
+    /// Settings in flags or in the configuration stay. Needs a profile (fullbore calibrate). A profile of another
+    /// machine gives a warning.
     #[arg(long)]
     pub auto: bool,
     /// The goal of --auto.
     #[command(flatten)]
     pub goal: GoalFlags,
-    /// Where the files of a server are, for --auto [default: as it says itself, if that is on this machine].
+    /// With --auto: where the server's files are [default: as the server says, if that is on this machine].
     #[arg(long, value_name = "PATH", requires = "auto")]
     pub data_path: Option<PathBuf>,
-    /// What to store: full; differential (what changed since the full named with --base, or the newest of the repository); log (what was
-    /// committed since the newest set named with --base, or of the repository; SQLite in WAL mode); auto, into a repository: a differential
-    /// until the last one was large.
+    /// What to store. full: everything. differential: the changes since a full, from --base or the newest in the
+    /// repository. log: the commits since the newest set, from --base or in the repository (SQLite in WAL mode).
+    /// auto, only into a repository: a differential, until the last differential was large; then a full.
     #[arg(long, value_enum, default_value_t = Kind::Full)]
     pub kind: Kind,
-    /// The full that a differential belongs to, or the sets that a log set continues: families, directories or patterns. Repeatable.
+    /// The full of a differential, or the sets that a log set continues: stripes, directories or patterns. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub base: Vec<String>,
-    /// Keep this backup outside the chain: no differential will be based on it by itself.
+    /// Keep this backup outside the chain (COPY_ONLY): fullbore does not choose it as a base by itself.
     #[arg(long)]
     pub copy_only: bool,
-    /// Replace families that exist: all of a set, or none of it. The old set stays whole until the new one is durable.
+    /// Replace existing stripes: all stripes of a set, or none. The old set stays whole until the new one is durable.
     #[arg(long)]
     pub init: bool,
-    /// Make missing directories. Without it a missing directory is an error: it may be a disk that is not mounted.
+    /// Make missing directories. Without this flag, a missing directory is an error: its disk may not be mounted.
     #[arg(long)]
     pub mkdir: bool,
     /// Wait for another backup of the same database instead of refusing.
@@ -179,11 +171,12 @@ pub struct Backup {
     /// Description of the backup, kept in its header.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub description: String,
-    /// Names for families in directories: {database} {kind} {time} {date} {set} {id} {family} {families}
+    /// Names of stripes in directories: {database} {kind} {time} {date} {set} {id} {family} {families}
     /// [default: {database}-{kind}-{time}-{id}-{family}of{families}.bore].
     #[arg(long, value_name = "TEMPLATE")]
     pub name_template: Option<String>,
-    /// Encrypt with AES-256-GCM for the holder of this key: a key file or its .pub. Repeatable: give an offline recovery key too.
+    /// Encrypt with AES-256-GCM for the holder of this key: a key file or its .pub. Repeatable: also give an offline
+    /// recovery key.
     #[arg(long, value_name = "KEYFILE")]
     pub encrypt_to: Vec<PathBuf>,
     /// The key that opens an encrypted base.
@@ -192,26 +185,27 @@ pub struct Backup {
     /// How long to wait for a lock on the database, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub lock_timeout: u64,
-    /// End the backup when the write-ahead log has grown by so much: it cannot be reset meanwhile.
+    /// Stop the backup when the write-ahead log (WAL) has grown by this much. SQLite cannot reset it during a backup.
     #[arg(long, value_name = "BYTES", default_value = "8GiB")]
     pub max_wal_growth: String,
-    /// The server's password: the first line of this file. Else FULLBORE_PASSWORD, else the server's own option file (~/.my.cnf).
+    /// File with the server's password in its first line. Without this flag: FULLBORE_PASSWORD, then the server's own
+    /// option file (~/.my.cnf).
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
     /// The flags of single engines.
     #[command(flatten)]
     pub flags: BackupFlags,
-    /// Go on with a series of the server that this version is not tested with; prove such a backup by a restore.
+    /// Accept a server series that this version of fullbore is not tested with. Prove such a backup by a restore.
     #[arg(long)]
     pub accept_unverified: bool,
-    /// Back up what is damaged at the source as it is, instead of ending. MySQL and MariaDB: pages that are damaged in the server's own
-    /// files; the set says so, and a restore of it has to be asked for with the same flag. SQLite: a schema that cannot be parsed.
+    /// Back up damage at the source as it is, instead of failing. MySQL and MariaDB: damaged pages in the server's own
+    /// files; the set records them, and its restore needs the same flag. SQLite: a schema that cannot be parsed.
     #[arg(long)]
     pub continue_after_error: bool,
-    /// Measure source, codec and sinks alone first, so that the report can say how close to them the backup came.
+    /// First measure source, codec and sinks alone. The report then says how close the backup came to these limits.
     #[arg(long)]
     pub measure_limit: bool,
-    /// The profile of this machine (fullbore calibrate) that the verdict compares with, and --auto goes by [default: `default`, if there is one].
+    /// Profile of this machine (fullbore calibrate) for the verdict and for --auto [default: `default`, if it exists].
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Show the plan (memory, families, estimated size) and stop.
@@ -220,7 +214,7 @@ pub struct Backup {
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: BackupTuning,
-    /// How an object store keeps the families.
+    /// How an object store keeps the stripes.
     #[command(flatten)]
     pub kept: KeptBy,
     /// Messages and report.
@@ -228,31 +222,33 @@ pub struct Backup {
     pub shown: Shown,
 }
 
-/// How an object store (s3://) keeps families. Only with destinations that are in one.
+/// How an object store (s3://) keeps stripes. With a directory, a flag is an error.
 #[derive(Debug, Args)]
 pub struct KeptBy {
-    /// Have the store encrypt: AES256, aws:kms or aws:kms:KEY-ID. It is looked up whether it did.
+    /// Let the object store encrypt: AES256, aws:kms or aws:kms:KEY-ID. fullbore checks that the store did it.
     #[arg(long, value_name = "ALGORITHM")]
     pub sse: Option<String>,
-    /// Storage class, e.g. STANDARD_IA.
+    /// Storage class of the objects, e.g. STANDARD_IA.
     #[arg(long, value_name = "CLASS")]
     pub storage_class: Option<String>,
-    /// A tag of every object: KEY=VALUE. Repeatable, at most 10.
+    /// Tag for every object: KEY=VALUE. Repeatable, at most 10.
     #[arg(long, value_name = "KEY=VALUE")]
     pub tag: Vec<String>,
-    /// Object Lock: nobody can delete or replace the families before, e.g. 30d or 2026-12-24T00:00:00Z. It is looked up whether it holds.
+    /// Object Lock: the stripes cannot be deleted or replaced before this time, e.g. 30d or 2026-12-24T00:00:00Z.
+    /// fullbore checks the lock.
     #[arg(long, value_name = "TIME")]
     pub lock_until: Option<String>,
-    /// Who may still lift the lock: governance (accounts with a permission for it) or compliance (nobody) [default: governance].
+    /// Lock mode: governance (an account with a permission can lift the lock) or compliance (no account can)
+    /// [default: governance].
     #[arg(long, value_name = "MODE")]
     pub lock_mode: Option<String>,
-    /// The most parts that the store takes in one object [default: 10000; 1000 at *.scw.cloud].
+    /// Most parts that the store accepts in one object [default: 10000; 1000 at *.scw.cloud].
     #[arg(long, value_name = "N")]
     pub max_parts: Option<u64>,
 }
 
 impl KeptBy {
-    /// The configuration with what was said on the command line.
+    /// The configuration, with the flags of the command line in place of its keys.
     pub fn over(&self, config: &Config) -> Config {
         let mut config = config.clone();
         let replace = |key: &mut Option<String>, flag: &Option<String>| {
@@ -285,7 +281,7 @@ impl KeptBy {
     }
 }
 
-/// Back up the log of a database for as long as it runs.
+/// Back up the log of a database continuously, while the database is in use.
 #[derive(Debug, Args)]
 pub struct Log {
     /// What to do.
@@ -296,11 +292,11 @@ pub struct Log {
 /// The verbs of `log`.
 #[derive(Debug, Subcommand)]
 pub enum LogVerb {
-    /// Ship a log set whenever something was committed, until SIGINT or SIGTERM; then what was committed last, and end with 0.
+    /// Write a log set whenever there are new commits, until SIGINT or SIGTERM. Then store the last commits and exit
+    /// with code 0.
     ///
-    /// The log is held so that no commit can be lost between two sets, and copied into the database by this command, so that it stays short.
-    ///
-    /// Example: fullbore log follow sqlite:/data/app.db --to /mnt/a/app/ --interval 10s
+    /// This command holds the log, so that no commit is lost between two sets. It copies the log into the database
+    /// (checkpoint), so that the log stays short.
     Follow(Box<super::log::Follow>),
 }
 
@@ -309,25 +305,25 @@ pub enum LogVerb {
 pub enum Kind {
     /// Everything.
     Full,
-    /// What changed since a full.
+    /// The changes since a full.
     Differential,
     /// The log since the last backup.
     Log,
-    /// Into a repository: a full where there is none or where the last differential was large, else a differential.
+    /// Only into a repository: a full if there is none or if the last differential was large, else a differential.
     Auto,
 }
 
 /// Messages and report.
 #[derive(Debug, Args)]
 pub struct Shown {
-    /// Write a machine-readable report: json (to standard output) or json:FILE. Written on failure too.
+    /// Write a machine-readable report, also on failure: json (to standard output) or json:FILE.
     #[arg(long, value_name = "json[:FILE]", value_parser = report_to)]
     pub report: Option<ReportTo>,
-    /// Print progress every so many percent.
+    /// Print progress in steps of this many percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub stats: u8,
-    /// How progress is shown. auto: one line that changes on a terminal, plain lines elsewhere; rich: stages, speed and memory on a
-    /// terminal, plain lines elsewhere; plain: lines; none.
+    /// How to show progress. auto: one changing line on a terminal, plain lines elsewhere. rich: stages, speed and
+    /// memory on a terminal, plain lines elsewhere. plain: lines. none: no progress.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = How::Auto, hide_possible_values = true)]
     pub progress: How,
     /// Print errors and warnings only.
@@ -341,7 +337,7 @@ pub struct Shown {
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum How {
-    /// What suits standard error.
+    /// One line on a terminal, lines elsewhere.
     Auto,
     /// Lines.
     Plain,
@@ -369,10 +365,10 @@ pub fn report_to(text: &str) -> Result<ReportTo, String> {
     }
 }
 
-/// Which set is meant among several.
+/// The choice among several sets.
 #[derive(Debug, Args)]
 pub struct Chosen {
-    /// The set with this id, or the start or the end of it.
+    /// The set with this id. The start or the end of the id is enough.
     #[arg(long, value_name = "ID", conflicts_with = "latest")]
     pub set: Option<String>,
     /// The newest point of the newest chain.
@@ -383,16 +379,16 @@ pub struct Chosen {
 /// A repository, and a database in it.
 #[derive(Debug, Args)]
 pub struct InRepository {
-    /// Instead of --from: a repository of the configuration, or a directory or prefix that ends in /.
+    /// Instead of --from: a repository, by its name in the configuration, or as a directory or prefix ending in /.
     #[arg(long, value_name = "REPOSITORY", conflicts_with = "from")]
     pub repo: Option<String>,
-    /// The database in the repository: as the list shows it, or the name of its file.
+    /// The database in the repository: as fullbore list shows it, or the name of its file.
     #[arg(long, value_name = "DATABASE", requires = "repo")]
     pub database: Option<String>,
 }
 
 impl InRepository {
-    /// The configuration, with what is said of the repository before what is said of all.
+    /// The configuration for this repository: its own keys win over the general keys.
     pub fn config(&self, config: &Config) -> Config {
         self.repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name))
     }
@@ -409,42 +405,40 @@ pub enum CheckDepth {
     Full,
 }
 
-/// Restore a database. It appears under its name only when it is whole; until then the target is as it was.
-///
-/// Example: fullbore restore --from '/mnt/a/app*.bore' --from '/mnt/b/app*.bore' --into sqlite:/data/app-copy.db
+/// Restore a database. It appears under its name only when it is whole. Until then, the target stays unchanged.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("server").args(["check", "start_check", "table"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo", "recovery"]).required(true).multiple(true))]
 pub struct Restore {
-    /// Families, directories or patterns, in any order; - for standard input. Repeatable.
+    /// Stripes, directories or patterns, in any order; - for standard input. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
     #[command(flatten)]
     pub repository: InRepository,
-    /// The target: sqlite:FILE, dir:PATH or nul:. Refused when it holds anything.
+    /// The target: sqlite:FILE, dir:PATH or nul:. fullbore refuses a target that is not empty.
     #[arg(long, value_name = "TARGET", required = true)]
     pub into: String,
-    /// Replace the database that is there. It must not be in use; it stays as it was until the new one is durable.
+    /// Replace the existing database. It must not be in use. It stays unchanged until the new one is durable.
     #[arg(long)]
     pub replace: bool,
-    /// Leave the target restoring: it is no database yet, and further restores with --no-recovery or --recovery apply a differential and log sets to
-    /// it. SQLite.
+    /// Leave the target restoring (NORECOVERY): it is not a database yet. Further restores with --no-recovery or
+    /// --recovery apply a differential and log sets to it. SQLite only.
     #[arg(long, conflicts_with_all = ["recovery", "stop_at", "check", "integrity_check", "table", "resume"])]
     pub no_recovery: bool,
-    /// End a restore in steps, after applying what is named, or by itself: the database is checked and gets its name.
+    /// End a restore in steps (RECOVERY): apply the named sets, if any, check the database and give it its name.
     #[arg(long, conflicts_with_all = ["replace", "table", "resume"])]
     pub recovery: bool,
     /// Make the target's directory if it is missing.
     #[arg(long)]
     pub mkdir: bool,
-    /// Go on with what an interrupted restore to this target has left: pages that the backup's page map proves are kept, and only the others
-    /// fetched. If this one is interrupted or fails too, what it has restored stays.
+    /// Continue an interrupted restore to this target: check the partial restore against the backup's page map, keep
+    /// matching pages and read the rest. If this restore is interrupted or fails too, its partial result stays.
     #[arg(long, conflicts_with = "table")]
     pub resume: bool,
-    /// Check the restored database before it gets its name. quick looks at each page by itself. full lets SQLite check the file; a MySQL or MariaDB
-    /// is started once on the directory (on a private socket, as this user, not as root), checks each table and stops [default: none; with
-    /// --recovery quick].
+    /// Check the restored database before it gets its name. quick: each page by itself. full: SQLite checks the file; a
+    /// MySQL or MariaDB server is started once on the directory (on a private socket, as this user, not as root),
+    /// checks each table and stops [default: none; with --recovery quick].
     #[arg(long, value_name = "DEPTH", conflicts_with_all = ["integrity_check", "start_check"])]
     pub check: Option<CheckDepth>,
     /// The same as --check full.
@@ -453,33 +447,36 @@ pub struct Restore {
     /// The same as --check full.
     #[arg(long)]
     pub start_check: bool,
-    /// Take this InnoDB table out of a server's backup, ready for IMPORT TABLESPACE, and restore nothing else: a private server recovers the
-    /// files that it needs. DATABASE.TABLE. Repeatable; not as root.
+    /// Restore only this InnoDB table (DATABASE.TABLE) from a server's backup, ready for IMPORT TABLESPACE. A private
+    /// server recovers the files that the table needs. Repeatable. Not as root.
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["check", "start_check", "replace", "integrity_check"])]
     pub table: Vec<String>,
-    /// The server's program for --check full and --table, of the series of the backup [default: mariadbd or mysqld in PATH].
+    /// Server program for --check full and --table, of the same series as the backup [default: mariadbd or mysqld in
+    /// PATH].
     #[arg(long, value_name = "PATH", requires = "server")]
     pub server_program: Option<PathBuf>,
-    /// An option of that server, without its dashes: NAME=VALUE. Repeatable; an encrypted server needs its keys.
+    /// Option for that server, without dashes: NAME=VALUE. Repeatable. An encrypted server needs its keys.
     #[arg(long, value_name = "OPTION", requires = "server")]
     pub server_option: Vec<String>,
-    /// Put tablespaces that stood outside of the server's data directory (DATA DIRECTORY) where they stood; nothing may be there.
+    /// Restore tablespaces outside the server's data directory (DATA DIRECTORY) to their old places. Nothing may exist
+    /// there.
     #[arg(long, conflicts_with = "table")]
     pub place_outside: bool,
-    /// Give the restored files of a server to this user, e.g. mysql or mysql:mysql, or by numbers [default: who restores].
+    /// Owner of the restored files of a server: names, e.g. mysql or mysql:mysql, or numbers [default: the user that
+    /// runs the restore].
     #[arg(long, value_name = "USER[:GROUP]")]
     pub owner: Option<String>,
-    /// Stop behind the last commit that was seen at or before this time, in log sets. It has a zone: 2026-11-22T10:00:00+01:00,
-    /// 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin] [default: the newest].
+    /// With log sets: stop after the last commit that was seen at or before this time. The time has a zone:
+    /// 2026-11-22T10:00:00+01:00, 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin] [default: the newest commit].
     #[arg(long, value_name = "TIME", conflicts_with_all = ["set", "table", "start_check"])]
     pub stop_at: Option<String>,
-    /// Restore a set although pages of it were damaged already when it was made (with the same flag).
+    /// Restore a set with pages that were already damaged at the source (the backup was made with the same flag).
     #[arg(long)]
     pub continue_after_error: bool,
     /// Show what would be restored, in order, and stop.
     #[arg(long)]
     pub dry_run: bool,
-    /// The profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if there is one].
+    /// Profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if it exists].
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// The key that opens encrypted media.
@@ -500,13 +497,13 @@ pub struct Restore {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
 pub struct Verify {
-    /// Families, directories or patterns; - for standard input. All sets found are verified. Repeatable.
+    /// Stripes, directories or patterns; - for standard input. fullbore verifies all sets that it finds. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
     #[command(flatten)]
     pub repository: InRepository,
-    /// The profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if there is one].
+    /// Profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if it exists].
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// The key that opens encrypted media.
@@ -523,16 +520,16 @@ pub struct Verify {
     pub shown: Shown,
 }
 
-/// Show what media say of themselves, without reading their data.
+/// Show the headers, files or labels of media, without reading their data.
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// What to show.
     #[arg(value_enum)]
     pub what: Inspected,
-    /// Families, directories or patterns. Repeatable.
+    /// Stripes, directories or patterns. Repeatable.
     #[arg(long, value_name = "DEVICE", required = true)]
     pub from: Vec<String>,
-    /// The key that opens encrypted media: their manifest (files) is encrypted.
+    /// The key that opens encrypted media. `inspect files` needs it: the manifest is encrypted.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
     /// Print JSON.
@@ -551,11 +548,11 @@ pub enum Inspected {
     Label,
 }
 
-/// List the backup sets in directories or in a repository: what is there, what is whole, what belongs together.
+/// List the backup sets in directories or in a repository: which exist, which are complete, which belong together.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
 pub struct List {
-    /// Directories, families or patterns. Repeatable.
+    /// Directories, stripes or patterns. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
@@ -564,7 +561,7 @@ pub struct List {
     /// Ask this host's catalog only, and not the repository.
     #[arg(long, requires = "repo")]
     pub catalog: bool,
-    /// The key that opens encrypted sets: with it the names are shown that a repository hides (hide-names).
+    /// The key that opens encrypted sets. With it, the list shows the names that a repository hides (hide-names).
     #[arg(long, value_name = "KEYFILE", requires = "repo", conflicts_with = "catalog")]
     pub key: Option<PathBuf>,
     /// Print JSON.
@@ -572,7 +569,7 @@ pub struct List {
     pub json: bool,
 }
 
-/// Make keys, and wrap the data keys of existing backups for new ones.
+/// Make keys, and wrap the data keys of existing backups for new keys.
 #[derive(Debug, Args)]
 pub struct Key {
     /// What to do.
@@ -585,28 +582,30 @@ pub struct Key {
 pub enum KeyVerb {
     /// Make a key: FILE with the secret (mode 0600) and FILE.pub with its public part.
     ///
-    /// Whoever loses the secret loses every backup encrypted to it alone. So an offline recovery key is asked for: make
-    /// it on another machine, keep its secret on paper or in a safe, and give both .pub files to --encrypt-to.
+    /// If you lose the secret, you lose every backup that is encrypted to it alone. So fullbore asks for an offline
+    /// recovery key: make it on another machine, keep its secret on paper or in a safe, and give both .pub files to
+    /// --encrypt-to.
     New {
         /// The file to write.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// The public key of the offline recovery recipient.
+        /// The public key of the offline recovery key.
         #[arg(long, value_name = "KEYFILE", conflicts_with = "no_recovery")]
         recovery: Option<PathBuf>,
-        /// There shall be no recovery key.
+        /// Make the key without a recovery key.
         #[arg(long)]
         no_recovery: bool,
     },
-    /// Wrap the data keys of existing backups for other recipients. Media do not change: a sidecar is written beside them.
+    /// Wrap the data keys of existing backups for more keys. The media do not change: fullbore writes a sidecar file
+    /// beside them.
     Rewrap {
-        /// Families, directories or patterns. Repeatable.
+        /// Stripes, directories or patterns. Repeatable.
         #[arg(long, value_name = "DEVICE", required = true)]
         from: Vec<String>,
         /// The key that opens them now.
         #[arg(long, value_name = "KEYFILE", required = true)]
         key: PathBuf,
-        /// Who shall open them from now on, besides those who can already. Repeatable.
+        /// A key that can open them from now on, besides the present keys. Repeatable.
         #[arg(long, value_name = "KEYFILE", required = true)]
         encrypt_to: Vec<PathBuf>,
     },
@@ -627,7 +626,7 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
-/// What restore and verify read, with the configuration where a flag was left out.
+/// The input of restore and verify. The configuration fills in missing flags.
 pub fn reading(from: &[String], key: Option<&PathBuf>, chosen: &Chosen, tuning: &Tuning, config: &Config) -> Reading {
     Reading {
         from: from.to_vec(),

@@ -92,7 +92,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
             // The repository decides.
             Kind::Auto if args.repo.is_some() => SetKind::Full,
             Kind::Auto => {
-                let why = "what is there already is known in a repository only";
+                let why = "needs --repo: only a repository knows earlier backups";
                 return Err(Error::usage("--kind auto", why, "add --repo, or say full or differential"));
             }
         },

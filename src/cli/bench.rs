@@ -10,35 +10,33 @@ use fullbore::units;
 
 use super::show;
 
-/// Run every combination of a matrix of settings, in a random order and several times, and write down what came of it.
+/// Run every combination of a matrix of settings, several times in random order, and record how fast each is.
 ///
-/// Each run is a process of its own, with cold caches. Results are JSON lines, CSV, Markdown, SVG charts and one HTML page. The keys of a matrix
-/// are in docs/BENCH.md, ready ones in bench/matrices/.
-///
-/// Example: fullbore bench bench/matrices/buffers.toml --dry-run
+/// Each run is a process of its own, with cold caches. Results are JSON lines, CSV, Markdown, SVG charts and one HTML
+/// page. docs/BENCH.md describes the keys of a matrix. bench/matrices/ has ready matrices.
 #[derive(Debug, Args)]
 pub struct Bench {
     /// The matrix.
     #[arg(value_name = "MATRIX.toml")]
     pub matrix: PathBuf,
-    /// Where data sets and media are made [default: what the matrix says, else ./fullbore-bench].
+    /// Directory for data sets and media [default: as the matrix says, else ./fullbore-bench].
     #[arg(long, value_name = "DIRECTORY")]
     pub work: Option<PathBuf>,
-    /// Where results go [default: the name of the matrix with -results].
+    /// Directory for the results [default: the name of the matrix with -results].
     #[arg(long, value_name = "DIRECTORY")]
     pub out: Option<PathBuf>,
-    /// Show how many runs there are, how long they will take and what this machine cannot give, and stop.
+    /// Show the number of runs, their expected time and what this machine cannot provide, and stop.
     #[arg(long)]
     pub dry_run: bool,
-    /// Start also what has 1,000 runs or takes 12 hours.
+    /// Start even if there are 1,000 runs or more, or they take 12 hours or more.
     #[arg(long)]
     pub yes: bool,
-    /// Go on with the results that are there: what is done is not run again.
+    /// Continue with the existing results: finished runs are not repeated.
     #[arg(long)]
     pub resume: bool,
 }
 
-/// Exit code where runs failed, as that of a job with warnings.
+/// Exit code when runs failed: the same as of a job with warnings.
 const SOME_FAILED: u8 = 4;
 
 /// Runs the verb; gives the exit code.
@@ -62,7 +60,7 @@ pub fn run(args: &Bench, config: &Config) -> Result<u8> {
                 show::line(&format!("  … and {} more", outcome.plan.cells - outcome.first.len()));
             }
             if outcome.plan.asks() {
-                show::line("It is a lot: start it with --yes.");
+                show::line("This is a lot: start it with --yes.");
             }
         }
         Some(tables) => {

@@ -21,46 +21,47 @@ use super::show;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Measure what this machine's path between database and media can do, and keep it as a named profile.
+/// Measure how fast the path between database and media is on this machine, and keep the result as a named profile.
 ///
-/// Reads, writes, codecs, checksums and cipher are measured as jobs use them, by block size, queue depth and files at once, stores by the size of parts and
-/// their number at once; and what a tiny backup and restore take. Files are made where --write says and nowhere else, and go with the run: those
-/// that are measured have no name.
-///
-/// Example: fullbore calibrate --read /data/app.db --write /mnt/a --write /mnt/b
+/// It measures reads, writes, codecs, checksums and cipher as jobs use them: files by block size, queue depth and
+/// number of files at once; object stores by part size and number of parts at once. It also measures a tiny backup and
+/// a tiny restore. It makes files only where --write says. They go with the run: the measured files have no name.
 #[derive(Debug, Args)]
 pub struct Calibrate {
-    /// Where the database is: a file, or a directory whose largest files are read; or an object or prefix in a store. Nothing is written there. Repeatable.
+    /// Where the database is: a file, a directory (its largest files are read), or an object or prefix in a store.
+    /// Nothing is written there. Repeatable.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["write", "show"])]
     pub read: Vec<String>,
-    /// Where backups go, or a restored database: a directory, or a prefix in a store that ends in /. Written and read back. Repeatable.
+    /// Where backups or a restored database go: a directory, or a prefix in a store, ending in /. fullbore writes there
+    /// and reads back. Repeatable.
     #[arg(long, value_name = "PATH")]
     pub write: Vec<String>,
-    /// Name of the profile. One of that name is replaced.
+    /// Name of the profile. An existing profile of this name is replaced.
     #[arg(long, default_value = "default")]
     pub name: String,
     /// Take 5 minutes, more codecs and a larger sample.
     #[arg(long)]
     pub thorough: bool,
-    /// How long it may take, about [default: 30, or 300 with --thorough].
+    /// Approximate run time [default: 30, or 300 with --thorough].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
-    /// Use at most so much of each file system or store that is written to [default: 4GiB, or a tenth of what is free; 512MiB of a store].
+    /// Use at most this much of each file system or store that is written to [default: 4GiB, or a tenth of the free
+    /// space; 512MiB of a store].
     #[arg(long, value_name = "BYTES", requires = "write")]
     pub space: Option<String>,
-    /// Read and write at most so much per second, all together, e.g. 200MiB/s.
+    /// Read and write at most this much per second in total, e.g. 200MiB/s.
     #[arg(long, value_name = "RATE")]
     pub throttle: Option<String>,
     /// Measure nothing: show the stored profile.
     #[arg(long, conflicts_with_all = ["read", "write", "thorough", "seconds", "space", "throttle"])]
     pub show: bool,
-    /// Write charts (SVG) into this directory; it is made if it is missing.
+    /// Write charts (SVG) into this directory. fullbore makes it if it is missing.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Write the profile as JSON (docs/CALIBRATION.md) besides: json (to standard output) or json:FILE.
+    /// Also write the profile as JSON (docs/CALIBRATION.md): json (to standard output) or json:FILE.
     #[arg(long, value_name = "json[:FILE]", value_parser = super::args::report_to)]
     pub report: Option<ReportTo>,
-    /// Print errors and warnings only, and the result.
+    /// Print only errors, warnings and the result.
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -125,8 +126,8 @@ fn measure(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
         config: config_file,
         locks: config.lock_until.is_some(),
     };
-    // Objects of a calibration are to go with it.
-    let conduct = super::heeding(&Config { lock_until: None, lock_mode: None, ..config.clone() })?;
+    // A calibration removes its objects, so they are not locked.
+    let conduct = super::stop_on_signals(&Config { lock_until: None, lock_mode: None, ..config.clone() })?;
     let tell = |text: &str| {
         if !args.quiet {
             show::note(text);
@@ -164,7 +165,7 @@ fn told(profile: &Profile) -> String {
             true => ["", "part or range", "in flight", "objects", "MiB/s", "rounds", "sync ms"],
             false => ["", "block", "queue depth", "files", "MiB/s", "rounds", "sync ms"],
         };
-        // What the page cache gives is no figure of the device: the two are not compared.
+        // A speed through the page cache is not a speed of the device: they are shown apart.
         let (cached, device): (Vec<&Cell>, Vec<&Cell>) = place.cells.iter().partition(|cell| is_cached(place, cell));
         for (cells, above) in [(device, ""), (cached, "through the page cache, which is faster than the device:\n")] {
             let mut rows = table(&heads);
@@ -184,7 +185,8 @@ fn told(profile: &Profile) -> String {
             bytes => format!(", {bytes} bytes written for each byte read"),
         };
         text += &format!(
-            "\nat once, {} a block{mix}: {read} read at {:.0} MiB/s (alone {:.0}), {written} written at {:.0} MiB/s (alone {:.0})\n",
+            "\nat once, {} a block{mix}: {read} read at {:.0} MiB/s (alone {:.0}), \
+             {written} written at {:.0} MiB/s (alone {:.0})\n",
             show_bytes(pair.block_bytes),
             of(|round| round.read_bytes as f64 / round.seconds),
             of(|round| round.read_alone),
@@ -226,7 +228,8 @@ fn seconds(rounds: &[f64]) -> String {
     format!("{:.2} s ({least:.2}…{most:.2})", median(rounds.iter().copied()).unwrap_or(0.0))
 }
 
-/// True for a cell whose bytes went through the page cache, as whole files. Small files are synced, and a store has no cache here.
+/// True for a cell whose bytes went through the page cache, as whole files. Small files are synced. A store has no
+/// cache here.
 fn is_cached(place: &Place, cell: &Cell) -> bool {
     !cell.shape.direct && !place.is_in_store() && cell.shape.order != Order::Files
 }

@@ -16,78 +16,75 @@ use fullbore_core::plan::Knobs;
 use super::args::{InRepository, KeptBy, ReportTo, Shown};
 use super::{outside, show};
 
-/// Copy backup sets between devices, stores and repositories: as they are, or made anew in other stripes, with another codec or key.
+/// Copy backup sets between devices, stores and repositories: as they are, or with other stripes, codec or key.
 ///
-/// Every byte is checked on the way, and the copy's commit record is written when all of its source was found good. Without --stripes,
-/// --compression, --encrypt-to and --decrypt a set is copied as it is, also without its key. Without --set and --latest
-/// the newest chain is copied, its full first; what the target repository has already is passed over.
-///
-/// Example: fullbore copy --from /mnt/a/ --to s3://bucket/app/
-///
-/// Example: fullbore copy --repo nightly --database app --to-repo offsite --encrypt-to offsite.pub
+/// fullbore checks every byte on the way. It writes the commit record of the copy only if the whole source is good.
+/// Without --stripes, --compression, --encrypt-to and --decrypt, it copies a set as it is; no key is needed. Without
+/// --set and --latest, it copies the newest chain, its full first. It skips sets that the target repository has.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
 #[command(group = clap::ArgGroup::new("target").args(["to", "to_repo"]).required(true))]
 pub struct Copy {
-    /// Families, directories, prefixes or patterns, in any order. Repeatable.
+    /// Stripes, directories, prefixes or patterns, in any order. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
     #[command(flatten)]
     pub repository: InRepository,
-    /// Where a family of the copy goes: a file, a directory or a prefix ending in / (names are made), an object. Repeatable.
+    /// Where a stripe of the copy goes: a file, an object, or a directory or prefix ending in / (fullbore makes the
+    /// names). Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub to: Vec<String>,
-    /// Copy into this repository: one of the configuration, or a directory or prefix that ends in /.
+    /// Copy into this repository: its name in the configuration, or a directory or prefix ending in /.
     #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["to", "init"])]
     pub to_repo: Option<String>,
-    /// The one set with this id, or the start or the end of it.
+    /// Only the set with this id. The start or the end of the id is enough.
     #[arg(long, value_name = "ID", conflicts_with = "latest")]
     pub set: Option<String>,
-    /// The newest set alone.
+    /// Only the newest set.
     #[arg(long)]
     pub latest: bool,
-    /// With --set and --latest: also what that set stands on. Without them the newest chain is copied anyway.
+    /// With --set and --latest: also the sets that it is based on. Without them, the newest chain is copied anyway.
     #[arg(long)]
     pub chain: bool,
-    /// Number of families of the copy, 1 to 64 [default: as many as the set has].
+    /// Number of stripes of the copy, 1 to 64 [default: as many as the set has].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,
-    /// Pack blocks anew: none, lz4, zstd[:LEVEL] or gzip[:LEVEL] [default: they stay as they are].
+    /// Compress the blocks again: none, lz4, zstd[:LEVEL] or gzip[:LEVEL] [default: the blocks stay as they are].
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
-    /// Encrypt the copy, with a fresh key, for this key file or public part. Repeatable. A set in clear is encrypted also when the
-    /// configuration of the target says encrypt-to.
+    /// Encrypt the copy, with a new data key, for this key file or its .pub. Repeatable. A set in clear is also
+    /// encrypted if the configuration of the target says encrypt-to.
     #[arg(long, value_name = "KEYFILE", conflicts_with = "decrypt")]
     pub encrypt_to: Vec<PathBuf>,
-    /// Make a copy in clear of an encrypted set.
+    /// Make an unencrypted copy of an encrypted set.
     #[arg(long)]
     pub decrypt: bool,
-    /// The key that opens encrypted media. A copy as it is needs none; with it more is checked.
+    /// The key that opens encrypted media. A copy as it is needs no key; with the key, fullbore checks more.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
-    /// Names for families in directories: {database} {kind} {time} {date} {set} {id} {family} {families}.
+    /// Names of stripes in directories: {database} {kind} {time} {date} {set} {id} {family} {families}.
     #[arg(long, value_name = "TEMPLATE")]
     pub name_template: Option<String>,
-    /// Replace families that exist: all of a set, or none of it. The old set stays whole until the new one is durable.
+    /// Replace existing stripes: all stripes of a set, or none. The old set stays whole until the new one is durable.
     #[arg(long)]
     pub init: bool,
-    /// Make missing directories. Without it a missing directory is an error: it may be a disk that is not mounted.
+    /// Make missing directories. Without this flag, a missing directory is an error: its disk may not be mounted.
     #[arg(long)]
     pub mkdir: bool,
-    /// Show what would be copied, in order and which way, and stop.
+    /// Show which sets would be copied, in which order and how, and stop.
     #[arg(long)]
     pub dry_run: bool,
     /// Read at most this much of the media per second: 200MiB/s.
     #[arg(long, value_name = "RATE")]
     pub throttle: Option<String>,
-    /// Reads in flight per family [default: from the number of families].
+    /// Reads in flight per stripe [default: from the number of stripes].
     #[arg(long, value_name = "N")]
     pub queue_depth: Option<usize>,
     /// Threads that check, pack and encrypt [default: one per core].
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// The profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if there is one].
+    /// Profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if it exists].
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// How an object store keeps the copy.
@@ -167,7 +164,7 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
     })
 }
 
-/// What only an object store can do is not left out in silence elsewhere; and a report and a copy need two ways out.
+/// Refuses flags of object stores for other targets, and a report and a copy that both go to standard output.
 fn refuse(args: &Copy, request: &Request, config: &Config) -> Result<()> {
     outside::refuse(args.kept.first(), &request.to)?;
     outside::refuse_in_repository(args.kept.first(), args.to_repo.as_ref(), config)?;

@@ -1,16 +1,16 @@
-//! The flags of single engines on the command line: each engine's table of flags, under a heading of its own in `--help`.
+//! The flags of single engines: each engine's table of flags, under its own heading in `--help`.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use fullbore_engines::engine::{EngineFlag, GivenFlags};
 use fullbore_engines::{ENGINES, Engine};
 
-/// The flags that were given. With `OF_ESTIMATES` only those that count in estimates are known.
+/// The flags that were given. With `OF_ESTIMATES`, only the flags that count in estimates exist.
 #[derive(Debug, Clone, Default)]
 pub struct EngineFlags<const OF_ESTIMATES: bool>(pub GivenFlags);
 
 /// The flags that `backup` takes.
 pub type BackupFlags = EngineFlags<false>;
-/// Those of them that `estimate` and `advise` take.
+/// The flags of these that `estimate` and `advise` take.
 pub type EstimateFlags = EngineFlags<true>;
 
 impl<const OF_ESTIMATES: bool> EngineFlags<OF_ESTIMATES> {

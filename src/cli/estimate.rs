@@ -14,33 +14,32 @@ const DAY: f64 = 86_400.0;
 /// Lines of a grid that are shown to people.
 const LINES: usize = 20;
 
-/// Foresee what a backup and its restore will take, before anything is moved.
+/// Estimate the time and size of a backup and of its restore, before you run them.
 ///
-/// From a profile of this machine (fullbore calibrate), some samples of the database, and what earlier runs have taken. Nothing is written. Times are
-/// intervals: nine of ten runs are faster than the second figure, one of ten is faster than the first.
-///
-/// Example: fullbore estimate sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --grid
+/// The estimate uses a profile of this machine (fullbore calibrate), samples of the database, and the times of earlier
+/// runs. It writes nothing. Each time is an interval: one of ten runs is faster than the first figure, nine of ten are
+/// faster than the second.
 #[derive(Debug, Args)]
 pub struct Estimate {
     /// The job.
     #[command(flatten)]
     pub job: ForeseenJob,
-    /// Blocks would be encrypted.
+    /// Estimate an encrypted backup.
     #[arg(long)]
     pub encrypted: bool,
     /// Compare codecs, stripes and buffers, the fastest first.
     #[arg(long)]
     pub grid: bool,
-    /// Foresee a move: full, full+diff, full+log or full+diff+log. Needs --change-rate.
+    /// Estimate the downtime of a move: full, full+diff, full+log or full+diff+log. Needs --change-rate.
     #[arg(long, value_name = "STEPS", requires = "change_rate")]
     pub plan: Option<String>,
     /// How much the database changes, e.g. 30GB/d, 2GiB/h or 5MiB/s.
     #[arg(long, value_name = "RATE", requires = "plan")]
     pub change_rate: Option<String>,
-    /// Which configurations are done within this time, e.g. 2h, in nine of ten runs.
+    /// Show the configurations that finish within this time in nine of ten runs, e.g. 2h.
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<String>,
-    /// What has to be done by then.
+    /// What must finish within the deadline.
     #[arg(long, value_enum, default_value_t = Direction::Backup, requires = "deadline")]
     pub direction: Direction,
     /// Buffers and threads of the restore.
@@ -50,7 +49,7 @@ pub struct Estimate {
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Estimate, config: &Config) -> Result<u8> {
-    let make = || foresee::run(&request(args, config)?, &super::heeding(config)?);
+    let make = || foresee::run(&request(args, config)?, &super::stop_on_signals(config)?);
     answer(&args.job, make, told, |made: &EstimateReport| [&made.notes, &made.warnings])
 }
 
@@ -69,7 +68,7 @@ fn request(args: &Estimate, config: &Config) -> Result<Request> {
 
 fn parse_steps(text: &str) -> Result<Steps> {
     let hint = "write full, full+diff, full+log or full+diff+log";
-    Steps::parse(text).ok_or_else(|| Error::usage("--plan", format!("`{text}` is no plan of a move"), hint))
+    Steps::parse(text).ok_or_else(|| Error::usage("--plan", format!("`{text}` is not a plan of a move"), hint))
 }
 
 /// Bytes per second from `30GB/d`.
@@ -114,7 +113,8 @@ fn told(made: &EstimateReport) -> String {
             "  downtime of the move: {p10} to {p90} (middle {p50}), for {}",
             show_bytes(moved.last_bytes[1] as u64)
         ));
-        lines.push(format!("  before that, while it works: {} (middle)", show_seconds(moved.beforehand_s[1])));
+        let beforehand = show_seconds(moved.beforehand_s[1]);
+        lines.push(format!("  before that, while the database is in use: {beforehand} (middle)"));
     }
     lines.extend(told_deadline(made));
     if let Some(grid) = &made.grid {
@@ -126,7 +126,7 @@ fn told(made: &EstimateReport) -> String {
     lines.join("\n")
 }
 
-/// Why a server's backup counts more: nobody reads what was never written.
+/// Says why the estimate is smaller than the bytes in use of a server: a backup does not read what was never written.
 fn never_written(made: &EstimateReport) -> String {
     match made.in_use_bytes.filter(|used| *used > made.plain_bytes) {
         None => String::new(),
@@ -145,14 +145,14 @@ fn told_deadline(made: &EstimateReport) -> Vec<String> {
         lines.push("  no configuration keeps the deadline; the nearest:".into());
         lines.push(table(std::slice::from_ref(nearest)));
         match made.wanted.as_deref().unwrap_or_default() {
-            [] => lines.push("  faster hardware would not make it fit".into()),
+            [] => lines.push("  faster hardware would not help".into()),
             wanted => lines.extend(wanted.iter().map(|step| {
                 let value = if step.unit == "bytes/s" {
                     format!(" ({}/s)", show_bytes(step.value as u64))
                 } else {
                     String::new()
                 };
-                format!("  what would: {} {:.1} times{value}", step.limit, step.factor)
+                format!("  needed to keep it: {} {:.1} times{value}", step.limit, step.factor)
             })),
         }
     }

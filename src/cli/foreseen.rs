@@ -24,28 +24,28 @@ pub struct ForeseenJob {
     /// The database, as for backup.
     #[arg(value_name = "SOURCE")]
     pub source: String,
-    /// Where families would go, as for backup. Repeatable.
+    /// Where the stripes would go, as for backup. Repeatable.
     #[arg(long, value_name = "DEVICE", required = true)]
     pub to: Vec<String>,
-    /// Families [default: one per device].
+    /// Number of stripes [default: one per device].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub stripes: Option<u8>,
-    /// none, lz4, zstd[:LEVEL] or gzip[:LEVEL], one that the profile knows [default: lz4].
+    /// Codec: none, lz4, zstd[:LEVEL] or gzip[:LEVEL]. The profile must know it [default: lz4].
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
     /// The profile of this machine.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub profile: String,
-    /// For a database of this size, e.g. 4TB, whatever it has now.
+    /// Estimate for a database of this size, e.g. 4TB, instead of its present size.
     #[arg(long, value_name = "BYTES")]
     pub size: Option<String>,
-    /// Where the files of a server are [default: as it says itself, if that is on this machine].
+    /// Where the server's files are [default: as the server says, if that is on this machine].
     #[arg(long, value_name = "PATH")]
     pub data_path: Option<PathBuf>,
-    /// What an hour of this machine costs: adds the cost of each backup.
+    /// Price of one hour of this machine. Adds the cost of each backup.
     #[arg(long, value_name = "PRICE")]
     pub price: Option<f64>,
-    /// The server's password: the first line of this file.
+    /// File with the server's password in its first line.
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
     /// The flags of single engines.
@@ -59,7 +59,7 @@ pub struct ForeseenJob {
     pub report: Option<ReportTo>,
 }
 
-/// What has to be done by a deadline.
+/// What must finish within a deadline.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Direction {
     /// The backup.
@@ -71,15 +71,15 @@ pub enum Direction {
 }
 
 impl ForeseenJob {
-    /// What is asked of the job, by itself; `encrypted` says that its blocks would be.
+    /// The request for the job alone. `encrypted`: its blocks would be encrypted.
     ///
     /// # Errors
-    /// A flag whose value is none.
+    /// A flag with a wrong value.
     pub fn request(&self, encrypted: bool, config: &Config) -> Result<Request> {
         let to: Vec<Device> = self.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?;
         if let Some(pipe) = to.iter().find(|device| matches!(device.place(), Place::Pipe)) {
             let hint = "name the device that the other end writes to";
-            return Err(Error::usage(pipe.to_string(), "nobody knows how fast the other end of a pipe is", hint));
+            return Err(Error::usage(pipe.to_string(), "the speed of the other end of a pipe is unknown", hint));
         }
         let compression = self.compression.as_ref().or(config.compression.as_ref());
         Ok(Request {
@@ -141,11 +141,11 @@ impl From<Direction> for By {
 /// Seconds of `--deadline`.
 ///
 /// # Errors
-/// No time, or none at all.
+/// The text is not a time, or the time is 0.
 pub fn deadline(text: &str) -> Result<f64> {
     let time = units::duration("--deadline", text)?;
     if time.is_zero() {
-        return Err(Error::usage("--deadline", "no time at all is kept by nothing", "write e.g. 2h"));
+        return Err(Error::usage("--deadline", "no job can keep a deadline of 0", "write e.g. 2h"));
     }
     Ok(time.as_secs_f64())
 }
@@ -157,7 +157,7 @@ fn check_price(price: f64) -> Result<f64> {
     Err(Error::usage("--price", format!("{price} is not a price"), "write what an hour costs, e.g. 2.56"))
 }
 
-/// Both directions of a configuration, and what it takes.
+/// Both directions of a configuration, and the resources that it takes.
 pub fn told_configuration(line: &GridLine) -> [String; 3] {
     [
         format!("  backup:  {}", told_direction(line.backup)),
@@ -175,7 +175,7 @@ pub fn told_configuration(line: &GridLine) -> [String; 3] {
 /// Interval, speed and limit of a direction.
 fn told_direction(foreseen: Option<ForeseenReport>) -> String {
     foreseen.map_or_else(
-        || "not known: its way was not calibrated".into(),
+        || "unknown: the path was not calibrated".into(),
         |one| {
             format!(
                 "{} to {} (middle {}, {:.0} MiB/s); limit: {}",

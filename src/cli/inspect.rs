@@ -37,7 +37,7 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
 }
 
 fn list_repository(name: &str, args: &List, config: &Config) -> Result<u8> {
-    let conduct = super::heeding(&config.of_repository(name))?;
+    let conduct = super::stop_on_signals(&config.of_repository(name))?;
     let database = args.repository.database.as_deref();
     let key = args.key.as_deref();
     let listing = repository::list::list(Setting { name, config }, database, args.catalog, key, &conduct)?;

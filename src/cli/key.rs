@@ -25,9 +25,9 @@ fn new(file: &Path, recovery: Option<&Path>, no_recovery: bool) -> Result<u8> {
     if recovery.is_none() && !no_recovery {
         return Err(Error::usage(
             "key new",
-            "no offline recovery recipient is named: who loses this key would lose every backup encrypted to it alone",
-            "make a recovery key on another machine (fullbore key new --no-recovery recovery.key), keep its secret offline, \
-             and name its public part here: --recovery recovery.key.pub; or say --no-recovery",
+            "no offline recovery key is named: if you lose this key, you lose every backup encrypted to it alone",
+            "make a recovery key on another machine (fullbore key new --no-recovery recovery.key), keep its secret \
+             offline, and name its public part here: --recovery recovery.key.pub; or say --no-recovery",
         ));
     }
     let recovery_id = recovery.map(keys::id_of).transpose()?;

@@ -26,35 +26,36 @@ pub struct Follow {
     /// The database: sqlite:PATH, in WAL mode.
     #[arg(value_name = "SOURCE")]
     pub source: String,
-    /// The sets to go on from: a full with what belongs to it, in families, directories or patterns. Repeatable [default: a full is taken
-    /// first, into --to].
+    /// The sets to continue from: a full and the sets based on it, as stripes, directories or patterns. Repeatable
+    /// [default: take a full first, into --to].
     #[arg(long, value_name = "DEVICE", conflicts_with = "repo")]
     pub base: Vec<String>,
-    /// Take a full first, instead of ending, where the log continues none of these sets.
+    /// If the log continues none of these sets, take a full first, instead of ending.
     #[arg(long)]
     pub full_if_needed: bool,
-    /// Where the sets go: a directory ending in /, or a prefix in a store. Repeatable.
+    /// Where the sets go: a directory ending in /, or a prefix in an object store. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub to: Vec<String>,
-    /// The repository that they go to, which also says what they go on from; a full is taken first where it holds none of this database.
+    /// The repository for the sets. They continue from the sets in it. If it has no full of this database, take a full
+    /// first.
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: Option<String>,
-    /// At most one set in so long: 500ms, 1s, 10s, 5m.
+    /// Write at most one set in this time: 500ms, 1s, 10s, 5m.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub interval: String,
-    /// End after so long [default: at a signal].
+    /// End after this time [default: at a signal].
     #[arg(long = "for", value_name = "TIME")]
     pub lasting: Option<String>,
-    /// Copy the log into the database, and let it begin anew, when it has so many bytes.
+    /// When the log has this many bytes, copy it into the database and let it start again (checkpoint).
     #[arg(long, value_name = "BYTES", default_value = "4MiB")]
     pub checkpoint_after: String,
-    /// End when sets cannot be stored and the log has so many bytes.
+    /// End when sets cannot be stored and the log has this many bytes.
     #[arg(long, value_name = "BYTES", default_value = "8GiB")]
     pub max_wal_growth: String,
-    /// Number of families of each set, spread evenly over the devices [default: one per device].
+    /// Number of stripes of each set, spread evenly over the devices [default: one per device].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,
-    /// How blocks are packed: none, lz4, zstd[:LEVEL] or gzip[:LEVEL] [default: lz4].
+    /// Codec for the blocks: none, lz4, zstd[:LEVEL] or gzip[:LEVEL] [default: lz4].
     #[arg(long, value_name = "CODEC")]
     pub compression: Option<String>,
     /// Make missing directories.
@@ -63,7 +64,7 @@ pub struct Follow {
     /// Wait for another backup of the same log instead of refusing.
     #[arg(long)]
     pub wait: bool,
-    /// Names for families: as of `backup` [default: {database}-{kind}-{time}-{set}-{family}of{families}.bore].
+    /// Names of stripes, as in `backup` [default: {database}-{kind}-{time}-{set}-{family}of{families}.bore].
     #[arg(long, value_name = "TEMPLATE")]
     pub name_template: Option<String>,
     /// Encrypt with AES-256-GCM for the holder of this key: a key file or its .pub. Repeatable.
@@ -97,7 +98,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
     };
     super::outside::refuse_in_repository(None, args.repo.as_ref(), config)?;
     super::refuse_report_in_database(args.shown.report.as_ref(), &args.source)?;
-    // The last set is stored when a signal has come already.
+    // The last set is still stored after a signal, so a signal does not end the requests to these stores.
     let stores = super::stores(config)?;
     super::with_report(
         COMMAND,
@@ -124,11 +125,11 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
     )
 }
 
-/// What is told of what happens, besides the line of progress.
+/// True for an event that gets a message, besides the line of progress.
 fn is_wanted(event: &log::Event, shown: &Shown) -> bool {
     match event {
         log::Event::Failed(..) | log::Event::Apart(_) | log::Event::Behind(_) => true,
-        // One for each set would fill the journal of a service.
+        // A message for each set would fill the journal of a service.
         log::Event::Shipped(_) => shown.verbose,
         log::Event::Durable(_) => false,
         log::Event::Full(_) | log::Event::Joined(_) => !shown.quiet,
@@ -158,7 +159,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
         description: String::new(),
         mirror: None,
         own_template: args.name_template.clone(),
-        // A repository's names tell one set from another; those of all backups need not.
+        // The names of a repository keep sets apart. The general template may not.
         name_template: args
             .name_template
             .clone()
@@ -172,7 +173,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
     })
 }
 
-/// A time such as 500ms, 10s, 5m or 2h: up to a year, and more than nothing.
+/// A time such as 500ms, 10s, 5m or 2h: from 1 ms to a year.
 fn duration(option: &str, text: &str) -> Result<Duration> {
     let wrong = |why: &str| Error::usage(format!("{option} {text}"), why, "write 500ms, 10s, 5m or 2h");
     let split = text
@@ -185,9 +186,9 @@ fn duration(option: &str, text: &str) -> Result<Duration> {
         "m" | "min" => 60.0,
         "h" => 3600.0,
         "d" => 86_400.0,
-        _ => return Err(wrong("this is no time")),
+        _ => return Err(wrong("this is not a time")),
     };
-    let number: f64 = number.parse().map_err(|_| wrong("this is no time"))?;
+    let number: f64 = number.parse().map_err(|_| wrong("this is not a time"))?;
     let seconds = number * seconds;
     if !(0.001..=31_536_000.0).contains(&seconds) {
         return Err(wrong("it is not from 1 ms to a year"));

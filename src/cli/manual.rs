@@ -9,7 +9,7 @@ use super::args::{Arguments, Completions, Manual};
 
 /// Writes `fullbore.1` and a page for each verb.
 pub fn manual(args: &Manual) -> Result<u8> {
-    let mut command = Arguments::command();
+    let mut command = super::examples::added_to(Arguments::command());
     command.build();
     write_page(&command, "fullbore", &args.directory)?;
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {

@@ -8,6 +8,7 @@ mod bench;
 mod copy;
 mod engine_flags;
 mod estimate;
+mod examples;
 mod foreseen;
 mod inspect;
 mod key;
@@ -32,7 +33,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use fullbore::config::Config;
 use fullbore::job::Conduct;
 use fullbore::job::backup::is_of_database;
@@ -46,7 +47,9 @@ use args::{Arguments, ReportTo, Verb};
 
 /// Parses, runs, and gives the exit code.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let command = examples::added_to(Arguments::command());
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return show::clap_error(&error),
     };
@@ -90,7 +93,7 @@ fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
 /// The signal of a write beyond the greatest file size, by its number on Linux; signal-hook does not name it.
 const SIGXFSZ: i32 = 25;
 
-/// What object stores are reached through; of requests that fail for some seconds they tell.
+/// The connections to object stores. They print a note when requests fail for some seconds.
 fn stores(config: &Config) -> Result<Stores> {
     let stores = config.stores()?;
     stores.tell_retries(show::beside_progress);
@@ -105,33 +108,33 @@ fn conduct(config: &Config, quiet: bool) -> Result<Conduct> {
         Conduct { stores: if quiet { config.stores()? } else { stores(config)? }, volumes, ..Conduct::default() };
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut heard = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-    // Under nohup the job is to go on without its terminal.
+    // Under nohup, the job continues without its terminal.
     if !ignores_hang_up() {
         heard.push(signal_hook::consts::SIGHUP);
     }
     for signal in heard {
         let number = signal.cast_unsigned() as usize;
-        // First that it is heard at all: one that comes between these is not lost.
+        // Register the number first, so that a signal between these calls is not lost.
         let heard = Arc::<AtomicUsize>::clone(&conduct.signal);
         let registered = signal_hook::flag::register_usize(signal, heard, number)
             .and_then(|_| signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed)))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&armed)));
         registered.map_err(|e| Error::io("listen to signals in", "this process", e))?;
     }
-    // A limit on the size of files (ulimit -f) is an error of the write, with a message and nothing left, not a sudden end.
+    // A limit on the size of files (ulimit -f) is an error of the write, not a sudden end.
     let unheeded = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGXFSZ, unheeded).map_err(|e| Error::io("listen to signals in", "this process", e))?;
     Ok(conduct)
 }
 
-/// The same for a verb without a report: its requests to stores end with a signal too.
-fn heeding(config: &Config) -> Result<Conduct> {
+/// The same for a verb without a report: a signal also ends its requests to stores.
+fn stop_on_signals(config: &Config) -> Result<Conduct> {
     let conduct = conduct(config, false)?;
-    conduct.stores.heed(&conduct.signal);
+    conduct.stores.stop_on(&conduct.signal);
     Ok(conduct)
 }
 
-/// True when whoever started this process wants SIGHUP to be ignored. The mask is in hexadecimal, SIGHUP its lowest bit.
+/// True when the parent process wants SIGHUP to be ignored. The mask is hexadecimal, and SIGHUP is its lowest bit.
 fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -150,11 +153,11 @@ fn with_report(
         prove_report_place(path)?;
     }
     let conduct = conduct(config, shown.quiet)?;
-    conduct.stores.heed(&conduct.signal);
+    conduct.stores.stop_on(&conduct.signal);
     let mut report = Report::begin(command);
     report.configuration = config.read_from.as_ref().map(|path| path.display().to_string());
     let display = match command {
-        fullbore::job::log::COMMAND => progress::Display::none(), // It tells of each set.
+        fullbore::job::log::COMMAND => progress::Display::none(), // It has its own line.
         _ => progress::Display::start(command, shown, &conduct.progress),
     };
     let done = job(&conduct, &mut report);
@@ -180,22 +183,22 @@ fn with_report(
     Ok(report.exit_code)
 }
 
-/// Has the verdict compare with a profile of this machine. Of emulated volumes it knows nothing.
+/// Lets the verdict compare with a profile of this machine. No profile describes emulated volumes.
 fn compare_with(named: Option<&str>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     match (&conduct.volumes, named) {
         (None, _) => report.compare_with(named),
         (Some(_), None) => Ok(()),
         (Some(_), Some(name)) => {
-            report.notes.push(format!("profile `{name}` is not compared with: the volumes are emulated"));
+            report.notes.push(format!("profile `{name}` is not used: the volumes are emulated"));
             Ok(())
         }
     }
 }
 
-/// What a report begins with, behind its brace.
+/// The first bytes of a report, after its brace.
 const REPORT_MARK: &str = "\"schema_version\"";
 
-/// A report can be written there. Whoever wants one is told so before the job, not behind it.
+/// Checks before the job that the report can be written there.
 fn prove_report_place(path: &Path) -> Result<()> {
     check_report_place(path)?;
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
@@ -206,7 +209,7 @@ fn prove_report_place(path: &Path) -> Result<()> {
     made.map_err(|e| Error::io("write the report", path.display().to_string(), e).noting("nothing was done"))
 }
 
-/// Only an earlier report, or nothing, may stand under the name of a report: it must not cost a file of another kind.
+/// A report may replace an earlier report, and no other kind of file.
 fn check_report_place(path: &Path) -> Result<()> {
     let shown = path.display().to_string();
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
@@ -223,11 +226,11 @@ fn check_report_place(path: &Path) -> Result<()> {
     if start.is_empty() || object.is_some_and(|object| object.starts_with(REPORT_MARK)) {
         return Ok(());
     }
-    let why = "is there already and is no report";
+    let why = "exists already and is not a report";
     Err(Error::usage(format!("--report json:{shown}"), why, "name another file: nothing else is overwritten"))
 }
 
-/// A report must not come to stand where SQLite looks for the pages or the log of the database.
+/// Refuses a report under a name where SQLite looks for the pages or the log of the database.
 fn refuse_report_in_database(report: Option<&ReportTo>, source: &str) -> Result<()> {
     let Some(ReportTo::File(path)) = report else { return Ok(()) };
     if !is_of_database(&fullbore_engines::identity(source), &Device::file(path)) {
@@ -240,9 +243,9 @@ fn refuse_report_in_database(report: Option<&ReportTo>, source: &str) -> Result<
     ))
 }
 
-/// Writes the whole report, or leaves the one that is there.
+/// Writes the whole report, or leaves the existing report as it is.
 fn replace_report(path: &Path, text: &str) -> Result<()> {
-    // The job may have made this very file: a family, or the restored database.
+    // The job may have made this file: a family, or the restored database.
     check_report_place(path)?;
     replace_whole(path, text).map_err(|e| Error::io("write the report", path.display().to_string(), e))
 }

@@ -20,7 +20,7 @@ pub fn run(args: &Prune, config: &Config) -> Result<u8> {
         confirm: args.confirm,
         grace: units::duration("--grace", &args.grace)?,
     };
-    let conduct = super::heeding(&config.of_repository(&args.repo))?;
+    let conduct = super::stop_on_signals(&config.of_repository(&args.repo))?;
     let pruned = prune::run(&request, Setting { name: &args.repo, config }, &conduct)?;
     if args.json {
         print_json(&pruned)?;
@@ -33,7 +33,7 @@ pub fn run(args: &Prune, config: &Config) -> Result<u8> {
     Ok(if pruned.refusals.is_empty() && pruned.warnings.is_empty() { 0 } else { WITH_WARNINGS })
 }
 
-/// The rules of the configuration, with those that follow on the command line in their place.
+/// The rules of the configuration. Rules on the command line replace them.
 fn rules(args: &Prune, config: &Config) -> KeepRules {
     let configured =
         config.repository.get(&args.repo).and_then(|repository| repository.keep.clone()).unwrap_or_default();
@@ -49,7 +49,7 @@ fn rules(args: &Prune, config: &Config) -> KeepRules {
     }
 }
 
-/// Where a wrong rule stands.
+/// The place of the rules, for the error of a wrong rule.
 fn thing(args: &Prune, config: &Config) -> String {
     let configured = config.repository.get(&args.repo).is_some_and(|repository| repository.keep.is_some());
     if configured { format!("[repository.{}.keep]", args.repo) } else { "prune".to_owned() }
@@ -67,7 +67,7 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
         max_age: time("--max-age", &args.max_age)?,
         max_unproven: time("--max-unproven", &args.max_unproven)?,
     };
-    let conduct = super::heeding(&config.of_repository(&args.repo))?;
+    let conduct = super::stop_on_signals(&config.of_repository(&args.repo))?;
     let mut warnings = Vec::new();
     let checked = check::run(&request, Setting { name: &args.repo, config }, &conduct, &mut warnings);
     if let Some(path) = &args.metrics {
@@ -91,14 +91,15 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
     if bad.is_empty() {
         return Ok(if warnings.is_empty() { 0 } else { WITH_WARNINGS });
     }
-    let hint = "`fullbore list --repo` shows the sets, `fullbore tasks` what became of the last runs; `verify` and `restore-test` prove a chain";
+    let hint = "`fullbore list --repo` shows the sets, `fullbore tasks` the last runs; `verify` and `restore-test` \
+                prove a chain";
     Err(Error::refused(format!("--repo {}", args.repo), format!("not all is good:{}", bad.concat()), hint))
 }
 
 /// Runs `catalog`; gives the exit code.
 pub fn catalog(args: &Catalog, config: &Config) -> Result<u8> {
     let CatalogAction::Rebuild { repo, key } = &args.action;
-    let conduct = super::heeding(&config.of_repository(repo))?;
+    let conduct = super::stop_on_signals(&config.of_repository(repo))?;
     let key = key.clone().or_else(|| config.of_repository(repo).key);
     let rebuilt = catalog::rebuild(Setting { name: repo, config }, key.as_deref(), &conduct)?;
     show::line(&format!(

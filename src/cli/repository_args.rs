@@ -7,27 +7,27 @@ use clap::{Args, Subcommand};
 use super::args::{Chosen, Shown};
 use super::tuning::Tuning;
 
-/// Restore the newest chain of a database into a scratch place, open it, and write down whether it is good.
+/// Restore the newest chain of a database into a scratch directory, check it, and record the verdict.
 ///
-/// SQLite looks at every page and index of it, a server is started on it and checks every table. What was restored is removed again, and so is
-/// what a killed test restore has left in the same place. `list` shows when each set was last proven so, `check` asks for it.
-///
-/// Example: fullbore restore-test --repo nightly --database app
+/// SQLite checks every page and index of the restored database. For a backup of a server, a server starts on the
+/// restored directory and checks every table. fullbore then removes the restored database, and what a killed test
+/// restore left in the same place. `list` shows when each set was last proven in this way. `check --max-unproven`
+/// counts it.
 #[derive(Debug, Args)]
 pub struct RestoreTest {
-    /// A repository of the configuration, or a directory or prefix that ends in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in /.
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
-    /// The database in it [default: the only one].
+    /// The database in the repository [default: the only one].
     #[arg(long, value_name = "DATABASE")]
     pub database: Option<String>,
-    /// An existing directory with room for the database [default: the system's for temporary files].
+    /// An existing directory with room for the database [default: the system's directory for temporary files].
     #[arg(long, value_name = "DIRECTORY")]
     pub scratch: Option<PathBuf>,
-    /// The server's program, of the series of the backup [default: mariadbd or mysqld in PATH].
+    /// Server program, of the same series as the backup [default: mariadbd or mysqld in PATH].
     #[arg(long, value_name = "PATH")]
     pub server_program: Option<PathBuf>,
-    /// An option of that server, without its dashes: NAME=VALUE. Repeatable.
+    /// Option for that server, without dashes: NAME=VALUE. Repeatable.
     #[arg(long, value_name = "OPTION")]
     pub server_option: Vec<String>,
     /// The key that opens encrypted media.
@@ -44,10 +44,10 @@ pub struct RestoreTest {
     pub shown: Shown,
 }
 
-/// Show the runs of a repository: their state, speed and how long they will take.
+/// Show the runs of a repository: state, speed and time left.
 #[derive(Debug, Args)]
 pub struct Tasks {
-    /// A repository of the configuration, or a directory or prefix that ends in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in /.
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
     /// Print JSON.
@@ -58,10 +58,10 @@ pub struct Tasks {
 /// Name one run of a repository.
 #[derive(Debug, Args)]
 pub struct OneTask {
-    /// Its id, or the start or the end of it.
+    /// The id of the run. The start or the end of the id is enough.
     #[arg(value_name = "TASK")]
     pub task: String,
-    /// A repository of the configuration, or a directory or prefix that ends in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in /.
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
     /// Print JSON.
@@ -69,50 +69,48 @@ pub struct OneTask {
     pub json: bool,
 }
 
-/// Remove the backup sets that no rule keeps, no kept set needs, and that something newer and verified takes the place of.
+/// Remove the backup sets that no rule keeps, that no kept set needs, and that something newer and verified replaces.
 ///
-/// Without --confirm nothing is removed: every set is shown with the reasons why it stays. The rules stand in the configuration, below
-/// [repository.NAME.keep], or follow here; docs/RETENTION.md has them.
+/// Without --confirm, it removes nothing: it shows every set with the reasons why it stays. The rules are in the
+/// configuration below [repository.NAME.keep], or are flags here. docs/RETENTION.md explains them.
 ///
-/// Exit code 4: something may not go because nothing newer was verified.
-///
-/// Example: fullbore prune --repo nightly --keep-daily 7 --keep-weekly 4 --window 14d --confirm
+/// Exit code 4: a set stays because nothing newer was verified, or there is another warning.
 #[derive(Debug, Args)]
 pub struct Prune {
-    /// A repository of the configuration, or a directory or prefix that ends in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in /.
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
-    /// Only this database [default: each of them].
+    /// Only this database [default: all databases].
     #[arg(long, value_name = "DATABASE")]
     pub database: Option<String>,
-    /// Keep the last so many fulls and differentials.
+    /// Keep the last N fulls and differentials.
     #[arg(long, value_name = "N")]
     pub keep_last: Option<u32>,
-    /// Keep the newest of each of so many days.
+    /// Keep the newest of each of N days.
     #[arg(long, value_name = "N")]
     pub keep_daily: Option<u32>,
-    /// Keep the newest of each of so many weeks.
+    /// Keep the newest of each of N weeks.
     #[arg(long, value_name = "N")]
     pub keep_weekly: Option<u32>,
-    /// Keep the newest of each of so many months.
+    /// Keep the newest of each of N months.
     #[arg(long, value_name = "N")]
     pub keep_monthly: Option<u32>,
-    /// Keep the newest of each of so many years.
+    /// Keep the newest of each of N years.
     #[arg(long, value_name = "N")]
     pub keep_yearly: Option<u32>,
-    /// Keep whatever a restore to any point of this time needs: 14d, 36h.
+    /// Keep every set that a restore to any point in the last TIME needs: 14d, 36h.
     #[arg(long, value_name = "TIME")]
     pub window: Option<String>,
-    /// So many verified chains stay, and without them nothing goes [default: 1].
+    /// Keep at least N verified chains. With fewer, remove nothing [default: 1].
     #[arg(long, value_name = "N")]
     pub min_verified_chains: Option<u32>,
-    /// Where days begin: Europe/Berlin [default: UTC].
+    /// Time zone in which days begin: Europe/Berlin [default: UTC].
     #[arg(long, value_name = "ZONE")]
     pub time_zone: Option<String>,
-    /// Remove what may go.
+    /// Remove the sets.
     #[arg(long)]
     pub confirm: bool,
-    /// How long to wait between saying that sets are to go and removing them.
+    /// How long to wait between writing the tombstones and removing the sets.
     #[arg(long, value_name = "TIME", default_value = "1m")]
     pub grace: String,
     /// Print JSON.
@@ -120,30 +118,29 @@ pub struct Prune {
     pub json: bool,
 }
 
-/// Is last night good? Look whether each database has a backup that is young enough and was proven.
+/// Is last night good? Check that each database has a backup that is new enough and proven.
 ///
-/// Exit code 0 only when all of it is so: also a repository that cannot be reached is not good.
-///
-/// Example: fullbore check --repo nightly --max-age 26h --max-unproven 8d --metrics /var/lib/node_exporter/fullbore.prom
+/// The exit code is 0 only if all of this is true. A repository that cannot be reached is not good.
+/// --metrics /var/lib/node_exporter/fullbore.prom
 #[derive(Debug, Args)]
 pub struct Check {
-    /// A repository of the configuration, or a directory or prefix that ends in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in /.
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
-    /// Only this database [default: each of them].
+    /// Only this database [default: all databases].
     #[arg(long, value_name = "DATABASE")]
     pub database: Option<String>,
-    /// The newest whole chain is no older: 26h.
+    /// Maximum age of the newest whole chain: 26h.
     #[arg(long, value_name = "TIME")]
     pub max_age: Option<String>,
-    /// A whole chain was verified, or restored by restore-test, no longer ago: 8d.
+    /// Maximum time since a whole chain was verified, or restored by restore-test: 8d.
     #[arg(long, value_name = "TIME")]
     pub max_unproven: Option<String>,
-    /// A database that is backed up no more: how old its backups are does not count, only whether they are good; may be given more than once. In
-    /// the configuration: retired = ["old.db"] below [repository.NAME].
+    /// A database that is not backed up any more: the age of its backups does not count, only whether they are good.
+    /// Repeatable. In the configuration: retired = ["old.db"] below [repository.NAME].
     #[arg(long, value_name = "DATABASE")]
     pub retired: Vec<String>,
-    /// Write what was found into this file, as Prometheus reads it; also when the repository cannot be reached.
+    /// Write the result into this file as metrics for Prometheus, also when the repository cannot be reached.
     #[arg(long, value_name = "FILE")]
     pub metrics: Option<PathBuf>,
     /// Print JSON.
@@ -162,12 +159,12 @@ pub struct Catalog {
 /// What to do with the catalog.
 #[derive(Debug, Subcommand)]
 pub enum CatalogAction {
-    /// Read a repository anew; make its records again from the media where they were lost.
+    /// Read the repository again. If its records were lost, make them again from the media.
     Rebuild {
-        /// A repository of the configuration, or a directory or prefix that ends in /.
+        /// The repository: its name in the configuration, or a directory or prefix ending in /.
         #[arg(long, value_name = "REPOSITORY")]
         repo: String,
-        /// The key that opens encrypted sets: without their records it alone tells of which database they are.
+        /// The key that opens encrypted sets. If their records were lost, only this key tells their database.
         #[arg(long, value_name = "KEYFILE")]
         key: Option<PathBuf>,
     },

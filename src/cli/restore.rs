@@ -53,7 +53,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     )
 }
 
-/// `--check`, and what means the same.
+/// `--check`, and the flags with the same meaning.
 fn check(args: &Restore) -> Option<Check> {
     let full = args.integrity_check || args.start_check;
     let asked = args.check.map(|depth| match depth {

@@ -18,7 +18,7 @@ use super::args::Shown;
 /// Bytes of a page in the closing line: SQL Server counts in 8 KiB.
 const PAGE: u64 = 8192;
 
-/// Why a part of the result is not on standard output, of which a process has one.
+/// Why a part of the result is not on standard output.
 static LOST: OnceLock<std::io::Error> = OnceLock::new();
 
 /// A line of the result, or several.
@@ -26,13 +26,13 @@ pub fn line(text: &str) {
     as_it_is(&printable(text));
 }
 
-/// A line that a program reads: JSON, whose own escapes are enough for it.
+/// A line that a program reads: JSON, which has its own escapes.
 pub fn as_it_is(text: &str) {
     let mut out = std::io::stdout();
     noted(writeln!(out, "{text}").and_then(|()| out.flush()));
 }
 
-/// Keeps the first error in mind. A reader that went away (`| head`) has what it wanted: that is none.
+/// Remembers the first error. A reader that closed the pipe (`| head`) is not an error.
 fn noted(written: std::io::Result<()>) {
     if let Err(error) = written
         && error.kind() != std::io::ErrorKind::BrokenPipe
@@ -41,12 +41,13 @@ fn noted(written: std::io::Result<()>) {
     }
 }
 
-/// The exit code of a run that would end with `code`. Where output was lost, it says so. `for_output` is true of a verb that does nothing but print.
+/// The exit code of a run that would end with `code`. If output was lost, it says so. `for_output` is true for a verb
+/// that only prints.
 pub fn ended(code: u8, for_output: bool) -> u8 {
     let Some(lost) = LOST.get() else { return code };
     let failed = Error::refused(
         "standard output",
-        format!("the result could not be written to it: {lost}"),
+        format!("the result could not be written: {lost}"),
         "free space there, or send the result elsewhere",
     );
     match code {
@@ -55,7 +56,7 @@ pub fn ended(code: u8, for_output: bool) -> u8 {
             failed.verdict().exit_code()
         }
         0 | WITH_WARNINGS => {
-            warning(&failed.noting("what the command does is done").to_string());
+            warning(&failed.noting("the command itself is done").to_string());
             WITH_WARNINGS
         }
         _ => {
@@ -65,8 +66,8 @@ pub fn ended(code: u8, for_output: bool) -> u8 {
     }
 }
 
-/// Names, paths and descriptions come from media and directories that others may have made: what would steer the
-/// terminal is shown, not sent.
+/// Names, paths and descriptions come from media and directories that others may have made. Control characters in them
+/// are shown and not sent to the terminal.
 fn printable(text: &str) -> String {
     harmless(text, |letter| letter != '\n' && letter != '\t')
 }
@@ -74,7 +75,7 @@ fn printable(text: &str) -> String {
 /// The same for a value that must stay on its line.
 pub(super) use fullbore::units::on_its_line as value;
 
-/// A report that must arrive, also at a reader that went away.
+/// A report that must arrive: also a closed pipe is an error.
 pub fn must_print(text: &str) -> fullbore::Result<()> {
     let mut out = std::io::stdout();
     let printed = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -96,17 +97,17 @@ pub fn warning(text: &str) {
     message(&format!("warning: {text}"));
 }
 
-/// What a long command does now.
+/// The present step of a long command.
 pub fn told(text: &str) {
     message(text);
 }
 
-/// Something worth knowing, and nothing to be done about.
+/// A fact that is worth knowing and needs no action.
 pub fn note(text: &str) {
     message(&format!("note: {text}"));
 }
 
-/// A note while progress may be drawn: what stands on its line goes, and comes again below.
+/// A note while progress may be drawn: the progress line is erased, and is drawn again below the note.
 pub fn beside_progress(text: &str) {
     if std::io::stderr().is_terminal() {
         let _ = write!(std::io::stderr(), "\r\x1b[J");
@@ -114,7 +115,7 @@ pub fn beside_progress(text: &str) {
     note(text);
 }
 
-/// What clap has to say: help and version to standard output, errors to standard error.
+/// The output of clap: help and version to standard output, errors to standard error.
 pub fn clap_error(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         let _ = error.print();
@@ -126,27 +127,27 @@ pub fn clap_error(error: &clap::Error) -> ExitCode {
 
 /// Standard error as a terminal whose last lines are written over.
 pub struct Terminal {
-    /// Lines that stand there now, the cursor at the end of the last.
+    /// Lines that are drawn now, with the cursor at the end of the last line.
     drawn: usize,
 }
 
 impl Terminal {
-    /// `None` where standard error is none.
+    /// `None` if standard error is not a terminal.
     pub fn on_standard_error() -> Option<Self> {
         std::io::stderr().is_terminal().then_some(Self { drawn: 0 })
     }
 
-    /// True for one that can move its cursor.
+    /// True if the terminal can move its cursor.
     pub fn is_able(&self) -> bool {
         std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
     }
 
-    /// True unless the user wants none (`NO_COLOR`).
+    /// True unless the user turns colours off (`NO_COLOR`).
     pub fn colours(&self) -> bool {
         std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     }
 
-    /// Columns now: users pull at their windows.
+    /// Columns now: users resize their windows.
     pub fn width(&self) -> usize {
         Self::size().0
     }
@@ -156,7 +157,7 @@ impl Terminal {
         Self::size().1
     }
 
-    /// 80 × 24 where the terminal does not say, as a serial line does not.
+    /// 80 × 24 if the terminal does not say its size, such as a serial line.
     fn size() -> (usize, usize) {
         let said =
             rustix::termios::tcgetwinsize(std::io::stderr()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
@@ -176,7 +177,7 @@ impl Terminal {
         self.drawn = lines.len();
     }
 
-    /// Takes everything away that was drawn.
+    /// Erases all drawn lines.
     pub fn clear(&mut self) {
         if self.drawn > 0 {
             let _ = write!(std::io::stderr(), "{}\x1b[J", self.to_top());
@@ -218,7 +219,7 @@ pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
             "  stored {} in {}{}, skipped {}",
             show_bytes(report.stored_bytes),
             counted(report.families.len() as u64, "family"),
-            // Of nothing there is no ratio.
+            // Zero bytes have no ratio.
             if report.source_bytes == 0 { String::new() } else { format!(" ({:.2} : 1)", report.ratio) },
             show_bytes(report.skipped_bytes),
         ));
@@ -242,7 +243,7 @@ pub fn copy_result(report: &Report, shown: &Shown, piped: bool) {
     } else {
         let copied = report.copied.iter().filter(|copy| copy.how != "there already").count();
         out.push(match copied {
-            0 => "COPY stored nothing: every set is there already.".to_owned(),
+            0 => "COPY stored nothing: the target has every set already.".to_owned(),
             _ => format!(
                 "COPY of {} successfully stored {} in {:.3} seconds ({:.1} MiB/s of media).",
                 counted(copied as u64, "set"),
@@ -260,7 +261,7 @@ pub fn copy_result(report: &Report, shown: &Shown, piped: bool) {
     }
 }
 
-/// What the job has planned to take: pool, codecs, parts of objects, and their sum.
+/// The planned memory of the job: pool, codecs, parts of objects, and their sum.
 fn memory(report: &Report) -> String {
     let pool = &report.pool;
     let parts = match pool.part_bytes {
@@ -321,7 +322,7 @@ fn plan_of_backup(report: &Report, planned: &PlannedReport, out: &mut Vec<String
     }
 }
 
-/// Who can open the set, and which configuration counted.
+/// The keys that open the set, and the configuration that was used.
 fn origin(report: &Report, out: &mut Vec<String>) {
     for key in &report.encrypted_to {
         let file = key.file.as_ref().map_or_else(String::new, |file| format!(" ({})", value(file)));
@@ -330,25 +331,25 @@ fn origin(report: &Report, out: &mut Vec<String>) {
     out.extend(report.configuration.iter().map(|path| format!("  configuration {}", value(path))));
 }
 
-/// The size of a database: what is in use, and of a server what of that has to be read, which is what an estimate counts.
+/// The size of a database: the bytes in use, and for a server the part that must be read. An estimate counts that part.
 fn in_use(report: &Report) -> String {
     let used = format!("{} in use", show_bytes(report.allocated_bytes));
     match report.hole_bytes {
         0 => used,
         holes => {
             let left = show_bytes(report.allocated_bytes.saturating_sub(holes));
-            format!("{used}, of which {} were never written: {left} to read", show_bytes(holes))
+            format!("{used}; of these, {} were never written: {left} to read", show_bytes(holes))
         }
     }
 }
 
-/// Of a server whose files changed while they were read, what was read beyond what was in use at the start.
+/// For a server whose files changed during the backup: the bytes read beyond those in use at the start.
 fn read_besides(report: &Report) -> Option<String> {
     let more = report.source_bytes.saturating_sub(report.allocated_bytes);
     let is_server = report.engine.as_deref().and_then(fullbore_engines::named).is_some_and(|engine| engine.is_server());
     (is_server && more > report.allocated_bytes / 100).then(|| {
         format!(
-            "  read {}: {} in use at the start, and {} of redo log and of files that changed meanwhile",
+            "  read {}: {} in use at the start, and {} of redo log and of files that changed during the backup",
             show_bytes(report.source_bytes),
             show_bytes(report.allocated_bytes),
             show_bytes(more)
@@ -361,11 +362,11 @@ pub fn event(event: &Event) {
     match event {
         Event::Full(id) => message(&format!("full {id} taken: its log is followed from here")),
         Event::Apart(why) => warning(&format!("{why}; a full is taken")),
-        Event::Joined(title) => message(&format!("going on from {title}")),
+        Event::Joined(title) => message(&format!("continuing from {title}")),
         Event::Shipped(Shipped { set, last, amount, stored_bytes, pace, .. }) => {
             message(&format!("log {set} up to {last}: {amount}, {}; {pace}", show_bytes(*stored_bytes)))
         }
-        // It comes with each look.
+        // This event comes with each look at the log.
         Event::Durable(_) => {}
         Event::Behind(why) => warning(why),
         Event::Failed(why, pause) => {
@@ -374,7 +375,7 @@ pub fn event(event: &Event) {
     }
 }
 
-/// What following a log came to.
+/// The result of following a log.
 pub fn follow_result(report: &Report, shown: &Shown) {
     let mut out = vec![closing(report, "BACKUP LOG")];
     tail(report, shown, &mut out);
@@ -391,7 +392,7 @@ pub fn restore_result(report: &Report, shown: &Shown) {
         if let Some(resumed) = report.resumed.as_ref().filter(|resumed| resumed.fetched_blocks + resumed.kept_bytes > 0)
         {
             out.push(format!(
-                "  {} of what was left were kept, and {} blocks ({}) fetched for the rest",
+                "  kept {} of the partial restore, and fetched {} blocks ({}) for the rest",
                 show_bytes(resumed.kept_bytes),
                 resumed.fetched_blocks,
                 show_bytes(resumed.fetched_bytes)
@@ -408,7 +409,7 @@ pub fn restore_result(report: &Report, shown: &Shown) {
             ));
             if started.loaded > 0 {
                 let loaded = counted(started.loaded, "table");
-                out.push(format!("  of them {loaded} of other engines than InnoDB, loaded from SQL text"));
+                out.push(format!("  of these, {loaded} of other engines than InnoDB, loaded from SQL text"));
             }
         }
         if let Some(taken) = &report.tables {
@@ -490,10 +491,10 @@ fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
     }
 }
 
-/// A job that reached less of a calibrated limit moved too little to be compared with it.
+/// A job that reached less than this of a calibrated limit moved too few bytes for a comparison.
 const LEAST_PERCENT: f64 = 0.5;
 
-/// What the job reached of the calibrated limit; of a copy in bytes of media.
+/// The speed of the job as a share of the calibrated limit; of a copy in bytes of media.
 fn of_calibrated(calibrated: &CalibratedReport) -> String {
     let (limit, percent) = (calibrated.mib_per_s, calibrated.percent);
     let speed = limit * percent / 100.0;
@@ -503,7 +504,7 @@ fn of_calibrated(calibrated: &CalibratedReport) -> String {
     }
 }
 
-/// What the job reached of the probe before it. A share above all of it says that something else ran beside the probe.
+/// The speed of the job as a share of the probe before it. A share above 100 % shows that the probe was disturbed.
 fn of_probe(limit: &LimitReport) -> String {
     let (probe, percent) = (limit.mib_per_s, limit.percent);
     let speed = probe * percent / 100.0;
@@ -565,7 +566,7 @@ pub fn headers(sets: &[SetSummary]) {
         line(&format!(
             "  engine      {}, {}",
             value(&set.engine),
-            set.database_bytes.map_or_else(|| "size not known".to_owned(), show_bytes)
+            set.database_bytes.map_or_else(|| "size unknown".to_owned(), show_bytes)
         ));
         for (what, value) in [("database", &set.database), ("name", &set.name), ("description", &set.description)] {
             if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
@@ -611,7 +612,7 @@ fn log_span(set: &SetSummary) -> Option<String> {
     Some(format!("after {} to {}", set.log_from.as_deref()?, set.log_at.as_deref()?))
 }
 
-/// What a folder holds.
+/// The sets in directories.
 pub fn list(sets: &[SetSummary]) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
@@ -657,7 +658,7 @@ pub fn files(manifests: &[Manifest]) {
         line(&format!("  database  {} on {}", value(&manifest.database), value(&manifest.host)));
         line(&format!("  started   {}, last byte read {}", manifest.started_at, manifest.finished_at));
         let pages = fullbore_engines::pages(&manifest.engine);
-        // Without a name: of a file that went while it was copied.
+        // A stream without a name is of a file that disappeared during the copy.
         for stream in manifest.streams.iter().filter(|stream| !stream.name.is_empty()) {
             let (what, size) = match pages.and_then(|pages| pages.page_size(stream)) {
                 Some(page) => ("page", page),

@@ -1,4 +1,4 @@
-//! Tables of what a repository holds and does; printed by [`show`](super::show).
+//! Tables of the sets and runs of a repository; [`show`](super::show) prints them.
 
 use comfy_table::{Table, presets};
 use fullbore::ids;
@@ -100,7 +100,7 @@ pub fn task(task: &ListedTask) -> String {
     lines.join("\n")
 }
 
-/// What prune has decided, and done.
+/// The decisions of prune, and their result.
 pub fn pruned(pruned: &Pruned, confirmed: bool) -> String {
     let mut table = Table::new();
     let heads = ["backup set", "kind", "started", "database", "size", "", "why"];
@@ -121,7 +121,7 @@ pub fn pruned(pruned: &Pruned, confirmed: bool) -> String {
         true if pruned.deleted.len() == 1 => "1 set was removed".to_owned(),
         true => format!("{} sets were removed", pruned.deleted.len()),
         false => format!(
-            "{go} of {} sets may go, {}; --confirm removes them",
+            "{go} of {} sets can be removed, {}; --confirm removes them",
             pruned.sets.len(),
             show_bytes(pruned.bytes_freed)
         ),
@@ -129,7 +129,7 @@ pub fn pruned(pruned: &Pruned, confirmed: bool) -> String {
     format!("{table}\n{end}")
 }
 
-/// How databases stand.
+/// The state of each database.
 pub fn standings(standings: &[Standing]) -> String {
     let mut table = Table::new();
     let heads = ["database", "newest backup", "last proven", "sets", "size", "state"];

@@ -10,7 +10,7 @@ use super::{show, tables};
 
 /// Runs `tasks`; gives the exit code.
 pub fn list(args: &Tasks, config: &Config) -> Result<u8> {
-    let conduct = super::heeding(&config.of_repository(&args.repo))?;
+    let conduct = super::stop_on_signals(&config.of_repository(&args.repo))?;
     let mut warnings = Vec::new();
     let listed = tasks::list(Setting { name: &args.repo, config }, &conduct, &mut warnings)?;
     if args.json {
@@ -24,14 +24,14 @@ pub fn list(args: &Tasks, config: &Config) -> Result<u8> {
 
 /// Runs `task`; gives the exit code.
 pub fn one(args: &OneTask, config: &Config) -> Result<u8> {
-    let conduct = super::heeding(&config.of_repository(&args.repo))?;
+    let conduct = super::stop_on_signals(&config.of_repository(&args.repo))?;
     let task = tasks::one(Setting { name: &args.repo, config }, &args.task, &conduct)?;
     print(&task, args.json)
 }
 
 /// Runs `cancel`; gives the exit code.
 pub fn cancel(args: &OneTask, config: &Config) -> Result<u8> {
-    let conduct = super::heeding(&config.of_repository(&args.repo))?;
+    let conduct = super::stop_on_signals(&config.of_repository(&args.repo))?;
     let task = tasks::cancel(Setting { name: &args.repo, config }, &args.task, &conduct)?;
     print(&task, args.json)
 }

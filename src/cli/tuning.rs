@@ -8,11 +8,11 @@ use fullbore_core::plan::{BlockSize, Knobs, TransferSize};
 /// Buffers and threads that backup, restore and verify share.
 #[derive(Debug, Args)]
 pub struct Tuning {
-    /// Buffers in the pool (BUFFERCOUNT). Times the transfer size, it is all the data memory that the job uses
+    /// Buffers in the pool (BUFFERCOUNT). This number times the transfer size is all the data memory of the job
     /// [default: from stripes, threads and queue depth].
     #[arg(long, value_name = "N")]
     pub buffer_count: Option<usize>,
-    /// Operations in flight per family [default: from the number of families].
+    /// Operations in flight per stripe [default: from the number of stripes].
     #[arg(long, value_name = "N")]
     pub queue_depth: Option<usize>,
     /// Threads that check, pack and encrypt [default: one per core].
@@ -20,13 +20,13 @@ pub struct Tuning {
     pub workers: Option<usize>,
 }
 
-/// Those of a restore that is foreseen beside its backup.
+/// Buffers and threads of the restore, in an estimate.
 #[derive(Debug, Args)]
 pub struct RestoreTuning {
     /// Buffers in the pool of the restore [default: as restore chooses].
     #[arg(long, value_name = "N")]
     pub restore_buffer_count: Option<usize>,
-    /// Reads in flight per family of the restore [default: as restore chooses].
+    /// Reads in flight per stripe of the restore [default: as restore chooses].
     #[arg(long, value_name = "N")]
     pub restore_queue_depth: Option<usize>,
     /// Threads of the restore that unpack and check [default: one per core].
@@ -34,22 +34,22 @@ pub struct RestoreTuning {
     pub restore_workers: Option<usize>,
 }
 
-/// The same of a backup, and what only a backup chooses.
+/// Buffers and threads of a backup, with the settings that only a backup has.
 #[derive(Debug, Args)]
 pub struct BackupTuning {
     /// Buffers and threads.
     #[command(flatten)]
     pub shared: Tuning,
-    /// Parallel readers of the database; of a MySQL server, as many connections [default: 4].
+    /// Parallel readers of the database. For a MySQL server: the number of connections [default: 4].
     #[arg(long, value_name = "N")]
     pub readers: Option<usize>,
     /// Size of one buffer and of one device write (MAXTRANSFERSIZE): 64KiB…64MiB in 64 KiB steps [default: 1MiB].
     #[arg(long, value_name = "BYTES")]
     pub max_transfer_size: Option<String>,
-    /// Alignment unit of a family (BLOCKSIZE): 512…65536 [default: 4096].
+    /// Alignment unit of a stripe (BLOCKSIZE): 512…65536 [default: 4096].
     #[arg(long, value_name = "BYTES")]
     pub block_size: Option<String>,
-    /// Read at most so much per second, e.g. 200MiB/s.
+    /// Read at most this much per second, e.g. 200MiB/s.
     #[arg(long, value_name = "RATE")]
     pub throttle: Option<String>,
 }
@@ -67,7 +67,7 @@ impl Tuning {
 }
 
 impl RestoreTuning {
-    /// The knobs of the restore. The configuration's are for whatever job reads it: here those of the backup.
+    /// The knobs of the restore. Those of the configuration are for the backup here.
     pub fn knobs(&self) -> Knobs {
         Knobs {
             buffer_count: self.restore_buffer_count,
@@ -82,7 +82,7 @@ impl BackupTuning {
     /// The knobs, with the configuration where a flag was left out.
     ///
     /// # Errors
-    /// A size or a bandwidth that is none.
+    /// A text that is not a size or not a bandwidth.
     pub fn knobs(&self, config: &Config) -> Result<Knobs> {
         let mut knobs = self.shared.knobs(config);
         knobs.readers = self.readers.or(config.readers);

@@ -1,4 +1,4 @@
-//! How large will the backup be? A few samples of the source, packed with the codec that was asked for.
+//! Estimates the size of a backup: packs a few samples of the source with the chosen codec.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -14,14 +14,14 @@ use fullbore_core::{Error, Result};
 use super::samples;
 use crate::units::{counted, show_bytes};
 
-/// Pieces of a stream.
+/// The samples of a stream.
 const OF_A_STREAM: u64 = 12;
-/// Samples mislead a little; so much more is asked for.
+/// Samples are inexact, so more space is required by this factor.
 const MARGIN: f64 = 1.03;
-/// What a family needs besides its data: header, index, manifest, footer.
+/// Bytes of a family in addition to its data: header, index, manifest, footer.
 const FAMILY_OVERHEAD: u64 = 256 << 10;
 
-/// What a full of `source` will take, all families together, in bytes.
+/// The expected size of a full of `source`, all families together, in bytes.
 pub(super) fn stored_bytes(source: &dyn Source, allocated: u64, compression: Compression) -> Result<u64> {
     if compression == Compression::None || allocated == 0 {
         // Heads, index and page map: 4 KiB, 48 bytes and 4 KiB for each MiB.
@@ -35,7 +35,7 @@ pub(super) fn stored_bytes(source: &dyn Source, allocated: u64, compression: Com
 /// Refuses a transfer size so small that the list of index blocks at the end of a family would not fit into one block.
 pub(super) fn check_index(database: u64, families: usize, transfer_size: u32) -> Result<()> {
     let block = u64::from(transfer_size) - PADDED_HEAD as u64;
-    // Twice the even share: a fast device may take more than its part.
+    // Twice the even share: a fast device may take more.
     let blocks = 2 * (database / block + 1) / families as u64 + 1;
     let references = blocks / index_capacity(transfer_size) as u64 + 64;
     if Trailer::size(references as usize) as u64 <= block {
@@ -49,12 +49,12 @@ pub(super) fn check_index(database: u64, families: usize, transfer_size: u32) ->
             show_bytes(database),
             counted(families as u64, "family")
         ),
-        "take a larger one (1MiB), or more --stripes",
+        "use a larger one (1MiB), or more --stripes",
     ))
 }
 
-/// Refuses when a file system has less free than the families on it will need. `replaced` families stay until the
-/// new ones are whole, so their space does not count. `freed` are bytes by device number that will be free as well.
+/// Refuses if a file system has less free space than the families on it need. Replaced families stay until the new ones
+/// are whole, so their space does not count. `freed` are bytes by device number that will be free as well.
 pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u64, u64>) -> Result<()> {
     let mut needed: HashMap<u64, (u64, &Path)> = HashMap::new();
     for device in devices {
@@ -68,7 +68,7 @@ pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u6
         if free < bytes {
             return Err(Error::refused(
                 directory.display().to_string(),
-                format!("the backup needs about {} there, and {} are free", show_bytes(bytes), show_bytes(free)),
+                format!("the backup needs about {} there, but {} are free", show_bytes(bytes), show_bytes(free)),
                 "free space there, add a device with --to, or choose a stronger --compression",
             ));
         }

@@ -10,7 +10,7 @@ use fullbore_core::{Error, Result};
 
 use super::Conduct;
 
-/// Held while a job works on a database; let go when dropped, also by a kill.
+/// Held while a job works on a database; released when dropped, also by a kill.
 pub(super) struct Exclusive {
     _file: LockableFile,
 }
@@ -18,8 +18,8 @@ pub(super) struct Exclusive {
 /// Takes the lock of `database`, or refuses; with `wait`, waits for the other run.
 pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct) -> Result<Exclusive> {
     let path = directory()?.join(format!("{:016x}.lock", fingerprint(identity)));
-    // Never removed: a run that waits for a removed file and one that makes it anew would hold two locks. They are empty,
-    // one for each database that was ever backed up, and gone with /run at the next start of the machine.
+    // Never removed: a run that waits for a removed file and a run that makes a new one would hold two locks. The files
+    // are empty, one for each database that was ever backed up. They disappear with /run when the machine restarts.
     let failed = |e| Error::io("open the lock file", path.display().to_string(), e);
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
     let file = LockableFile::from(file);
@@ -34,7 +34,7 @@ pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct
                 return Err(Error::refused(
                     database,
                     "another run of fullbore is backing it up",
-                    "wait until it has ended, or give --wait",
+                    "wait until the other run has ended, or add --wait",
                 ));
             }
             Err(TryLockError::Error(e)) => return Err(failed(e)),
@@ -42,11 +42,11 @@ pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct
     }
 }
 
-/// A directory of this user's, so that nobody else can hold the locks.
+/// A directory of this user, so that no other user can hold the locks.
 fn directory() -> Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
-    // Not /tmp first: a systemd unit with PrivateTmp has one of its own, and would not see a run by hand.
+    // Not /tmp first: a systemd unit with PrivateTmp has its own /tmp, and would not see the lock of a manual run.
     let shared = Some(PathBuf::from("/run/lock")).filter(|path| path.is_dir());
     let path = runtime.or(shared).unwrap_or_else(std::env::temp_dir).join(format!("fullbore-{user}"));
     match std::fs::DirBuilder::new().mode(0o700).create(&path) {
@@ -59,18 +59,14 @@ fn directory() -> Result<PathBuf> {
     }
 }
 
-/// A directory that somebody else made could hold our locks, or links to files of ours.
+/// Refuses a directory of another user: it could hold our locks, or links to our files.
 fn must_be_ours(path: &Path, user: u32) -> Result<()> {
     let shown = path.display().to_string();
     let metadata = std::fs::symlink_metadata(path).map_err(|e| Error::io("look at", &shown, e))?;
     if metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o022 == 0 {
         return Ok(());
     }
-    Err(Error::refused(
-        shown,
-        "should be a directory of this user's own, for its locks",
-        "remove it, or set XDG_RUNTIME_DIR",
-    ))
+    Err(Error::refused(shown, "should be a directory of this user, for its locks", "remove it, or set XDG_RUNTIME_DIR"))
 }
 
 fn fingerprint(identity: &str) -> u64 {

@@ -1,4 +1,4 @@
-//! HEADERONLY, FILELISTONLY, LABELONLY and the list of a folder: what media say of themselves, without reading their data.
+//! HEADERONLY, FILELISTONLY, LABELONLY and the list of a directory: the descriptions on media, without their data.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::media::{self, Found};
 use crate::chain::{self, moment};
 
-/// What one set says of itself without a key.
+/// The description of one set, without a key.
 #[derive(Debug, Clone, Serialize)]
 pub struct SetSummary {
     /// Identity of the backup.
@@ -22,7 +22,7 @@ pub struct SetSummary {
     pub media_set_id: String,
     /// full, differential, log.
     pub kind: String,
-    /// The full of a differential, what a log set continues.
+    /// The full of a differential; the set that a log set continues.
     pub base_backup_set_id: Option<String>,
     /// Name of the engine.
     pub engine: String,
@@ -34,26 +34,25 @@ pub struct SetSummary {
     pub database: Option<String>,
     /// RFC 3339.
     pub started_at: String,
-    /// Of a log set: when what it continues ended, its last commit was seen, and until when nothing else was committed; RFC 3339. Absent where only an
-    /// encrypted manifest tells.
+    /// For a log set: the end of the set that it continues, RFC 3339. Absent if the manifest is encrypted.
     pub log_from: Option<String>,
-    /// See `log_from`.
+    /// For a log set: when its last commit was seen.
     pub log_at: Option<String>,
-    /// See `log_from`.
+    /// For a log set: the time until which nothing else was committed.
     pub log_until: Option<String>,
-    /// Families that there should be.
+    /// The number of its families.
     pub families: u16,
-    /// Where the families that are there stand.
+    /// The devices of its existing families.
     pub devices: Vec<String>,
-    /// The codec asked for.
+    /// The chosen codec.
     pub codec: String,
     /// True when a key is needed.
     pub encrypted: bool,
     /// Key ids of the recipients.
     pub recipients: Vec<String>,
-    /// Bytes of the families that are there.
+    /// Bytes of the existing families.
     pub stored_bytes: u64,
-    /// Bytes of the restored database; absent where only an encrypted manifest tells.
+    /// Bytes of the restored database; absent if the manifest is encrypted.
     pub database_bytes: Option<u64>,
     /// MAXTRANSFERSIZE.
     pub max_transfer_size: u32,
@@ -67,21 +66,21 @@ pub struct SetSummary {
     pub why_incomplete: Option<String>,
 }
 
-/// What was found beside the sets.
+/// Remarks about the sets.
 #[derive(Debug, Clone, Default)]
 pub struct Remarks {
-    /// What is not as it should be.
+    /// What to look at.
     pub warnings: Vec<String>,
-    /// What is worth knowing, and nothing to be done about.
+    /// What is worth knowing; no action is needed.
     pub notes: Vec<String>,
-    /// A set is not whole, and not merely what a killed or running backup has under its working names.
+    /// True if a set is not whole, other than unfinished files of a killed or running backup.
     pub incomplete: bool,
 }
 
-/// Looks at what `from` names.
+/// Looks at the media that `from` names.
 ///
 /// # Errors
-/// Nothing is there.
+/// Nothing was found.
 pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Remarks)> {
     let mut heap = media::find(from, stores)?;
     heap.must_hold_something()?;
@@ -145,8 +144,8 @@ pub(super) fn show_codec((codec, level): (u8, i8)) -> String {
     }
 }
 
-/// The manifests of all whole sets: what each restores to, with positions; and what is not whole. Reads the end of one
-/// family of each.
+/// The manifests of all whole sets: what each restores to, with positions; and notes about the others. Reads the end of
+/// one family of each.
 ///
 /// # Errors
 /// A set is encrypted and the key is missing or wrong, or its manifest is damaged.
@@ -156,10 +155,10 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>, stores: &Stores) -> Res
         let nothing = Pool::new(0, 4096)?;
         let (mut manifests, mut notes) = (Vec::new(), Vec::new());
         let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
-        // Beside whole sets that of a killed or running backup is no news here.
+        // Beside whole sets, the set of a killed or running backup is not worth a note here.
         for found in heap.sets.iter().filter(|found| !(any_whole && found.set.is_unfinished())) {
             if let Some(why) = &found.set.incomplete {
-                notes.push(format!("{} cannot be read: {why}", chain::title(&found.set)));
+                notes.push(format!("cannot read {}: {why}", chain::title(&found.set)));
                 continue;
             }
             let set = media::open_set(found, &nothing, 1, key.as_ref())?;
@@ -171,7 +170,7 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>, stores: &Stores) -> Res
         Ok((manifests, notes))
     })?;
     if let (true, Some(note)) = (manifests.is_empty(), notes.first()) {
-        return Err(Error::incomplete("media set", note, "give all families of the set, also those on other disks"));
+        return Err(Error::incomplete("media set", note, "name all families of the set, also those on other disks"));
     }
     if manifests.is_empty() {
         return Err(media::nothing_found());

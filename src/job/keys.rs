@@ -1,4 +1,4 @@
-//! Keys: making them, and wrapping the data keys of existing sets anew.
+//! Keys: makes them, and wraps the data keys of existing sets for new recipients.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::media;
 
-/// Makes a key file with a secret, and beside it `PATH.pub` with the public part only. Returns the key's id.
+/// Makes a key file with a secret, and beside it `PATH.pub` with the public part only. Returns the id of the key.
 ///
 /// # Errors
 /// One of the files exists already, or cannot be written.
@@ -31,14 +31,14 @@ pub fn new(path: &Path) -> Result<String> {
     Ok(key.id().to_string())
 }
 
-/// Where the public part of a key is written.
+/// The path of the public part of a key.
 pub fn public_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".pub");
     name.into()
 }
 
-/// Wraps the data key of every set in `from` for new recipients; media do not change: a sidecar is written beside the
+/// Wraps the data key of every set in `from` for new recipients. Media do not change: a sidecar is written beside the
 /// first family. Returns the sidecars.
 ///
 /// # Errors
@@ -69,11 +69,11 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf], stores: &Stor
     Ok(written)
 }
 
-/// Writes a set's rotated keys into every directory that holds a family of it.
+/// Writes the rotated keys of a set into every directory that has a family of it.
 pub(super) fn write_sidecars(devices: &[Device], media_set_id: Uuid, records: &[WrappedKey]) -> Result<Vec<PathBuf>> {
     if let Some(object) = devices.iter().find(|device| device.path().is_none()) {
-        let why = "is in an object store, where this version cannot put rotated keys";
-        return Err(Error::refused(object.to_string(), why, "copy the families to files, and name these"));
+        let why = "is in an object store, but this version writes rotated keys only beside files";
+        return Err(Error::refused(object.to_string(), why, "copy the families to files, and name the copies"));
     }
     let directories: BTreeSet<&Path> = devices.iter().filter_map(|device| device.path()?.parent()).collect();
     let mut written = Vec::new();
@@ -81,8 +81,8 @@ pub(super) fn write_sidecars(devices: &[Device], media_set_id: Uuid, records: &[
         let path = directory.join(media::sidecar_name(media_set_id));
         let mut all = records.to_vec();
         if path.is_file() {
-            // Those who were added by an earlier rewrap stay.
-            let hint = "rename the damaged sidecar, and name all who shall open the set with --encrypt-to";
+            // Recipients of an earlier rewrap stay.
+            let hint = "rename the damaged sidecar, and name all recipients of the set with --encrypt-to";
             let before = Sidecar::read(&path).map_err(|error| error.noting(hint))?.records;
             all.extend(before.into_iter().filter(|old| records.iter().all(|new| new.key_id != old.key_id)));
         }
@@ -95,7 +95,7 @@ pub(super) fn write_sidecars(devices: &[Device], media_set_id: Uuid, records: &[
 /// The id of the key in a file.
 ///
 /// # Errors
-/// It is no key file.
+/// It is not a key file.
 pub fn id_of(path: &Path) -> Result<String> {
     Ok(KeyFile::read(path)?.id().to_string())
 }

@@ -22,32 +22,32 @@ use super::Conduct;
 use crate::report::LimitReport;
 use crate::units::mib_per_s;
 
-/// What the names of its files begin with.
+/// The beginning of the names of its files.
 pub(super) const PROBE_NAME: &str = ".fullbore-probe-";
 /// How often each part is measured.
 const PROBES: usize = 3;
 /// How long one probe may take.
 const PROBE_TIME: Duration = Duration::from_millis(1000);
-/// Bytes that a write probe leaves behind for a moment, per device.
+/// Bytes that a write probe writes for a moment, per device.
 const PROBE_BYTES: u64 = 256 << 20;
-/// Operations in flight on all families together, at least, and bytes of each: the raw path is what the devices can do, not what the plan's own
-/// queue lets them.
+/// The least operations in flight on all families together, and the bytes of each. The raw path is the speed of the
+/// devices, not of the queue of the plan.
 const RAW_IN_FLIGHT: usize = 8;
 const RAW_TRANSFER: u32 = 1 << 20;
-/// How long one side of a copy waits before it looks at the other again.
+/// How long one side of a copy waits before it checks the other side again.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// What the parts of the path can do, in MiB/s.
+/// The speeds of the parts of the path, in MiB/s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RawLimit {
     /// Direct, sequential reads of the source file, alone.
     pub source: f64,
     /// Checksums and codec on all workers, in plain MiB/s.
     pub transform: f64,
-    /// Direct, sequential writes to all families at once, alone; `None` when none is a file, or no room for it.
+    /// Direct, sequential writes to all families at once, alone; `None` if no family is a file, or without free space.
     pub sink: Option<f64>,
-    /// Both at the same time, as much written for what is read as the codec leaves of it, in source MiB/s: less than either
-    /// where they share a disk. `None` when no family is a file.
+    /// Both at the same time, with as many bytes written as the codec leaves, in source MiB/s: less than either if they
+    /// share a disk. `None` if no family is a file.
     pub copy: Option<f64>,
     /// How the families were written.
     pub shape: Shape,
@@ -67,7 +67,7 @@ impl Shape {
     }
 }
 
-/// Measures the path of a backup; nothing when the source gives its bytes to a backup only, once, as a server does. It writes
+/// Measures the path of a backup; `None` if the source can be read only once, by a backup, like a server. It writes
 /// temporary files beside the families and removes them.
 ///
 /// # Errors
@@ -88,18 +88,18 @@ pub fn measure(
     let mut shape = Shape::of(plan, directories.len());
     let mut room = probe_bytes(&directories, shape)?;
     if room.is_none() {
-        // Where there is no room for long transfers there may be for the plan's own.
+        // Without space for long transfers, there may be space for the transfers of the plan.
         shape.transfer_bytes = plan.transfer_size;
         room = probe_bytes(&directories, shape)?;
     }
     let mut raw = RawLimit { source: 0.0, transform: 0.0, sink: None, copy: None, shape };
-    // A limit is the best that was seen: what else runs on the machine can only slow a probe down.
+    // The best probe is the limit: other work on the machine can only slow a probe down.
     for _ in 0..PROBES {
         raw.source = raw.source.max(measure_reads(source, plan, conduct)?);
         raw.transform = raw.transform.max(measure_transform(&samples, plan, compression, conduct)?);
         if let Some(per_device) = room {
             let alone = match measure_writes((&directories, per_device), shape, None, conduct) {
-                // A limit on the size of files, a quota: the backup may well be smaller.
+                // A limit on the size of files, or a quota: the backup may be smaller.
                 Err(error) if error.is_lack_of_room() => {
                     (room, raw.sink, raw.copy) = (None, None, None);
                     continue;
@@ -108,18 +108,18 @@ pub fn measure(
             };
             raw.sink = Some(raw.sink.unwrap_or(0.0).max(alone));
             let together = measure_copy(source, (&directories, per_device), (plan, shape), share, conduct)?;
-            // Nothing was written where the database is smaller than one write.
+            // If the database is smaller than one write, nothing was written.
             raw.copy = [raw.copy, Some(together)].into_iter().flatten().filter(|speed| *speed > 0.0).reduce(f64::max);
         }
     }
     Ok(Some(raw))
 }
 
-/// The limit of the whole path in source MiB/s, given what `stored` of `read` bytes were written.
+/// The limit of the whole path in source MiB/s, if `stored` bytes are written for `read` bytes.
 pub fn limit_of(raw: &RawLimit, read: u64, stored: u64, achieved: f64) -> LimitReport {
     let written_share = if read == 0 { 1.0 } else { stored as f64 / read as f64 };
     let sink = raw.sink.filter(|_| written_share > 0.0).map(|speed| speed / written_share);
-    // The copy is named only where it is clearly slower than either side: otherwise it says nothing new.
+    // The copy is named only if it is clearly slower than either side: otherwise it says nothing new.
     let sides = sink.map_or(raw.source, |sink| sink.min(raw.source));
     let copy = raw.copy.filter(|copy| *copy < 0.95 * sides);
     let stages =
@@ -140,7 +140,7 @@ pub fn limit_of(raw: &RawLimit, read: u64, stored: u64, achieved: f64) -> LimitR
     }
 }
 
-/// How many bytes of a device are written for one of the source, as far as samples tell.
+/// The bytes that are written per byte of the source, by samples.
 fn stored_share(samples: &[Vec<u8>], compression: Compression) -> Result<f64> {
     let mut encoder = Encoder::new(compression)?;
     let mut packed = zeroed(samples.iter().map(Vec::len).max().unwrap_or(0))?;
@@ -152,7 +152,7 @@ fn stored_share(samples: &[Vec<u8>], compression: Compression) -> Result<f64> {
     Ok(if plain == 0 { 1.0 } else { stored as f64 / plain as f64 })
 }
 
-/// How far a copy has come; its writers follow its readers, and these wait for them as for a pool's buffers.
+/// The progress of a copy. Its writers follow its readers, and the readers wait for them as for buffers of a pool.
 struct Copying {
     share: f64,
     read: AtomicU64,
@@ -168,17 +168,17 @@ impl Copying {
         self.read.load(Ordering::Relaxed) as f64 > written + self.ahead as f64
     }
 
-    /// Takes `length` bytes to write, if so much was read for them.
+    /// Takes `length` bytes to write, if enough was read for them.
     fn claim(&self, length: u64) -> bool {
         let readable = (self.read.load(Ordering::Relaxed) as f64 * self.share) as u64;
         let claim = |written: u64| Some(written + length).filter(|end| *end <= readable);
         self.written.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok()
     }
 
-    /// Waits until `length` bytes may be written; false when the probe is over before.
+    /// Waits until `length` bytes may be written; false if the probe ends before.
     fn wait_to_write(&self, length: u64, begun: Instant) -> bool {
         loop {
-            // Asked first: what was read before the end may be written after it.
+            // Checked first: bytes that were read before the end may be written after it.
             let over = self.ended.load(Ordering::Acquire) || begun.elapsed() >= PROBE_TIME;
             if self.claim(length) {
                 return true;
@@ -191,7 +191,7 @@ impl Copying {
     }
 }
 
-/// Reads and writes at once; source MiB/s.
+/// Reads and writes at the same time; source MiB/s.
 fn measure_copy(
     source: &dyn Source,
     (directories, per_device): (&[PathBuf], u64),
@@ -230,14 +230,14 @@ fn measure_copy(
     })
 }
 
-/// Reads the source's files as the backup will: the same transfer size, as many reads in flight as there are readers.
-/// Through the engine, for nobody else may open the files of a database while its session lives.
+/// Reads the files of the source as the backup will: the same transfer size, as many reads in flight as there are
+/// readers. It reads through the engine, because nothing else may open the files of a database while its session lives.
 fn measure_reads(source: &dyn Source, plan: &Plan, conduct: &Conduct) -> Result<f64> {
     let pool = Pool::new(plan.readers, plan.transfer_size as usize)?;
     let cursor = AtomicU64::new(0);
     let begun = Instant::now();
     let bytes: Result<u64> = std::thread::scope(|scope| {
-        // Those that were started end by themselves, after PROBE_TIME at the latest: so here and below.
+        // Started threads end by themselves, after PROBE_TIME at the latest; also below.
         let readers: Result<Vec<_>> = (1..=plan.readers)
             .map(|number| {
                 let (pool, cursor) = (&pool, &cursor);
@@ -278,7 +278,7 @@ fn read_probe(
         }
         let end = (offset + window).min(stream.size);
         if (offset..end).step_by(stream.unit as usize).all(|unit| source.is_free(stream.id, unit)) {
-            continue; // Nobody reads that, and it would look like a fast disk.
+            continue; // A backup does not read it, and it would look like a fast disk.
         }
         let length = source.sample(stream.id, offset, &mut buffer)? as u64;
         bytes += length;
@@ -331,11 +331,11 @@ fn transform(
     Ok(bytes)
 }
 
-/// Memory that is no part of the plan, and may not be there.
+/// Memory that is not part of the plan, and may not be available.
 fn zeroed(length: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| {
-        let why = format!("{length} bytes for measuring the limit cannot be allocated");
+        let why = format!("cannot allocate {length} bytes for measuring the limit");
         Error::refused("memory", why, "leave out --measure-limit, or lower --max-transfer-size")
     })?;
     bytes.resize(length, 0);
@@ -370,13 +370,13 @@ fn directories(devices: &[Device]) -> Vec<PathBuf> {
     devices.iter().filter_map(directory).collect()
 }
 
-/// How much a write probe writes for each family: at most a quarter of what is free, for the backup and others need the
-/// rest. `None` when no family is a file, or there is no room for that.
+/// The bytes that a write probe writes for each family: at most a quarter of the free space, because the backup and
+/// others need the rest. `None` if no family is a file, or without space for it.
 fn probe_bytes(directories: &[PathBuf], shape: Shape) -> Result<Option<u64>> {
     let transfer = u64::from(shape.transfer_bytes);
     let mut families: HashMap<u64, (u64, &Path)> = HashMap::new();
     for directory in directories {
-        // A missing directory is the backup's to refuse or to make.
+        // The backup refuses or makes a missing directory.
         let Ok(metadata) = std::fs::metadata(directory) else { return Ok(None) };
         families.entry(metadata.dev()).or_insert((0, directory)).0 += 1;
     }
@@ -389,8 +389,8 @@ fn probe_bytes(directories: &[PathBuf], shape: Shape) -> Result<Option<u64>> {
     Ok((different > 0 && whole > 0).then_some(whole))
 }
 
-/// Writes temporary files beside all families at once and makes them durable; MiB/s of what was written. Volumes that are emulated for a
-/// benchmark are passed too.
+/// Writes temporary files beside all families at once and makes them durable; MiB/s of written bytes. Emulated volumes
+/// of a benchmark count too.
 fn measure_writes(
     (directories, per_device): (&[PathBuf], u64),
     shape: Shape,
@@ -480,7 +480,7 @@ mod tests {
         let raw = RawLimit { source: 1000.0, transform: 2000.0, sink: Some(1200.0), copy: Some(540.0), shape: SHAPE };
         let limit = limit_of(&raw, 100, 100, 513.0);
         assert_eq!((limit.stage.as_str(), limit.mib_per_s, limit.percent), ("source and sink", 540.0, 95.0));
-        // Two disks: the copy is as fast as the slower of them, whose name says more.
+        // Two disks: the copy is as fast as the slower disk, whose name says more.
         assert_eq!(limit_of(&RawLimit { copy: Some(980.0), ..raw }, 100, 100, 900.0).stage, "source");
     }
 

@@ -1,4 +1,4 @@
-//! Is there memory for the plan? Asked before the database is touched.
+//! Checks that there is memory for the plan, before the database is touched.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use fullbore_core::{Error, Result};
 
 use crate::units::show_bytes;
 
-/// Refuses a pool that does not fit into free memory or the limit of a control group. `beside` is what codecs and parts of objects
-/// take outside of it, in bytes.
+/// Refuses a pool that does not fit into free memory or the limit of a control group. `beside` are the bytes of codecs
+/// and upload parts outside of the pool.
 ///
 /// # Errors
 /// One line: asked, available, what to lower.
@@ -22,7 +22,8 @@ pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, be
     Err(Error::usage(
         "memory",
         format!(
-            "{} asked (--buffer-count {buffer_count} × --max-transfer-size {} + {} for codecs and parts of objects + {} for the rest), {} available ({whose})",
+            "{} asked (--buffer-count {buffer_count} × --max-transfer-size {} + {} for codecs and upload parts + {} \
+             for the rest), {} available ({whose})",
             show_bytes(asked),
             show_bytes(u64::from(transfer_size)),
             show_bytes(beside),
@@ -30,14 +31,14 @@ pub(super) fn check(pool_bytes: u64, buffer_count: usize, transfer_size: u32, be
             show_bytes(available),
         ),
         if beside > pool_bytes {
-            "lower --workers, take a lighter --compression, or use fewer --stripes in a store"
+            "lower --workers, use a lighter --compression, or use fewer --stripes in a store"
         } else {
             "lower --buffer-count or --max-transfer-size"
         },
     ))
 }
 
-/// The least of free memory and what is left in each control group of this process.
+/// The smallest of free memory and the room in each control group of this process.
 pub(super) fn available() -> Option<(u64, &'static str)> {
     let free = meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:");
     let free = free.map(|bytes| (bytes, "free memory of the machine"));
@@ -45,7 +46,7 @@ pub(super) fn available() -> Option<(u64, &'static str)> {
     free.into_iter().chain(group).min_by_key(|(bytes, _)| *bytes)
 }
 
-/// All memory of the machine in bytes, where the kernel tells.
+/// All memory of the machine in bytes, if the kernel says.
 pub(crate) fn of_the_machine() -> Option<u64> {
     meminfo(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
@@ -83,7 +84,7 @@ fn group_rooms() -> Vec<u64> {
 fn room(directory: &Path, limit: &str, usage: &str) -> Option<u64> {
     let number = |name: &str| fs::read_to_string(directory.join(name)).ok()?.trim().parse::<u64>().ok();
     let limit = number(limit)?;
-    // What the page cache holds in the group can be taken back, so only the rest of its use counts.
+    // The kernel can take back the page cache of the group, so only the rest of its use counts.
     let cache = fs::read_to_string(directory.join("memory.stat")).ok().and_then(|text| reclaimable(&text)).unwrap_or(0);
     Some(limit.saturating_sub(number(usage)?.saturating_sub(cache)))
 }

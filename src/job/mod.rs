@@ -1,4 +1,4 @@
-//! Jobs: what a command does, callable from anywhere. A job prints nothing: it fills a report and counters.
+//! Jobs: the work of commands, callable from anywhere. A job prints nothing: it fills a report and counters.
 
 pub mod backup;
 pub mod copy;
@@ -32,37 +32,37 @@ use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result, threads};
 
-/// How often a job that waits looks whether a signal has come.
+/// The time between two checks for a signal while a job waits.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Numbers that no signal has: why a job ends otherwise.
+/// The first number that is not a signal: such numbers mean other reasons to end.
 const ASKED: usize = 1000;
 const LEASE_LOST: usize = 1001;
 
-/// Why a job ends when no signal came.
+/// Why a job ends without a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// `fullbore cancel`.
     Asked,
-    /// Its repository could not be written to for as long as its lease.
+    /// It could not write to its repository for as long as its lease.
     LeaseLost,
 }
 
 fn lease_lost() -> Error {
-    let why = "could not be written to for as long as a lease lasts: others may have taken this run for dead";
-    Error::refused("the repository", why, "look whether its disk or store is reachable, and run it again")
+    let why = "could not be written to for the time of a lease: other hosts may consider this run dead";
+    Error::refused("the repository", why, "check that its disk or store is reachable, and run it again")
 }
 
-/// How a job hears of signals and tells how far it is.
+/// The signals and the progress of a job.
 #[derive(Clone, Default)]
 pub struct Conduct {
     /// The number of the signal that came; 0: none.
     pub signal: Arc<AtomicUsize>,
     /// Bytes done and to do.
     pub progress: Arc<Progress>,
-    /// What object stores are reached through.
+    /// Access to object stores.
     pub stores: Stores,
-    /// Emulated volumes, for benchmarks (`docs/BENCH.md`); nearly always none.
+    /// Emulated volumes, for benchmarks (`docs/BENCH.md`); nearly always `None`.
     pub volumes: Option<Arc<Volumes>>,
 }
 
@@ -82,7 +82,7 @@ impl Conduct {
         }
     }
 
-    /// Ends the job for another reason than a signal; one that came first stays.
+    /// Ends the job for another reason than a signal; the first reason counts.
     pub fn end(&self, why: Ended) {
         let number = match why {
             Ended::Asked => ASKED,
@@ -91,14 +91,14 @@ impl Conduct {
         let _ = self.signal.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// What ends a job; the requests to its stores with it.
+    /// The halt of a job, which also ends the requests to its stores.
     fn halt(&self) -> Halt {
         let (halt, stores) = (Halt::new(), self.stores.clone());
         halt.on_stop(move || stores.stop());
         halt
     }
 
-    /// Does `work`, which looks at `halt`, and stops that once a signal has come.
+    /// Does `work`, which checks `halt`; a signal sets `halt`.
     fn heeded<T>(&self, halt: &Halt, work: impl FnOnce() -> Result<T>) -> Result<T> {
         std::thread::scope(|scope| {
             let (working, ended) = channel::<()>();
@@ -113,7 +113,7 @@ impl Conduct {
         })
     }
 
-    /// The signal, where a part of the job only knows that it had to end.
+    /// The signal as the error, if a part of the job only reports that it was halted.
     fn why_halted(&self, error: Error) -> Error {
         match (error, self.check()) {
             (Error::Halted, Err(cancelled)) => cancelled,
@@ -121,7 +121,8 @@ impl Conduct {
         }
     }
 
-    /// Closes `pool` once a signal has come, for whoever waits for what may never be sent; until the pool is gone.
+    /// Closes `pool` on a signal, so that no thread waits for data that may never come. Watches until the pool is
+    /// dropped.
     fn close_on_signal(&self, pool: &Arc<Pool>) -> Result<()> {
         let (pool, conduct) = (Arc::downgrade(pool), self.clone());
         let watch = move || {
@@ -143,7 +144,7 @@ pub fn host() -> String {
     said.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
-/// What this process has used.
+/// The resources that this process has used.
 pub struct Usage {
     /// Greatest resident set.
     pub peak_rss_bytes: u64,
@@ -151,7 +152,7 @@ pub struct Usage {
     pub cpu_s: f64,
 }
 
-/// What this process has used so far; zeros where /proc does not tell.
+/// The resources that this process has used so far; zeros if /proc does not say.
 pub fn process_usage() -> Usage {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak =
@@ -166,7 +167,7 @@ pub fn process_usage() -> Usage {
     }
 }
 
-/// Resident bytes of the process now; 0 where the system does not say.
+/// Resident bytes of the process now; 0 if the system does not say.
 pub fn resident_bytes() -> u64 {
     let said = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = said.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -4,22 +4,23 @@ use fullbore_core::device::{Device, Place};
 use fullbore_core::media::{MAX_FAMILIES, SetKind};
 use fullbore_core::{Error, Result};
 
-/// What `--name-template` stands for when it is not given. Two databases of one name may be backed up in one second.
+/// The default of `--name-template`. It has an id, because two databases with the same name may be backed up in the
+/// same second.
 pub const DEFAULT_TEMPLATE: &str = "{database}-{kind}-{time}-{id}-{family}of{families}.bore";
 /// Digits of `{id}`.
 const ID_DIGITS: usize = 4;
 
-/// What a template may name.
+/// The values for a template.
 pub(super) struct NameFields<'a> {
     pub database: &'a str,
     pub kind: SetKind,
-    /// When the backup started.
+    /// The time when the backup started.
     pub started: jiff::Timestamp,
-    /// The media set's id.
+    /// The id of the media set.
     pub set_id: &'a str,
 }
 
-/// The devices of all families: `stripes` spread evenly over `to`, names made where a directory was given.
+/// The devices of all families: `stripes` evenly over `to`, with made names in directories and prefixes.
 pub(super) fn devices(
     to: &[Device],
     stripes: Option<usize>,
@@ -41,18 +42,18 @@ pub(super) fn devices(
     Ok(devices)
 }
 
-/// Refuses as many families as these places do not take.
+/// Refuses a number of families that these places cannot take.
 ///
 /// # Errors
 /// A usage error.
 pub(super) fn check_families(to: &[Device], families: usize) -> Result<()> {
     if to.is_empty() {
-        return Err(Error::usage("--to", "no device was given", "name where the backup goes: --to /mnt/a/"));
+        return Err(Error::usage("--to", "no device was given", "name the destination: --to /mnt/a/"));
     }
     if !(1..=usize::from(MAX_FAMILIES)).contains(&families) {
         return Err(Error::usage(
             "--stripes",
-            format!("{families} is not from 1 to {MAX_FAMILIES}"),
+            format!("{families} is not between 1 and {MAX_FAMILIES}"),
             format!("a media set has 1 to {MAX_FAMILIES} families"),
         ));
     }
@@ -104,7 +105,7 @@ fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usiz
         name.push_str(&rest[..open]);
         let close = rest[open..]
             .find('}')
-            .ok_or_else(|| wrong(format!("`{template}` has an opening brace without its end")))?;
+            .ok_or_else(|| wrong(format!("`{template}` has an opening brace without a closing one")))?;
         match &rest[open + 1..open + close] {
             "database" => name.push_str(fields.database),
             "kind" => name.push_str(&fields.kind.to_string()),
@@ -120,28 +121,28 @@ fn expand(template: &str, fields: &NameFields<'_>, family: usize, families: usiz
     }
     name.push_str(rest);
     if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-        return Err(wrong(format!("`{template}` makes `{name}`, which is no file name")));
+        return Err(wrong(format!("`{template}` makes `{name}`, which is not a file name")));
     }
     Ok(name)
 }
 
-/// True when `name` contains what a template of a repository makes of a media set's id, apart from the rest of it.
+/// True if `name` contains the id of a media set as a template of a repository writes it, as a separate word.
 pub(super) fn contain(name: &str, media_set_id: uuid::Uuid) -> bool {
     let id = media_set_id.to_string();
     name.contains(&id) || name.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == digits(&id))
 }
 
-/// The same where it may stand against something else, as in `{database}{id}.bore`.
+/// The same, but also joined with other text, as in `{database}{id}.bore`.
 pub(super) fn may_contain(name: &str, media_set_id: uuid::Uuid) -> bool {
     name.contains(digits(&media_set_id.to_string()))
 }
 
-/// What `{id}` stands for: its last digits are random; the first ones tell the time.
+/// The value of `{id}`: the last digits, which are random; the first ones are the time.
 fn digits(set_id: &str) -> &str {
     &set_id[set_id.len().saturating_sub(ID_DIGITS)..]
 }
 
-/// What `template` makes of `database` at any time, as patterns; none when it does not name the database.
+/// The names that `template` makes for `database` at any time, as patterns; none if it has no `{database}`.
 pub(super) fn patterns(template: &str, database: &str) -> Vec<glob::Pattern> {
     const DATE: &str = "[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]";
     let time = format!("{DATE}T[0-9][0-9][0-9][0-9][0-9][0-9]Z");

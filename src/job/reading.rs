@@ -1,4 +1,4 @@
-//! What restore and verify share: which media are read and how, and the unpacking itself.
+//! The common part of restore and verify: which media are read and how, and the unpacking itself.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,12 +24,12 @@ use crate::report::{FamilyReport, PoolReport, Report};
 use crate::tune::verdict::Setup;
 use crate::units::counted;
 
-/// What takes time before the first byte, as the verdict names it.
+/// The name for the verdict of work before the first byte.
 pub(super) const FINDING: &str = "finding the sets";
-/// The same.
+/// Another name.
 pub(super) const OPENING: &str = "opening the sets";
 
-/// What is read, and how.
+/// What to read, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
     /// `--from`.
@@ -42,7 +42,7 @@ pub struct Reading {
     pub choice: Choice,
 }
 
-/// Where the sets are.
+/// The media of the sets.
 pub(super) enum Media {
     /// One set, on standard input.
     Piped(Box<MediaSet>),
@@ -51,7 +51,7 @@ pub(super) enum Media {
 }
 
 impl Reading {
-    /// The key, and the media: what every job that reads begins with.
+    /// The key and the media: every job that reads begins with this.
     pub(super) fn begin(&self, conduct: &Conduct) -> Result<(Option<SecretKey>, Media)> {
         let key = media::read_key(self.key.as_deref())?;
         let found = if media::is_pipe(&self.from)? {
@@ -62,7 +62,7 @@ impl Reading {
         Ok((key, found))
     }
 
-    /// What `--from` names now.
+    /// The media that `--from` names now.
     pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<media::Heap> {
         let mut heap = media::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
         if self.choice.latest || heap.holds_copies() {
@@ -73,8 +73,8 @@ impl Reading {
     }
 }
 
-/// Opened sets, with the pool that they are read through one after the other. Once they are open, a backup that takes their
-/// names takes nothing away.
+/// Opened sets, with the pool that they are read through one after the other. Once they are open, a backup can take
+/// their names, and they stay readable.
 pub(super) struct Opened {
     pub sets: VecDeque<MediaSet>,
     pub pool: Arc<Pool>,
@@ -89,10 +89,11 @@ impl Opened {
     }
 }
 
-/// The plan by which so many families are read from `devices`. `window` is that of ordered streams which a target gets; 0 for none.
+/// The plan to read so many families from `devices`. `window` is the window of ordered streams for a target; 0 without
+/// them.
 ///
 /// # Errors
-/// What a plan refuses.
+/// Settings that a plan refuses.
 pub(super) fn unpack_plan<'a>(
     knobs: &Knobs,
     devices: impl IntoIterator<Item = &'a Device>,
@@ -104,7 +105,8 @@ pub(super) fn unpack_plan<'a>(
     plan(knobs, families, transfer_size, window)
 }
 
-/// Opens sets with a pool that is large enough for each of them. `delivers`: a target gets their bytes, ordered streams in order.
+/// Opens sets with a pool that is large enough for each of them. `delivers`: a target gets their bytes, and ordered
+/// streams in order.
 pub(super) fn open(
     found: &[&media::Found],
     knobs: &Knobs,
@@ -125,7 +127,7 @@ pub(super) fn open(
     Ok(Opened { sets, pool, plan })
 }
 
-/// The plan, once its memory is known to be there; a smaller one where there is not enough, and nobody asked for so many buffers.
+/// The plan, after a check of the available memory; a smaller plan if memory is short and BUFFERCOUNT was not given.
 fn claimed<'a>(
     knobs: &Knobs,
     devices: impl Iterator<Item = &'a Device> + Clone,
@@ -147,7 +149,8 @@ fn claimed<'a>(
     Err(naming_smallest(too_large, knobs, report))
 }
 
-/// Ever smaller plans for so many families than `usual`, the last the smallest; none where BUFFERCOUNT was asked for. Workers that were asked for stay.
+/// Plans smaller than `usual` for so many families, the smallest last; none if BUFFERCOUNT was given. A given number of
+/// workers stays.
 pub(super) fn smaller(knobs: &Knobs, usual: &UnpackPlan, families: usize) -> Vec<Knobs> {
     let (mut workers, mut found) = (usual.workers, Vec::new());
     while knobs.buffer_count.is_none() {
@@ -162,13 +165,13 @@ pub(super) fn smaller(knobs: &Knobs, usual: &UnpackPlan, families: usize) -> Vec
     found
 }
 
-/// The error of the usual plan, with the plan that was tried last; as it is where BUFFERCOUNT was asked for.
+/// The error of the usual plan, with the smallest plan added; unchanged if BUFFERCOUNT was given.
 pub(super) fn naming_smallest(too_large: Error, knobs: &Knobs, report: &Report) -> Error {
     match knobs.buffer_count {
         Some(_) => too_large,
         None => {
             let least = counted(report.pool.buffer_count, "buffer");
-            too_large.noting(&format!("the smallest plan has {least} and does not fit either"))
+            too_large.noting(&format!("the smallest plan has {least}, but does not fit either"))
         }
     }
 }
@@ -188,7 +191,7 @@ fn claim(plan: &UnpackPlan, families: usize, encrypted: bool, report: &mut Repor
 
 /// The set on standard input.
 pub(super) fn piped(key: Option<&SecretKey>, conduct: &Conduct) -> Result<MediaSet> {
-    // A pipe gives 64 KiB at a time; blocks are assembled in the job's own pool.
+    // A pipe gives 64 KiB at a time; blocks are assembled in the pool of the job.
     let pool = Pool::new(8, 64 << 10)?;
     conduct.close_on_signal(&pool)?;
     let supply = supply::open(&Device::parse("-")?, &pool, 1, Mode::from_environment()?, &conduct.stores)?;
@@ -197,14 +200,14 @@ pub(super) fn piped(key: Option<&SecretKey>, conduct: &Conduct) -> Result<MediaS
     MediaSet::piped(supply, key, &[]).map_err(|error| match error {
         Error::Incomplete { .. } if bytes.load(Ordering::Relaxed) == 0 => Error::incomplete(
             "--from -",
-            "nothing came: the pipe ended before its first byte",
-            "look at what the program in front of the pipe says, and at its exit code (`set -o pipefail`)",
+            "the pipe ended before its first byte",
+            "look at the messages of the program before the pipe, and at its exit code (`set -o pipefail`)",
         ),
         error => conduct.why_halted(error),
     })
 }
 
-/// A supply that tells how much came from it.
+/// A supply that counts its bytes.
 struct Counted {
     supply: Box<dyn Supply>,
     bytes: Arc<AtomicU64>,
@@ -238,7 +241,7 @@ impl Supply for Counted {
     }
 }
 
-/// Unpacks a set whose pool is not made yet.
+/// Unpacks a set, and makes the pool for it.
 pub(super) fn unpack(
     set: &mut MediaSet,
     knobs: &Knobs,
@@ -272,7 +275,7 @@ pub(super) fn unpack_with(
     unpack.run(set).map_err(|error| conduct.why_halted(error))
 }
 
-/// Books what an unpacking did; several sets add up.
+/// Adds the result of an unpacking to the report; several sets add up.
 pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
     let manifest = &outcome.manifest;
     report.kind = Some(manifest.kind.to_string());
@@ -286,7 +289,7 @@ pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
     report.media_set_id = Some(manifest.media_set_id.to_string());
     report.backup_set_id = Some(manifest.backup_set_id.to_string());
     report.sets.push(format!("{} {}", manifest.kind, manifest.backup_set_id));
-    // Media may say any numbers, and several sets add up.
+    // Numbers on media may be forged, and several sets add up.
     let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
     add(&mut report.source_bytes, outcome.data_bytes.saturating_add(outcome.zero_bytes));
     add(&mut report.skipped_bytes, outcome.zero_bytes);

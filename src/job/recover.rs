@@ -1,6 +1,6 @@
-//! What a killed backup has left beside the names that the next one wants, and in its directories: finished when the set
-//! is whole, rolled back when it was surely never committed. Nothing whole is ever removed before its successor is
-//! whole under its own names, and nothing at all that a running backup holds.
+//! Handles the leftovers of a killed backup, beside the names of the next backup and in its directories: finishes the
+//! set if it is whole, and removes it if it was certainly never committed. A whole set is never removed before its
+//! successor is whole under its own names, and files of a running backup are never removed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -16,25 +16,25 @@ use uuid::Uuid;
 
 use super::media::{self, Look};
 
-/// Which leftovers of other names belong to the database that is backed up now.
+/// Which leftovers with other names belong to the database of this backup.
 pub(super) struct Ours {
     /// The database file.
     pub database: String,
-    /// What its families are called in directories; for media that do not tell their database.
+    /// The names of its families in directories, for media that do not name their database.
     pub patterns: Vec<glob::Pattern>,
 }
 
-/// What was done.
+/// The result.
 #[derive(Default)]
 pub(super) struct Recovered {
-    /// Bytes that a rehearsal would have freed, by device number.
+    /// Bytes that would be freed, by device number; only of a rehearsal.
     pub freed: HashMap<u64, u64>,
-    /// What was put right, and what was left as it is. None of it changes what this run is worth.
+    /// What was tidied up, and what was left alone. None of it affects the result of this run.
     pub notes: Vec<String>,
 }
 
-/// Puts right what earlier runs have left beside `devices`, and in their directories what is of the same database. A
-/// rehearsal changes nothing, and tells how much room the removal of what was never finished would make.
+/// Tidies up the leftovers of earlier runs beside `devices`, and leftovers of the same database in their directories. A
+/// rehearsal changes nothing, and says how much space the removal of unfinished files would free.
 pub(super) fn recover(devices: &[Device], ours: &Ours, rehearsal: bool) -> Result<Recovered> {
     let files = devices.iter().filter_map(|device| match device.place() {
         Place::File(path) => Some(spelled_once(&real_name(path))),
@@ -47,7 +47,7 @@ pub(super) fn recover(devices: &[Device], ours: &Ours, rehearsal: bool) -> Resul
     }
     let directories: BTreeSet<PathBuf> = names.iter().filter_map(|name| name.parent()).map(Path::to_owned).collect();
     for directory in &directories {
-        // Only what is proved to be dead: these names are not ours to write.
+        // Only if the run is certainly dead: this run does not write these names.
         let others = leftovers_in(directory)?.into_iter().filter(|other| other.dead && !names.contains(&other.name));
         found.extend(others.filter(|other| ours.own(other, &mut scene)));
     }
@@ -60,11 +60,11 @@ pub(super) fn recover(devices: &[Device], ours: &Ours, rehearsal: bool) -> Resul
         found.iter().filter(|leftover| scene.is_unfinished(leftover)).for_each(|leftover| planned.count(leftover));
         return Ok(planned);
     }
-    // A first family that was never finished is the proof that its set was not: it goes last, also should this run be
+    // An unfinished first family is the proof that its set was never committed. It is removed last, in case this run is
     // killed before.
     found.sort_by_key(|leftover| scene.is_proof(leftover));
     scene.remove_orphans()?;
-    // As in the commit: first every family gets its name, then what they replaced goes.
+    // As in a commit: first every family gets its name, then the replaced families are removed.
     let mut replaced = Vec::new();
     for leftover in found.iter().filter(|leftover| leftover.kind == LeftoverKind::New) {
         replaced.extend(scene.settle_new(leftover)?);
@@ -82,14 +82,14 @@ impl Recovered {
         if let Ok(metadata) = fs::metadata(&leftover.path) {
             *self.freed.entry(metadata.dev()).or_default() += metadata.blocks() * SECTOR;
             self.notes.push(format!(
-                "`{}`, which a killed backup had not finished, would be removed first",
+                "`{}`, an unfinished file of a killed backup, would be removed first",
                 leftover.path.display()
             ));
         }
     }
 }
 
-/// The name with the real path of its directory, so that no file is met under two names.
+/// The name with the real path of its directory, so that a file is not found under two names.
 fn spelled_once(name: &Path) -> PathBuf {
     let parent = directory_of(name);
     let real = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
@@ -109,19 +109,19 @@ impl Ours {
     }
 }
 
-/// True when both paths lead to one file here, or are the same words.
+/// True if both paths lead to one file here, or are the same text.
 fn same_file(one: &str, other: &str) -> bool {
     one == other || fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
 }
 
-/// True while the file is the one that was looked at: another run may have put right the same meanwhile, and a backup
-/// have taken the name.
+/// True if the file has not changed since the look: another run may have tidied up meanwhile, and a backup may have
+/// taken the name.
 fn is_still(path: &Path, seen: Option<&Look>) -> bool {
     let known = |look: &Look| (look.header.clone(), look.unfinished);
     media::look(path).as_ref().map(known) == seen.map(known)
 }
 
-/// What is known of the leftovers, and of the families around them.
+/// The leftovers, and the families around them.
 #[derive(Default)]
 struct Scene {
     /// Every file that was looked at.
@@ -130,13 +130,13 @@ struct Scene {
     whole: BTreeSet<Uuid>,
     /// Sets whose first family was never finished: their commit record was never written.
     uncommitted: BTreeSet<Uuid>,
-    /// Sets with something unfinished here, which proves nothing of their finished families.
+    /// Sets with unfinished files here. This proves nothing about their finished families.
     unproved: BTreeSet<Uuid>,
     done: Recovered,
 }
 
 impl Scene {
-    /// What one look at the file tells; each is opened once.
+    /// The result of one look at the file; each file is opened once.
     fn see(&mut self, path: &Path) -> Option<&mut Look> {
         if !self.seen.contains_key(path) {
             self.seen.insert(path.to_owned(), media::look(path)?);
@@ -155,7 +155,7 @@ impl Scene {
         let mut members: BTreeMap<Uuid, Vec<Family>> = BTreeMap::new();
         for path in &near {
             let Some(look) = self.see(path) else { continue };
-            // The families of other sets are closed again: a directory may hold more than there are descriptors.
+            // The families of other sets are closed again: a directory may have more files than there are descriptors.
             if let Some((id, family)) = look.set().zip(look.family.take()).filter(|(id, _)| concerned.contains(id)) {
                 members.entry(id).or_default().push(family);
             }
@@ -173,18 +173,18 @@ impl Scene {
         self.unproved = unproved.collect();
     }
 
-    /// Sets whose first family is here under its working name without its footer, and nobody holds it. Families 2 to m get
-    /// their final names before that footer, the commit record, is written. What is unfinished of another family may be
-    /// somebody's copy, and family 1 on a disk that is not seen here.
+    /// Sets whose first family is here with its working name and without its footer, and is not held by a run. Families
+    /// 2 to m get their final names before this footer, the commit record, is written. Another unfinished family may be
+    /// part of a copy, with family 1 on a disk that is not visible here.
     fn proved_uncommitted(&self, found: &[Leftover]) -> BTreeSet<Uuid> {
         let unfinished = found.iter().filter(|leftover| leftover.dead && self.is_unfinished(leftover));
-        // The file itself tells whose first family it is, and its name agrees.
+        // The file itself says that it is the first family of this set, and its name agrees.
         let first = unfinished.filter_map(|leftover| {
             let header = self.seen.get(&leftover.path)?.header.as_ref()?;
             let id = header.set.media_set_id;
             (header.family == 1 && id.to_string() == leftover.set_id).then_some(id)
         });
-        // Where a finished first family is as well, published or to be, the unfinished one is somebody's copy.
+        // If a finished first family also exists, published or not yet, the unfinished one is part of a copy.
         let to_be = |id: Uuid, leftover: &Leftover| {
             self.seen.get(&leftover.path).is_some_and(|look| look.is_published_first(&leftover.name, id))
         };
@@ -200,7 +200,7 @@ impl Scene {
         leftover.kind == LeftoverKind::New && self.seen.get(&leftover.path).is_some_and(|look| look.unfinished)
     }
 
-    /// An unfinished family of a set that was surely never committed; the first of them says so.
+    /// True for the unfinished first family of a set that was certainly never committed.
     fn is_proof(&self, leftover: &Leftover) -> bool {
         let header = self.seen.get(&leftover.path).and_then(|look| look.header.as_ref());
         self.is_unfinished(leftover)
@@ -214,11 +214,11 @@ impl Scene {
         published.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Families that got their final names before their set was given up, surely.
+    /// Removes families with final names whose set was certainly never committed.
     fn remove_orphans(&mut self) -> Result<()> {
         for path in self.published_of(&self.unproved) {
             self.done.notes.push(format!(
-                "left `{}` alone: its set is not whole here, and may be together with what is elsewhere",
+                "left `{}` alone: its set is not whole here, but may be whole with families in other places",
                 path.display()
             ));
         }
@@ -231,38 +231,42 @@ impl Scene {
                 dead: true,
                 path,
             };
-            self.remove(&orphan, ": its set was never finished, for its backup was killed")?;
+            self.remove(&orphan, ": its set was never finished, because its backup was killed")?;
         }
         Ok(())
     }
 
-    /// `NAME.new-ID`: published when its set is whole; removed when it was never finished, or its set surely was not. Any
-    /// other may belong to a whole set of which we see only a part: it is left alone. Returns what had to be moved away.
+    /// `NAME.new-ID`: published if its set is whole; removed if it was never finished, or if its set certainly was not.
+    /// Any other may belong to a whole set that is only partly visible here: it is left alone. Returns the file that
+    /// had to be moved away.
     fn settle_new(&mut self, leftover: &Leftover) -> Result<Option<Leftover>> {
         let Some(look) = self.seen.get(&leftover.path) else { return Ok(None) };
         let (id, started_at, unfinished) = (look.set(), look.started_at(), look.unfinished);
         if !id.is_some_and(|id| self.whole.contains(&id)) {
             let named = Uuid::try_parse(&leftover.set_id).ok();
             if unfinished || named.is_some_and(|id| self.uncommitted.contains(&id)) {
-                self.remove(leftover, ", which a killed backup had not finished")?;
+                self.remove(leftover, ", an unfinished file of a killed backup")?;
             } else {
                 self.note(
                     leftover,
-                    "a killed backup may have finished its set, whose other families are not named here; remove it \
-                     when they are nowhere",
+                    "a killed backup may have finished its set, but the other families are not named here; remove it \
+                     if they do not exist",
                 );
             }
             return Ok(None);
         }
         let standing = self.seen.get(&leftover.name);
         if standing.and_then(Look::started_at) > started_at {
-            self.note(leftover, "a killed backup had finished it, but what has its name now is newer");
+            self.note(leftover, "a killed backup had finished it, but the file with its name is newer");
             return Ok(None);
         }
         let mut aside = None;
         if leftover.name.exists() {
             let Some(old) = standing.and_then(Look::set) else {
-                self.note(leftover, "a killed backup had finished it, but what has its name now is no whole family");
+                self.note(
+                    leftover,
+                    "a killed backup had finished it, but the file with its name is not a whole family",
+                );
                 return Ok(None);
             };
             let mut moved = leftover.name.as_os_str().to_owned();
@@ -286,7 +290,7 @@ impl Scene {
         Ok(aside)
     }
 
-    /// `NAME.old-ID`: put back when nothing took its place, removed when a whole set did.
+    /// `NAME.old-ID`: put back if nothing has its name, removed if a family of a whole set has it.
     fn settle_old(&mut self, leftover: &Leftover) -> Result<()> {
         if !leftover.name.exists() {
             if self.rename(leftover, &leftover.name)? {
@@ -300,7 +304,7 @@ impl Scene {
         Ok(())
     }
 
-    /// True when this run did it, not another one that puts right the same.
+    /// True if this run did it, false if another run was faster.
     fn rename(&mut self, leftover: &Leftover, to: &Path) -> Result<bool> {
         let look = self.seen.remove(&leftover.path);
         let renamed = leftover.rename_to(to, |path| is_still(path, look.as_ref()))?;
@@ -312,7 +316,7 @@ impl Scene {
 
     fn remove(&mut self, leftover: &Leftover, why: &str) -> Result<()> {
         let look = self.seen.remove(&leftover.path);
-        // What has no room yet may be a moment old, of a backup that has not locked it yet and makes it anew: no news.
+        // No note about an empty file: a backup may just have made it, and not locked it yet; it makes the file again.
         let empty = fs::metadata(&leftover.path).is_ok_and(|metadata| metadata.blocks() == 0);
         if leftover.remove(|path| is_still(path, look.as_ref()))? && !empty {
             self.done.notes.push(format!("removed `{}`{why}", leftover.path.display()));

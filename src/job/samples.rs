@@ -1,4 +1,4 @@
-//! Pieces of a database that speak for all of it, before it is backed up.
+//! Samples of a database that are representative for all of it, before it is backed up.
 
 use fullbore_core::Result;
 use fullbore_core::codec::{Compression, Encoder};
@@ -9,8 +9,8 @@ const PIECE: usize = 256 << 10;
 /// Pieces of all streams together.
 const IN_ALL: usize = 96;
 
-/// Pieces spread over the largest streams, at most so many and one more of each; none of an engine that cannot be asked for them. What is free is
-/// not in them: it is not stored.
+/// Samples spread over the largest streams, at most `of_a_stream` and one more of each; none if the engine cannot give
+/// samples. They have no free units, because these are not stored.
 ///
 /// # Errors
 /// The source cannot be read.
@@ -36,7 +36,7 @@ pub(super) fn pieces(source: &dyn Source, of_a_stream: u64) -> Result<Vec<Vec<u8
     Ok(pieces)
 }
 
-/// Moves together what is in use of a piece that begins at `offset`.
+/// Removes the free units from a sample that begins at `offset`.
 fn leave_out_free(source: &dyn Source, stream: &Stream, offset: u64, piece: &mut Vec<u8>) {
     let (unit, mut kept) = (stream.unit.max(1) as usize, 0);
     for start in (0..piece.len()).step_by(unit) {
@@ -49,7 +49,7 @@ fn leave_out_free(source: &dyn Source, stream: &Stream, offset: u64, piece: &mut
     piece.truncate(kept);
 }
 
-/// Stored bytes for a plain one, of each piece.
+/// For each sample, the stored bytes per plain byte.
 ///
 /// # Errors
 /// The codec fails.
@@ -62,7 +62,7 @@ pub(super) fn shares(pieces: &[Vec<u8>], codec: Compression) -> Result<Vec<f64>>
     pieces.iter().map(&mut share).collect()
 }
 
-/// What all pieces together are stored in, for a plain byte: 1 where there are none.
+/// The stored bytes per plain byte of all samples together: 1 without samples.
 pub(super) fn mean(pieces: &[Vec<u8>], shares: &[f64]) -> f64 {
     let plain: usize = pieces.iter().map(Vec::len).sum();
     let stored: f64 = pieces.iter().zip(shares).map(|(piece, share)| piece.len() as f64 * share).sum();

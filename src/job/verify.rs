@@ -14,10 +14,10 @@ use super::{Conduct, media};
 use crate::chain::{self, Choice, FoundSet};
 use crate::report::Report;
 
-/// Verifies the sets that `--from` names, without a choice all of them; fills `report`, also when damage is found.
+/// Verifies the chosen sets of `--from`, by default all of them; fills `report`, also when damage is found.
 ///
 /// # Errors
-/// The first damage that was found, after everything else was looked at as well.
+/// The first damage, after all other sets were verified too.
 pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let (key, found) = report.timed(reading::FINDING, |_| request.begin(conduct))?;
@@ -33,10 +33,10 @@ pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<
     done
 }
 
-/// Verifies the one set `id`, all of whose families `request` names: by itself, also without its full.
+/// Verifies the set `id` by itself, also without its full; `request` names all its families.
 ///
 /// # Errors
-/// It is damaged, not there or not whole, or cannot be read.
+/// It is damaged, missing or not whole, or cannot be read.
 pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let key = media::read_key(request.key.as_deref())?;
     let heap = request.find(key.as_ref(), conduct)?;
@@ -44,7 +44,7 @@ pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut R
         let damaged = heap.unreadable.into_iter().next().map(|bad| bad.error);
         let gone = || {
             let (why, hint) = match heap.sets.first() {
-                Some(other) => (instead(other), "somebody has put another family there: take another set"),
+                Some(other) => (instead(other), "its families were replaced: choose another set"),
                 None => ("its families are not there any more".into(), "run it again"),
             };
             Error::incomplete(format!("backup set {id}"), why, hint)
@@ -54,11 +54,11 @@ pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut R
     if let Some(why) = &found.set.incomplete {
         let other = heap.sets.iter().find(|other| other.media_set_id != found.media_set_id);
         let why = other.map_or_else(|| why.clone(), |other| format!("{why}; {}", instead(other)));
-        return Err(Error::incomplete(chain::title(&found.set), why, "take another set"));
+        return Err(Error::incomplete(chain::title(&found.set), why, "choose another set"));
     }
     match verify_set(found, request, key.as_ref(), conduct, report)? {
         Verified::Yes => Ok(()),
-        // Nothing of it was read: that is no verdict.
+        // Nothing was read, so there is no verdict.
         Verified::Replaced => {
             let why = "was replaced, or removed, before it could be read";
             Err(Error::refused(chain::title(&found.set), why, "run it again"))
@@ -66,15 +66,15 @@ pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut R
     }
 }
 
-/// What stands where the families of a set should.
+/// The message that other families have the names of the set.
 fn instead(other: &media::Found) -> String {
-    format!("under the names of its families is {} now", chain::title(&other.set))
+    format!("its families now contain {}", chain::title(&other.set))
 }
 
-/// How often what has taken the place of sets is verified in its turn.
+/// How often the sets that have replaced others are verified in their turn.
 const TURNS: usize = 10;
 
-/// The outer result ends the verification, the inner one is what it has found.
+/// The outer result ends the verification, the inner one is the verdict.
 fn verify_found(
     mut heap: media::Heap,
     request: &Reading,
@@ -116,7 +116,7 @@ fn verify_found(
         if replaced.is_empty() {
             break;
         }
-        // What has taken their place is verified in their stead.
+        // Verifies the sets that have replaced them.
         heap = request.find(key, conduct)?;
     }
     let never = replaced.iter().map(|title| format!("not verified: {title} was replaced before it could be read"));
@@ -128,21 +128,21 @@ fn verify_found(
     let orphaned = |set: &&FoundSet| set.base.is_some_and(|base| known.iter().all(|full| full.backup_set_id != base));
     for set in known.iter().filter(orphaned) {
         let title = chain::title(set);
-        let what = if set.kind == SetKind::Log { "what it continues" } else { "its full" };
-        report.warnings.push(format!("{title} cannot be restored from here: {what} is not among these"));
+        let what = if set.kind == SetKind::Log { "the set that it continues" } else { "its full" };
+        report.warnings.push(format!("{title} cannot be restored from here: {what} is missing"));
     }
     damage.extend(unreadable(heap.unreadable, done.is_empty(), all, report));
     Ok(first(damage, report))
 }
 
-/// What cannot be read, and is the affair of this verification; the rest becomes warnings.
+/// The unreadable families that are damage for this verification; the others become warnings.
 fn unreadable(found: Vec<media::Unreadable>, nothing_else: bool, all: bool, report: &mut Report) -> Vec<Error> {
     let mut damage = Vec::new();
     for unreadable in found {
         match unreadable.leftover {
             true if nothing_else => damage.push(unreadable.error),
             true => {}
-            // Of another set than the one that was asked for.
+            // It may belong to a set that was not chosen.
             false if !all => report.warnings.push(format!("not verified: {}", media::one_line(&unreadable.error))),
             false => damage.push(unreadable.error),
         }
@@ -150,7 +150,7 @@ fn unreadable(found: Vec<media::Unreadable>, nothing_else: bool, all: bool, repo
     damage
 }
 
-/// All sets, without those that a killed backup has never finished, if there is any other.
+/// All sets, without unfinished sets of killed backups if there is any other set.
 fn all_but_leftovers(known: &[FoundSet], report: &mut Report) -> Vec<usize> {
     if known.iter().all(FoundSet::is_unfinished) {
         return (0..known.len()).collect();
@@ -168,15 +168,15 @@ pub(super) fn first(damage: Vec<Error>, report: &mut Report) -> Result<()> {
     Err(first)
 }
 
-/// How far the verification of a set came.
+/// The result of the verification of a set.
 enum Verified {
-    /// All of it was read, and is good.
+    /// All of it was read and is good.
     Yes,
     /// Another backup has replaced it.
     Replaced,
 }
 
-/// Verifies one set. One that another backup is just replacing is looked for under the names that it has now.
+/// Verifies one set. If another backup is replacing it now, looks for it under its new names.
 fn verify_set(
     found: &media::Found,
     request: &Reading,
@@ -205,11 +205,11 @@ fn verify_set(
     manifest.map_or(Ok(()), |manifest| fullbore_engines::check_names(&manifest.engine, &manifest.streams))?;
     let streams = manifest.map(|manifest| manifest.streams.clone()).unwrap_or_default();
     let engine = fullbore_engines::pages(&found.header.engine);
-    // Also of pages that cannot be judged here, and of sets whose damage is in their full.
+    // Also for pages that cannot be checked here, and for sets whose damage is in their full.
     let said =
         manifest.zip(engine).and_then(|(manifest, pages)| pages.damaged_at_source(&manifest.position.last.value()));
     let title = crate::chain::title(&found.set);
-    report.warnings.extend(said.map(|said| format!("{title}: {said}: a restore wants --continue-after-error")));
+    report.warnings.extend(said.map(|said| format!("{title}: {said}: a restore needs --continue-after-error")));
     let pages = engine.map(|engine| engine.check(&streams));
     let target: &dyn Target = pages.as_deref().map_or(&NullTarget, |pages| pages);
     let outcome =

@@ -1,4 +1,5 @@
-//! What takes time beside the moving of bytes: booked where it happens, so that a job held up by its fixed costs can name them.
+//! The fixed costs of a job: steps that take time beside the moving of bytes. Each is booked where it happens, so that
+//! the verdict can name it.
 
 use std::time::{Duration, Instant};
 
@@ -6,19 +7,19 @@ use super::Report;
 use crate::tune::verdict::Cost;
 use crate::units::counted;
 
-/// The sum of one thing that took time.
+/// The sum of the times of one step.
 #[derive(Debug, Clone)]
 pub(super) struct Booked {
     what: What,
     time: Duration,
 }
 
-/// What it was.
+/// The kind of step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// A step by its name.
     Step(&'static str),
-    /// So many families got their names: in a store each object is completed for it.
+    /// Giving families their names. In a store, each object is completed for it.
     Publishing { families: u64, in_store: bool },
 }
 
@@ -35,7 +36,7 @@ impl Report {
         done
     }
 
-    /// Books how long it took to give so many families their names, at the end of a set.
+    /// Books how long it took to give `more` families their names, at the end of a set.
     pub fn published(&mut self, more: usize, in_store: bool, time: Duration) {
         let more = more as u64;
         for booked in &mut self.costs {
@@ -51,7 +52,7 @@ impl Report {
         self.costs.push(Booked { what: What::Publishing { families: more, in_store }, time });
     }
 
-    /// All of it, for the verdict.
+    /// All costs, for the verdict.
     pub(super) fn costs(&self) -> Vec<Cost> {
         self.costs.iter().map(|booked| Cost { text: booked.text(), seconds: booked.time.as_secs_f64() }).collect()
     }

@@ -1,4 +1,4 @@
-//! What following a log came to: how much of the time its sets took, and how far behind the database they were.
+//! The result of following a log: how much of the time its sets took, and how far behind the database they were.
 
 use fullbore_core::meter::Stage;
 use serde::Serialize;
@@ -12,11 +12,11 @@ use crate::units::mib_per_s;
 /// A log that was followed.
 #[derive(Debug, Clone, Serialize)]
 pub struct FollowingReport {
-    /// All of the time from the first look at the log that was not behind any more.
+    /// The time from the first look at which the follower had caught up.
     pub run: StretchReport,
-    /// From the end of the last set but one to that of the last one.
+    /// From the end of the last set but one to the end of the last set.
     pub last: Option<StretchReport>,
-    /// What had been committed before it began to follow.
+    /// The log before the start of following.
     pub backlog: Option<BacklogReport>,
 }
 
@@ -27,7 +27,7 @@ pub struct StretchReport {
     pub sets: u64,
     /// Bytes of the log in them.
     pub source_bytes: u64,
-    /// All of the stretch.
+    /// Length of the stretch in seconds.
     pub elapsed_s: f64,
     /// source_bytes per second: what the database wrote.
     pub mib_per_s: f64,
@@ -35,24 +35,24 @@ pub struct StretchReport {
     pub busy_share: f64,
     /// The stage whose thread was busy longest.
     pub stage: Option<String>,
-    /// Share of the time that it was, 0…1.
+    /// Share of the time that it was busy, 0…1.
     pub stage_share: f64,
-    /// Seconds after which a commit was durable at the latest.
+    /// The longest time in seconds until a commit was durable.
     pub behind_s: f64,
-    /// False where most of the log came in sets that took longer than its commits.
+    /// False if most of the log came in sets that took longer than its commits.
     pub keeps_up: bool,
 }
 
-/// What had been committed before a log was followed.
+/// The log that was committed before the start of following.
 #[derive(Debug, Clone, Serialize)]
 pub struct BacklogReport {
     /// Bytes of the log.
     pub source_bytes: u64,
-    /// Seconds that its set took.
+    /// Seconds that the set of it took.
     pub making_s: f64,
 }
 
-/// What the verdict needs of it.
+/// The input of the verdict.
 #[derive(Debug, Clone)]
 pub(super) struct Followed {
     run: Stretch,
@@ -87,13 +87,13 @@ impl Followed {
 }
 
 impl Report {
-    /// The accounts of its stages, with their threads.
+    /// The accounts of the stages, with their threads.
     pub fn accounts(&self) -> &[Stage] {
         &self.accounts
     }
 
-    /// Books a log that was followed: all of the run, the last set, and the bytes and seconds of what was there before; making sets took so many
-    /// processor seconds.
+    /// Books a followed log: the run, the last set, the bytes and seconds of the backlog, and the processor seconds of
+    /// making sets.
     pub fn set_following(
         &mut self,
         run: Stretch,

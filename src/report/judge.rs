@@ -1,4 +1,4 @@
-//! The verdict in a report: what the job has booked is put together and judged by `tune::verdict`.
+//! The verdict in a report: `tune::verdict` judges the numbers that the job has booked.
 
 use fullbore_core::meter::Stage;
 use serde::Serialize;
@@ -8,12 +8,12 @@ use crate::tune::model::Direction;
 use crate::tune::verdict::{self, Evidence};
 use crate::units::MIB;
 
-/// What was the limit, and why.
+/// The limit of the job, and why.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerdictReport {
     /// A stage's name, `one stripe`, `processor`, `throttle`, `pool`, `shallow queue`, `fixed costs`, `none`.
     pub limit: String,
-    /// The device, where it is one stripe's.
+    /// The device, if the limit is one stripe.
     pub device: Option<String>,
     /// The numbers that say so.
     pub why: String,
@@ -21,25 +21,25 @@ pub struct VerdictReport {
     pub uses: Vec<UseReport>,
     /// Share of the job before the first and after the last byte.
     pub fixed_share: f64,
-    /// What is known to have taken that time, in the order in which it happened.
+    /// The known steps of that time, in their order.
     pub fixed_costs: Vec<CostReport>,
     /// The job's speed in percent of the limit that was measured, or else of the calibrated one.
     pub percent_of_limit: Option<f64>,
-    /// What no configuration exceeds on these places, as a profile of this machine sees it.
+    /// The limit that no configuration exceeds on these places, from a profile of this machine.
     pub calibrated: Option<CalibratedReport>,
-    /// What is read and families that are written, or the other way round, are on one device, as far as their paths tell.
+    /// True if the bytes that are read and those that are written are on one device, as far as their paths tell.
     pub one_device: bool,
     /// What another configuration would have changed.
     pub what_if: Vec<WhatIfReport>,
 }
 
-/// What a profile of this machine says of the way that a job took.
+/// The limit of the path of a job, from a profile of this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct CalibratedReport {
     /// The profile's name.
     pub profile: String,
-    /// What sets the limit: `database volume`, `media together`, `shared device`, `transform`, `processor`; of a copy `source media` or
-    /// `target media` for the first two.
+    /// What sets the limit: `database volume`, `media together`, `shared device`, `transform`, `processor`. For a copy,
+    /// the first two are `source media` and `target media`.
     pub limit: String,
     /// The limit, in source MiB/s; of a copy in MiB/s of the media that it reads.
     pub mib_per_s: f64,
@@ -50,7 +50,7 @@ pub struct CalibratedReport {
 /// Something that took time beside the moving of bytes.
 #[derive(Debug, Clone, Serialize)]
 pub struct CostReport {
-    /// What, and how long it took, as it is printed.
+    /// The step and its time, as it is printed.
     pub text: String,
     /// How long it took.
     pub seconds: f64,
@@ -63,27 +63,27 @@ pub struct UseReport {
     pub name: String,
     /// Share of the time between first and last byte, 0…1.
     pub share: f64,
-    /// What the path would do if nothing else held it up; `None` where it did not work at all.
+    /// Speed of the path if only this limited it; `None` if it did not work at all.
     pub ceiling_mib_per_s: Option<f64>,
 }
 
-/// One change, and what it would have brought.
+/// One change of the configuration, and its effect.
 #[derive(Debug, Clone, Serialize)]
 pub struct WhatIfReport {
     /// The change in words.
     pub change: String,
-    /// Times as fast.
+    /// How many times as fast.
     pub speed: f64,
-    /// Stored bytes for one now.
+    /// Stored bytes, as a factor of the present bytes.
     pub stored: f64,
-    /// Bytes of memory more, or below 0 less.
+    /// More bytes of memory; below 0: fewer.
     pub memory_bytes: i64,
     /// All of it in one line, as it is printed.
     pub text: String,
 }
 
 impl Report {
-    /// The verdict on what was booked; what can be doubted of the profile that it is compared with becomes a note.
+    /// The verdict on the booked numbers. Doubts about the profile become notes.
     pub(super) fn judged(&mut self) -> Option<VerdictReport> {
         if let Some(followed) = &self.followed {
             return followed.verdict(&self.accounts, self.moving.0).map(VerdictReport::from);
@@ -95,9 +95,10 @@ impl Report {
             _ => return None,
         };
         let (moving_s, sets) = self.moving;
-        // Free pages that nobody has read are no bytes of the way: no device and no throttle has seen them, and an estimate does not count them.
+        // Free pages that were not read do not count: no device and no throttle has seen them. An estimate does not
+        // count them either.
         let stages: Vec<Stage> = self.accounts.iter().map(Stage::of_what_was_read).collect();
-        // Of a copy without the key nobody knows how many bytes of a database it holds: its bytes are those of media.
+        // Without the key, the database bytes of a copy are unknown: its bytes are those of the media.
         let plain_bytes =
             if copies { stages[0].account.bytes } else { self.source_bytes.saturating_sub(self.unread_bytes) } as f64;
         let data_bytes =
@@ -125,7 +126,7 @@ impl Report {
             setup,
             measured_limit: self.limit.as_ref().map(|limit| limit.mib_per_s * MIB),
             raw_media: self.limit.as_ref().and_then(|limit| {
-                // On a disk that is read and written at once the path is what both leave each other.
+                // On a disk that is read and written at once, reading and writing share the path.
                 let stored_share = self.stored_bytes as f64 / plain_bytes.max(1.0);
                 let both = limit.copy_mib_per_s.map_or(f64::INFINITY, |copy| copy * stored_share);
                 let rate = limit.sink_mib_per_s?.min(both) * MIB;
@@ -147,7 +148,7 @@ impl Report {
         verdict
     }
 
-    /// Operations in flight on the families' devices, on average over all of them; of a copy, those that it writes.
+    /// Mean operations in flight on the devices of the families; of a copy, of the families that it writes.
     fn in_flight(&self) -> f64 {
         let devices = || self.io.iter().filter(|device| !self.read_from.contains(&device.device));
         let operations: u64 = devices().map(|device| device.ops).sum();

@@ -1,4 +1,4 @@
-//! What a profile of this machine knows of the way that a job took: its places are those of the job's own account.
+//! What a profile of this machine knows of the path of a job. The places are those that the job has booked.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -13,14 +13,14 @@ use crate::tune::model::{Direction, Side, Way as ModelWay};
 use crate::tune::profile::{self, Place, Profile, Use, Way, Whereabouts};
 use crate::tune::verdict::{Elsewhere, Known};
 
-/// How long directories that the job has not used may take to say that they are there.
+/// How long to wait for an answer from directories that the job has not used.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Report {
-    /// Has the verdict compare with a profile: the one that was named, or the default one, if there is any.
+    /// Lets the verdict compare with a profile: the named profile, or the default profile, if it exists.
     ///
     /// # Errors
-    /// There is no profile of the name that was given.
+    /// The named profile does not exist.
     pub fn compare_with(&mut self, named: Option<&str>) -> Result<()> {
         let (profile, notes) = profile::for_job(named)?;
         self.profile = profile;
@@ -28,7 +28,7 @@ impl Report {
         Ok(())
     }
 
-    /// Where the database is on this machine; or why that is not known, and then there is nothing to compare with.
+    /// Books where the database is on this machine, or why that is unknown. Without it, nothing can be compared.
     pub fn is_of_database_at(&mut self, found: Result<PathBuf, String>) {
         match (found, &self.profile) {
             (Ok(path), _) => self.database_at = Some(path.display().to_string()),
@@ -52,14 +52,14 @@ impl Report {
         }
     }
 
-    /// True where a family and what is on the other side are in file systems of one device.
+    /// True if a family is on the same device as the database, or as the media that a copy reads.
     pub(super) fn one_device(&self) -> bool {
         let others: Vec<u64> = self.other_side().iter().filter_map(Whereabouts::device).collect();
         self.media().iter().filter_map(Whereabouts::device).any(|family| others.contains(&family))
     }
 
-    /// What the profile knows of this job's way. Nothing of a backup with `--copy-to`, whose bytes are written twice, or of a restore that went
-    /// on with what another had left: the model has no word for these.
+    /// What the profile knows of the path of this job. The model does not cover a backup with `--copy-to`, which writes
+    /// its bytes twice, and a restore with `--resume`.
     pub(super) fn known(&self, direction: Direction) -> Option<Known> {
         let (profile, setup) = (self.profile.as_ref()?, self.setup.as_ref()?);
         if !self.copies.is_empty() || self.resumed.is_some() || self.families.is_empty() {
@@ -99,8 +99,8 @@ impl Report {
         })
     }
 
-    /// Directories that were measured, and that families could go to as well. The job has not touched them: where a server behind one of them
-    /// does not answer, nothing is advised, and nobody waits for it.
+    /// Measured directories that families could also go to. The job has not touched them. If a server behind a
+    /// directory does not answer in time, nothing is advised.
     fn elsewhere(&self, profile: &Profile, media: &[Whereabouts], database: &[Whereabouts]) -> Vec<Elsewhere> {
         let used: Vec<u64> = media.iter().chain(database).filter_map(Whereabouts::device).collect();
         let of_one = self.stored_bytes / (self.families.len() as u64 + 1);
@@ -108,7 +108,7 @@ impl Report {
         let (found, heard) = channel();
         let profile = profile.clone();
         let look = move || {
-            // Nobody may be listening any more.
+            // The receiver may be gone.
             let _ = found.send(with_room(&profile, used, of_one, transfer_bytes));
         };
         let looked = threads::start("places", look).ok().and_then(|_| heard.recv_timeout(PATIENCE).ok());
@@ -130,7 +130,7 @@ fn names(places: &[Whereabouts]) -> impl Iterator<Item = &str> {
     places.iter().filter_map(Whereabouts::name)
 }
 
-/// Directories on devices that are not among the used ones, with room for a family of so many bytes.
+/// Directories on unused devices, with room for a family of `of_one` bytes.
 fn with_room(profile: &Profile, mut used: Vec<u64>, of_one: u64, transfer_bytes: u64) -> Vec<Elsewhere> {
     let mut found = Vec::new();
     for place in profile.places.iter().filter(|place| place.used == Use::Write) {
@@ -145,7 +145,7 @@ fn with_room(profile: &Profile, mut used: Vec<u64>, of_one: u64, transfer_bytes:
     found
 }
 
-/// The device of a directory, if it is the one that was measured: another one may be mounted there by now, or none.
+/// The device of a directory, if it is the measured device. By now, another device or none may be mounted there.
 fn still_there(place: &Place) -> Option<u64> {
     let now = Whereabouts::At(place.path.clone()).device();
     now.filter(|_| now == place.device && Path::new(&place.path).is_dir())
@@ -200,7 +200,7 @@ mod tests {
         let number = |path: &Path| std::fs::metadata(path).unwrap().dev();
         let (own, other) = (number(disk.path()), number(memory.path()));
         if own == other {
-            return; // Here memory is no file system of its own.
+            return; // Here, memory is not a file system of its own.
         }
         let places = vec![written(disk.path(), own), written(memory.path(), other)];
         let known = |report: &Report| report.known(Direction::Backup).unwrap();
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(unknown.notes, ["profile `night` knows no limit of this backup: its disk is far away"]);
         let mut alone = Report::begin("backup");
         alone.is_of_database_at(Err("its disk is far away".into()));
-        assert!(alone.notes.is_empty(), "nobody asked");
+        assert!(alone.notes.is_empty(), "without a profile, no note");
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         let far = Report { families: vec![], ..report.clone() };
         assert_eq!(far.known(Direction::Backup), None);
         let mirrored = Report { copies: report.families.clone(), ..report.clone() };
-        assert_eq!(mirrored.known(Direction::Backup), None, "the model has no word for it");
+        assert_eq!(mirrored.known(Direction::Backup), None, "the model does not cover it");
         let unmeasured = backup(Path::new("/nowhere/app.db"), Path::new("/proc"), vec![written(disk.path(), number)]);
         assert!(!unmeasured.known(Direction::Backup).unwrap().whole);
     }

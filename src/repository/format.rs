@@ -1,4 +1,4 @@
-//! What the records hold: JSON, as `docs/REPOSITORY.md` describes it.
+//! The content of the records: JSON, as `docs/REPOSITORY.md` describes it.
 
 use fullbore_core::device::Device;
 use fullbore_core::media::{Position, SetKind};
@@ -19,7 +19,7 @@ pub struct RepositoryRecord {
     pub format: u32,
     /// Its identity.
     pub repository_id: Uuid,
-    /// RFC 3339, by the clock of the host that made it.
+    /// When it was made, RFC 3339, by the clock of the host that made it.
     pub created_at: String,
     /// The same by the store's clock, in microseconds since 1970. Repositories of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct SetRecord {
     pub media_set_id: Uuid,
     /// Full, differential, log.
     pub kind: SetKind,
-    /// The full of a differential; what a log follows.
+    /// The full of a differential; the predecessor of a log set.
     pub base: Option<Uuid>,
     /// Outside the chain.
     pub copy_only: bool,
@@ -51,44 +51,46 @@ pub struct SetRecord {
     pub name: String,
     /// Microseconds since 1970, by the clock of the host that wrote it.
     pub started_at: i64,
-    /// The same: when the last byte of the database was read.
+    /// When the last byte of the database was read, in the same form.
     pub finished_at: i64,
-    /// Where it was made.
+    /// The host that made it.
     pub host: String,
-    /// Where its families are, first to last.
+    /// Its families, first to last.
     pub families: Vec<FamilyRecord>,
-    /// Bytes of the restored database; 0: only the manifest tells.
+    /// Bytes of the restored database; 0: only the manifest has it.
     pub database_bytes: u64,
     /// True when a key is needed.
     pub encrypted: bool,
     /// The codec asked for.
     pub codec: String,
-    /// When it was stored first, by that store's clock, in microseconds since 1970: of a copy, whose files are younger than the set.
+    /// For a copy, whose files are younger than the set: when it was stored first, by that store's clock, in
+    /// microseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_at: Option<i64>,
-    /// The engine's own account of where it begins and ends.
+    /// Its beginning and end, in the engine's own terms.
     pub position: Position,
-    /// The run that made it; earlier versions and media do not say it.
+    /// The run that made it; earlier versions and media do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunRecord>,
 }
 
-/// What the time of a run depends on, as far as its set does not tell: estimates learn from it.
+/// What the duration of a run depends on, besides its set: estimates learn from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Bytes of the database that passed: without free pages and holes of its files.
+    /// Bytes of the database that were read: without free pages and holes of its files.
     pub plain_bytes: u64,
     /// `--throttle`, in bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle: Option<u64>,
-    /// Where its families went, as its host names these places: directories without symbolic links, and prefixes; of `--copy-to` both sides.
+    /// The places of its families, as its host names them: directories without symbolic links, and prefixes. With
+    /// `--copy-to`: both sides.
     pub media: Vec<String>,
 }
 
 /// One family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FamilyRecord {
-    /// In which of the repository's places, from 0: hosts may name them differently.
+    /// The number of its place in the repository, from 0: hosts may name places differently.
     pub place: usize,
     /// Its name there.
     pub name: String,
@@ -96,7 +98,7 @@ pub struct FamilyRecord {
     pub bytes: u64,
 }
 
-/// What a task may be.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TaskState {
@@ -108,9 +110,9 @@ pub enum TaskState {
     Success,
     /// It failed.
     Error,
-    /// It is to end, and has heard of it.
+    /// It was asked to end, and has noticed.
     CancelRequested,
-    /// It ended because somebody wanted it to.
+    /// It ended because it was asked to.
     Cancelled,
 }
 
@@ -142,58 +144,59 @@ pub struct TaskRecord {
     pub task: Uuid,
     /// backup, log follow, restore, verify, prune, copy, restore-test.
     pub verb: String,
-    /// What it is about.
+    /// The database.
     pub database: Option<String>,
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: String,
-    /// As which process.
+    /// Its process number.
     pub process: u32,
-    /// The same as its kernel knows it, so that whoever runs on that kernel can tell that it has gone; earlier versions do not say it.
+    /// The process as its kernel knows it: another run on the same kernel can see that it has ended. Earlier versions
+    /// do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_as: Option<Process>,
     /// RFC 3339, by that host's clock.
     pub started_at: String,
-    /// The same, once it has ended.
+    /// When it ended, in the same form.
     pub ended_at: Option<String>,
-    /// How it is.
+    /// Its state.
     pub state: TaskState,
-    /// For how many seconds after its last writing it counts as alive.
+    /// How many seconds after its last write it counts as alive.
     pub lease_s: u64,
-    /// Sets that must not go while it lives.
+    /// Sets that must stay while it lives.
     pub needs: Vec<Uuid>,
     /// The set that it writes.
     pub writes: Option<Uuid>,
-    /// Of a copy, which writes a set that others may have written before: under which id the fate of this attempt is decided.
+    /// For a copy, whose set others may have written before: the id under which the fate of this attempt is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Uuid>,
     /// The families of that set.
     pub families: Vec<FamilyRecord>,
-    /// Sets that it has tried to write before and could not, the last few: what is left of them can be found.
+    /// The last few sets that it tried to write and could not: their leftovers can be found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given_up: Vec<GivenUp>,
     /// Bytes read, of how many, and stored.
     pub progress: TaskProgress,
-    /// What it failed of.
+    /// The error, if it failed.
     pub error: Option<String>,
 }
 
-/// A set that was not stored in the end.
+/// A set that the run could not store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenUp {
-    /// Which set it would have become.
+    /// The id of the set.
     pub set: Uuid,
     /// Its families.
     pub families: Vec<FamilyRecord>,
 }
 
 impl TaskRecord {
-    /// Under which id is decided what becomes of the set that it writes.
+    /// The id under which the fate of its set is decided.
     pub fn fate(&self) -> Option<Uuid> {
         self.attempt.or(self.writes)
     }
 }
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskProgress {
     /// Bytes of the database, done.
@@ -202,49 +205,49 @@ pub struct TaskProgress {
     pub total_bytes: u64,
     /// Bytes on the media.
     pub stored_bytes: u64,
-    /// Since bytes are moved.
+    /// Seconds since the first byte was moved.
     pub elapsed_s: f64,
 }
 
-/// `fates/ID.json`: whether a set is committed or removed, whichever was written first.
+/// `fates/ID.json`: whether a set is committed or removed. The first writer decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FateRecord {
-    /// Which of both.
+    /// The decision.
     pub fate: Fate,
-    /// Who wrote it.
+    /// The task that wrote it.
     pub task: Uuid,
 }
 
-/// What is to become of a set.
+/// The decision about a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
     /// Its commit record gets its name.
     Committed,
-    /// Its leftovers go, and it must never be committed.
+    /// Its leftovers are removed, and it must never be committed.
     Removed,
 }
 
-/// `tombstones/ID.json`: a set that is to go.
+/// `tombstones/ID.json`: prune will remove this set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TombstoneRecord {
     /// The prune that decided it.
     pub task: Uuid,
-    /// Where that runs.
+    /// The host of that prune.
     pub host: String,
-    /// Identity of the set's media, which is in the names of its families.
+    /// Identity of the set's media: it is in the names of its families.
     #[serde(default)]
     pub media_set_id: Option<Uuid>,
     /// The set's families: they can be found when its record is gone.
     pub families: Vec<FamilyRecord>,
 }
 
-/// `verdicts/ID.TIME.passed.json`: a set was read whole, or not.
+/// `verdicts/ID.TIME.passed.json`: the result of reading a whole set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerdictRecord {
     /// verify or restore-test.
     pub by: String,
-    /// Where.
+    /// The host.
     pub host: String,
     /// How long it took, in seconds.
     pub elapsed_s: f64,
@@ -262,12 +265,12 @@ pub fn task_name(task: Uuid) -> String {
     format!("tasks/{task}.json")
 }
 
-/// Where is said that a task is to end.
+/// The record that asks a task to end.
 pub fn cancel_name(task: Uuid) -> String {
     format!("tasks/{task}.cancel")
 }
 
-/// What was decided about a set.
+/// The record of a set's fate.
 pub fn fate_name(set: Uuid) -> String {
     format!("fates/{set}.json")
 }
@@ -283,15 +286,15 @@ impl FamilyRecord {
     /// # Errors
     /// The repository has fewer places than the one that it was written with.
     pub fn device(&self, places: &[Device]) -> Result<Device> {
-        // What is removed by this name must be in the place.
+        // A removal by this name must stay inside the place.
         if self.name.contains(['/', '\0']) || matches!(&self.name[..], "" | "." | "..") {
-            let why = "is no name of a family: a record of the repository was forged or damaged";
+            let why = "is not the name of a family: a record of the repository was forged or damaged";
             return Err(Error::incomplete(&self.name, why, "`fullbore catalog rebuild` shows which sets are there"));
         }
         let place = places.get(self.place).and_then(|place| place.join(&self.name));
         place.ok_or_else(|| {
-            let why = format!("stands in place {} of the repository, which has {} here", self.place + 1, places.len());
-            Error::refused(&self.name, why, "name all places of the repository, in their order, in fullbore.toml")
+            let why = format!("is in place {} of the repository, which has {} here", self.place + 1, places.len());
+            Error::refused(&self.name, why, "list all places of the repository in fullbore.toml, in their order")
         })
     }
 }
@@ -304,10 +307,10 @@ pub fn encode(record: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec_pretty(record).map_err(|e| Error::io("write", "a record", e.into()))
 }
 
-/// A record from bytes that anybody may have written.
+/// A record from untrusted bytes.
 ///
 /// # Errors
-/// It is none, or of a newer fullbore.
+/// It is not a record, or was written by a newer fullbore.
 pub fn decode<T: DeserializeOwned>(shown: &str, bytes: &[u8]) -> Result<T> {
     #[derive(Deserialize)]
     struct Version {
@@ -319,14 +322,15 @@ pub fn decode<T: DeserializeOwned>(shown: &str, bytes: &[u8]) -> Result<T> {
         return Err(Error::refused(
             shown,
             why,
-            "use that fullbore: an older one could remove what it does not understand",
+            "use the newer fullbore: an older one could remove data that it does not understand",
         ));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         Error::incomplete(
             shown,
-            format!("is no record of a repository: {error}"),
-            "if whoever wrote it has ended, remove it: sets are found by their media too, and `fullbore catalog rebuild` records them again",
+            format!("is not a record of a repository: {error}"),
+            "if no run is writing it, remove it: fullbore also finds sets by their media, \
+             and `fullbore catalog rebuild` records them again",
         )
     })
 }

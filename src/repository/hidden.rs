@@ -1,5 +1,5 @@
-//! Names that the records of a repository do not tell (`hide-names`): in the place of a database's name stands a digest of it, by which its sets belong
-//! together. It is keyed with the public key that sets are encrypted to, which stands nowhere in a repository.
+//! Hidden names (`hide-names`): the records have a digest in place of a database's name. Sets with the same digest
+//! belong together. Its key is the public key that sets are encrypted to, which is nowhere in a repository.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -12,17 +12,17 @@ use super::Repository;
 use super::format::SetRecord;
 use crate::config::Config;
 
-/// What a digest begins with; that of a file, a socket or a server on the machine itself.
+/// The prefix of a digest; and of the digest of a file, a socket or a server on the machine itself.
 const HIDDEN: &str = "hidden-";
 const LOCAL: &str = "hidden-local-";
 /// Bytes of a digest that are shown.
 const DIGEST: usize = 16;
-/// What families are called where nothing is said of it.
+/// The default template for the names of families.
 const TEMPLATE: &str = "{kind}-{time}-{id}-{family}of{families}.bore";
-/// What stands in the place of an error, which may name anything.
-pub const UNTOLD: &str = "what was said stays on that host: this repository hides names";
+/// The text in place of an error, which may contain any name.
+pub const UNTOLD: &str = "only that host has the error text: this repository hides names";
 
-/// What digests are made with; nothing on a host that cannot read the key, which still tells nobody a name.
+/// The key of the digests; `None` on a host that cannot read it. Names are hidden in both cases.
 #[derive(Clone)]
 pub struct NameKey(Option<[u8; 32]>);
 
@@ -36,7 +36,7 @@ impl NameKey {
         Ok(Some(Self(Some(blake3::derive_key(purpose, key.public().bytes())))))
     }
 
-    /// The digest of a database's name; of a digest that itself.
+    /// The digest of a database's name; a digest stays as it is.
     pub fn token(&self, database: &str) -> String {
         let Some(key) = &self.0 else { return format!("{HIDDEN}unknown") };
         if database.is_empty() || is_hidden(database) {
@@ -51,26 +51,26 @@ impl NameKey {
 }
 
 impl Repository {
-    /// The same repository, of whose records the configuration may say that they hide names.
+    /// The same repository; its records hide names if the configuration says so.
     ///
     /// # Errors
-    /// It says so, and not with which key; or that cannot be read.
+    /// The configuration hides names, but names no key, or the key cannot be read.
     pub fn hiding(self, config: &Config) -> Result<Self> {
         Ok(Self { names: NameKey::of(config, &self.name)?, ..self })
     }
 
-    /// The same for whoever writes no set: a key that cannot be read stands in nobody's way.
+    /// The same for commands that write no set: an unreadable key is not an error.
     pub fn hiding_as_it_can(self, config: &Config) -> Self {
         let names = NameKey::of(config, &self.name).unwrap_or(Some(NameKey(None)));
         Self { names, ..self }
     }
 
-    /// The record of a set as it stands in this repository.
+    /// The record of a set in the form that this repository stores.
     pub fn hidden(&self, set: SetRecord) -> SetRecord {
         match &self.names {
             Some(key @ NameKey(Some(_))) if set.encrypted => {
                 let database = key.token(&set.database);
-                // The times by which log sets are put in order; what a server says there names files and tables.
+                // Positions order the log sets, but the positions of a server name files and tables.
                 let is_told = fullbore_engines::named(&set.engine).is_some_and(|engine| !engine.is_server());
                 let mut position = set.position;
                 if !is_told {
@@ -89,27 +89,28 @@ impl Repository {
         self.names.as_ref().map_or_else(|| database.to_owned(), |key| key.token(database))
     }
 
-    /// An error as its records tell it.
+    /// An error text in the form that its records store.
     pub fn told(&self, error: String) -> String {
         if self.names.is_some() { UNTOLD.to_owned() } else { error }
     }
 }
 
-/// True of what stands in the place of a name.
+/// True for a digest in place of a name.
 pub fn is_hidden(database: &str) -> bool {
     database.starts_with(HIDDEN)
 }
 
-/// True for a name that means another database on another machine, of whatever engine: a path, a socket, a server that is asked on the machine itself.
+/// True for a name that means another database on another machine, for any engine: a path, a socket, or a server on the
+/// machine itself.
 pub fn is_local_name(name: &str) -> bool {
     let here = ["/", "localhost", "127.", "[::1]", "::1", LOCAL];
     here.iter().any(|here| name.starts_with(here))
 }
 
-/// What families are called in a repository, `template` being what was said of it.
+/// The template for the names of families in a repository; `template` is the user's choice.
 ///
 /// # Errors
-/// They would hold the name that its records hide, or nothing is encrypted there.
+/// The names would contain the name that the records hide, or no set is encrypted there.
 pub fn template(config: &Config, name: &str, template: Option<String>) -> Result<Option<String>> {
     if !is_asked(config, name) {
         return Ok(template);
@@ -126,10 +127,10 @@ pub fn template(config: &Config, name: &str, template: Option<String>) -> Result
     }
 }
 
-/// The key file whose public key makes the digests: the first to whom sets are encrypted.
+/// The key file whose public key makes the digests: the first recipient of the sets.
 fn recipient(config: &Config, name: &str) -> Result<PathBuf> {
     config.of_repository(name).encrypt_to.into_iter().next().ok_or_else(|| {
-        let why = "hides the names of encrypted sets, and nothing is encrypted: the configuration has no encrypt-to";
+        let why = "hides the names of encrypted sets, but no set is encrypted: the configuration has no encrypt-to";
         let hint = "write encrypt-to = [\"/etc/fullbore/app.key.pub\"] beside it, or leave hide-names out";
         Error::usage(format!("[repository.{name}] hide-names"), why, hint)
     })

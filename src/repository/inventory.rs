@@ -1,4 +1,4 @@
-//! What a repository holds: its sets, whether they are whole, what was found of them, and who is using them.
+//! The content of a repository: its sets, whether they are whole, their verdicts, and the runs that use them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::chain::{CLOCK_TOLERANCE, FoundSet};
 use crate::job::media::{self, Found};
 use crate::units::on_its_line;
 
-/// For no longer than this a run may be silent, whatever its record says.
+/// A run may be silent for this time at most, whatever its record says.
 const LEASE_MOST: Duration = LEASE.saturating_mul(12);
 
 /// A set in a repository.
@@ -38,22 +38,23 @@ pub struct StoredSet {
     pub recorded: bool,
     /// When it was last read whole and found good, in microseconds since 1970 by the store's clock.
     pub verified_at: Option<i64>,
-    /// When that last failed.
+    /// When a verification last failed.
     pub failed_at: Option<i64>,
-    /// When a restore of it was last tried and found good: to each set of the chain.
+    /// When a restore test last passed for it: the test restores to each set of the chain.
     pub proven_at: Option<i64>,
-    /// When its commit record was written, by the store's clock; by its own, where that is missing. Of a copy when the first of them was.
+    /// When its commit record was written, by the store's clock; without one, by its own record. For a copy: when the
+    /// first copy was stored.
     pub stored_at: i64,
-    /// It is to go.
+    /// It has a tombstone.
     pub tombstone: bool,
 }
 
 /// A run that has a record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnownTask {
-    /// What it says of itself.
+    /// Its record.
     pub record: TaskRecord,
-    /// When it said so, in microseconds since 1970 by the store's clock.
+    /// When the record was written, in microseconds since 1970 by the store's clock.
     pub written_at: i64,
 }
 
@@ -64,40 +65,40 @@ pub struct Inventory {
     pub sets: Vec<StoredSet>,
     /// Runs with a record, oldest first.
     pub tasks: Vec<KnownTask>,
-    /// Tombstones of sets that are gone already, or nearly.
+    /// Tombstones: their sets are removed, or a prune is removing them.
     pub tombstones: Vec<Uuid>,
-    /// Places that are not those that sets were written into; the warnings name them too.
+    /// Places that are not the places that sets were written into; the warnings name them too.
     pub strange: Vec<Strange>,
-    /// What is worth knowing.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// What is not as it should be.
+    /// Faults.
     pub warnings: Vec<String>,
 }
 
 impl KnownTask {
-    /// How long nothing was heard of it; `now` by the store's clock.
+    /// The time since its last record; `now` by the store's clock.
     pub fn silent(&self, now: i64) -> Duration {
         silence(self.written_at, now)
     }
 
-    /// For how long it may be silent. What somebody else wrote there must not keep sets for ever.
+    /// How long it may be silent. A forged record must not keep sets for ever.
     pub fn lease(&self) -> Duration {
         Duration::from_secs(self.record.lease_s).min(LEASE_MOST)
     }
 
-    /// True for a run that should go on and has not been heard of for its lease.
+    /// True for a run that has not ended, and was silent for longer than its lease.
     pub fn is_dead(&self, now: i64) -> bool {
         self.record.state.is_open() && self.silent(now) > self.lease()
     }
 
-    /// What it is called in messages.
+    /// Its name in messages.
     pub fn title(&self) -> String {
         format!("{} {} on {}", on_its_line(&self.record.verb), self.record.task, on_its_line(&self.record.host))
     }
 }
 
 impl StoredSet {
-    /// A set that was committed this moment.
+    /// A set that was committed at this moment.
     pub fn committed(record: SetRecord) -> Self {
         let stored_at = record.finished_at;
         Self {
@@ -112,17 +113,17 @@ impl StoredSet {
         }
     }
 
-    /// True when it was found damaged, and not found good since.
+    /// True when the newest verdict found damage.
     pub fn is_damaged(&self) -> bool {
         self.failed_at.is_some() && self.failed_at >= self.verified_at
     }
 
-    /// True when something may be based on it: it is whole, and neither going nor known to be damaged.
+    /// True when another set may be based on it: it is whole, has no tombstone, and is not known to be damaged.
     pub fn is_usable(&self) -> bool {
         self.incomplete.is_none() && !self.tombstone && !self.is_damaged()
     }
 
-    /// By how much the clock of its host was wrong against the store's, in microseconds: 0 within five minutes.
+    /// The error of its host's clock against the store's clock, in microseconds; 0 if it is within five minutes.
     pub fn clock_error(&self) -> i64 {
         let early = self.stored_at.saturating_sub(self.record.started_at);
         let late = self.stored_at.saturating_sub(self.record.finished_at);
@@ -135,24 +136,24 @@ impl StoredSet {
         }
     }
 
-    /// When it was begun, by the store's clock where the host's was wrong.
+    /// When it was begun; by the store's clock if the host's clock was wrong.
     pub fn began_at(&self) -> i64 {
         self.record.started_at.saturating_add(self.clock_error())
     }
 
-    /// Until when it certainly shows what was committed, by the store's clock where the host's was wrong: when it was begun, or its place in the log was
-    /// looked up.
+    /// It surely holds every commit until this time: when it was begun, or when its place in the log was read. By the
+    /// store's clock if the host's clock was wrong.
     pub fn shows_until(&self) -> i64 {
         let looked = self.log_range().map(|range| range.until.saturating_add(self.clock_error()));
         looked.map_or(self.began_at(), |looked| looked.min(self.began_at()))
     }
 
-    /// True when it was read whole and found good, and not found bad since.
+    /// True when it is whole, and the newest verdict found it good.
     pub fn is_verified(&self) -> bool {
         self.incomplete.is_none() && self.verified_at.is_some() && self.failed_at < self.verified_at
     }
 
-    /// For choosing what to restore.
+    /// The form that the choice of a restore needs.
     pub fn found(&self) -> FoundSet {
         let record = &self.record;
         FoundSet {
@@ -171,8 +172,8 @@ impl StoredSet {
         }
     }
 
-    /// Until when it reaches in the log, by the store's clock, where the clock of its host was wrong. Times never go back along a chain: so they may be ahead
-    /// long after that clock was put right, and nothing is later than when it was stored.
+    /// The end of its log range by the store's clock, if the clock of its host was wrong. Times never go back along a
+    /// chain, so they may be ahead long after that clock was corrected. No commit is later than the time of storing.
     fn until_by_store(&self) -> Option<i64> {
         let until = self.log_range()?.until;
         let shifted = until.saturating_add(self.clock_error());
@@ -180,7 +181,7 @@ impl StoredSet {
         (known != until).then_some(known)
     }
 
-    /// Where it begins and ends in the log, of engines that have log backups.
+    /// Its beginning and end in the log, for engines that have log backups.
     fn log_range(&self) -> Option<LogRange> {
         let record = &self.record;
         fullbore_engines::log_range(&record.engine, record.kind, &record.position, Some(record.finished_at))
@@ -191,17 +192,17 @@ impl StoredSet {
         self.record.families.iter().fold(0, |sum, family| sum.saturating_add(family.bytes))
     }
 
-    /// Where its families are.
+    /// The devices of its families.
     ///
     /// # Errors
-    /// A family stands in a place that this configuration does not name.
+    /// A family is in a place that this configuration does not name.
     pub fn devices(&self, repository: &Repository) -> Result<Vec<Device>> {
         self.record.families.iter().map(|family| family.device(&repository.places)).collect()
     }
 }
 
 impl Inventory {
-    /// Looks at everything. `known` are records of sets that need not be read again.
+    /// Reads the whole repository. `known` are records of sets that need not be read again.
     ///
     /// # Errors
     /// A place or the records cannot be listed, or were written by a newer fullbore.
@@ -209,7 +210,7 @@ impl Inventory {
         Self::take_with(repository, known, None)
     }
 
-    /// The same with a key, which tells of encrypted sets without a record what their media do not show.
+    /// The same with a key. It opens the manifests of encrypted sets without a record.
     ///
     /// # Errors
     /// Those of [`take`](Self::take).
@@ -220,14 +221,14 @@ impl Inventory {
     ) -> Result<Self> {
         let mut inventory = Self { tombstones: ids_of(repository, "tombstones/")?, ..Self::default() };
         inventory.tasks = readable_tasks(repository, &mut inventory.warnings)?;
-        // Records before families: of a set that is being removed, the record goes last.
+        // Records before families: a removal of a set removes its record last.
         let listed: HashSet<Uuid> = ids_of(repository, "sets/")?.into_iter().collect();
         known.retain(|id, _| listed.contains(id));
         inventory.read_records(repository, &listed, &mut known)?;
         let copied_at = repository.copied_at()?;
         inventory.notes.extend(copied_at.map(|at| {
             let when = crate::chain::show_time(at);
-            format!("this repository was copied here at {when}: what is older is dated by the hosts that made it")
+            format!("this repository was copied here at {when}: older sets have the times of the hosts that made them")
         }));
         let verdicts = verdicts(repository, copied_at)?;
         let mut places = Vec::new();
@@ -254,7 +255,7 @@ impl Inventory {
             verdicts.forget_before(families.map(|entry| entry.modified).max(), copied_at);
             let first = record.families.first().and_then(|family| places.get(family.place)?.get(&family.name));
             if at >= recorded && first.is_some_and(|entry| entry.modified.saturating_sub(record.finished_at) > DAY) {
-                // Moved here without its record: its files say when.
+                // It was moved here without its record: the files have the time of the move.
                 record.stored_at = Some(record.finished_at);
             }
             inventory.sets.push(StoredSet {
@@ -276,8 +277,8 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// Writes the records of sets that have none: their host died after the commit, or the records were lost. How many. What an
-    /// encrypted set does not tell must not be taken for what it is: it gets none.
+    /// Writes records for sets without one: their host died after the commit, or the records were lost. Returns the
+    /// number. An encrypted set with an unknown database gets no record.
     ///
     /// # Errors
     /// The repository cannot be written to.
@@ -287,10 +288,10 @@ impl Inventory {
         written.collect::<Result<Vec<()>>>().map(|written| written.len())
     }
 
-    /// Of two media sets of one backup set only one counts here: one that is whole, and of those the recorded one. `fullbore copy` makes
-    /// no second one in a repository; somebody may have put it there by other means.
+    /// Keeps one media set of each backup set: a whole one before others, and among these a recorded one. `fullbore
+    /// copy` makes no second one in a repository, but a person may have copied files there.
     fn pass_over_copies(&mut self) {
-        // The better ones first: of each set the first stays.
+        // The better ones first: the first of each set stays.
         self.sets.sort_by_key(|set| (set.incomplete.is_some(), !set.recorded, set.record.media_set_id));
         let mut seen = HashSet::new();
         let (kept, others): (Vec<_>, Vec<_>) =
@@ -299,7 +300,7 @@ impl Inventory {
         self.warnings.extend(others.iter().map(|other| {
             let families: Vec<String> = other.record.families.iter().map(|family| on_its_line(&family.name)).collect();
             format!(
-                "another copy of backup set {} is not used, and prune leaves it: media set {}, `{}`",
+                "another copy of backup set {} is not used, and prune does not remove it: media set {}, `{}`",
                 other.record.backup_set_id,
                 other.record.media_set_id,
                 families.join("`, `")
@@ -307,7 +308,7 @@ impl Inventory {
         }));
     }
 
-    /// What is not whole may just have been removed by somebody, between one listing and the next.
+    /// An incomplete set may just have been removed, between one listing and the next.
     fn look_again(&mut self, repository: &Repository) -> Result<()> {
         self.tombstones = ids_of(repository, "tombstones/")?;
         let listed = ids_of(repository, "sets/")?;
@@ -329,7 +330,7 @@ impl Inventory {
         for (name, bytes) in names.iter().zip(repository.records.read_many(&names)?) {
             let decode = |bytes: Vec<u8>| format::decode::<SetRecord>(&repository.records.shown(name), &bytes);
             match bytes.and_then(|bytes| bytes.map(decode).transpose()) {
-                // Gone since it was listed: somebody prunes.
+                // Removed since it was listed: a prune is running.
                 Ok(None) => {}
                 Ok(Some(record)) if *name == format::set_name(record.backup_set_id) => {
                     known.insert(record.backup_set_id, record);
@@ -337,7 +338,7 @@ impl Inventory {
                 Ok(Some(_)) => {
                     self.warnings.push(format!("`{}` is the record of another set", repository.records.shown(name)))
                 }
-                // Its media tell the same.
+                // Its media have the same facts.
                 Err(error) if is_of_one_record(&error) => self.warnings.push(media::one_line(&error)),
                 Err(error) => return Err(error),
             }
@@ -365,7 +366,7 @@ impl Inventory {
         for found in heap.sets.iter().filter(|found| !found.set.is_unfinished()) {
             let key = key.filter(|_| !found.header.keys.is_empty());
             let described = describe(found, repository, key).or_else(|error| match key {
-                // It may be another's set.
+                // The set may belong to another key.
                 Some(_) => {
                     self.warnings.push(media::one_line(&error));
                     describe(found, repository, None)
@@ -375,7 +376,7 @@ impl Inventory {
             match described {
                 Ok(record) => records.push(record),
                 Err(error @ (Error::Refused { .. } | Error::Cancelled { .. } | Error::Halted)) => return Err(error),
-                // Damaged, or gone since it was listed.
+                // Damaged, or removed since it was listed.
                 Err(error) => self.warnings.push(media::one_line(&error)),
             }
         }
@@ -383,7 +384,7 @@ impl Inventory {
     }
 }
 
-/// The record of a set as its media tell it; of encrypted media without a key, what stands in the header.
+/// The record of a set, made from its media. Of encrypted media without a key: the fields of the header.
 ///
 /// # Errors
 /// Its manifest is damaged, or the key does not open it.
@@ -414,7 +415,7 @@ pub fn describe(found: &Found, repository: &Repository, key: Option<&SecretKey>)
     for device in &found.devices {
         record.families.push(family_as_it_is(device, repository)?);
     }
-    // What is missing is among the families that are named and not there.
+    // Missing families are listed too, with a name that no file has.
     for number in found.devices.len()..usize::from(found.families) {
         record.families.push(FamilyRecord {
             place: 0,
@@ -430,7 +431,7 @@ pub fn describe(found: &Found, repository: &Repository, key: Option<&SecretKey>)
             record.copy_only = manifest.copy_only;
             record.host = manifest.host.clone();
             record.codec = manifest.codec.clone();
-            // One that no record has room for is not kept: of very many such sets it would take very much memory.
+            // A position that is too long for a record is dropped: very many such sets would take very much memory.
             if manifest.position.bytes() <= RECORD_MAX {
                 record.position = manifest.position.clone();
             }
@@ -441,10 +442,10 @@ pub fn describe(found: &Found, repository: &Repository, key: Option<&SecretKey>)
     Ok(record)
 }
 
-/// Where a family is, in a way that every host understands.
+/// The place of a family, in a form that every host understands.
 ///
 /// # Errors
-/// It is in none of the repository's places.
+/// It is not in any place of the repository.
 pub fn family_record(device: &Device, bytes: u64, repository: &Repository) -> Result<FamilyRecord> {
     let name = match device.place() {
         Place::Object { key, .. } => key.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -455,16 +456,16 @@ pub fn family_record(device: &Device, bytes: u64, repository: &Repository) -> Re
     };
     let here = |place: &Device| place.join(&name).is_some_and(|joined| joined.identity() == device.identity());
     let Some(place) = repository.places.iter().position(here) else {
-        let why = "is in none of the places of the repository";
-        return Err(Error::refused(device.to_string(), why, "name all its places in fullbore.toml"));
+        let why = "is not in any place of the repository";
+        return Err(Error::refused(device.to_string(), why, "list all places of the repository in fullbore.toml"));
     };
     Ok(FamilyRecord { place, name, bytes })
 }
 
-/// The same of a family with as many bytes as it has now; none where it has gone meanwhile.
+/// The same, with the length that the family has now; 0 if it was removed meanwhile.
 ///
 /// # Errors
-/// It is in none of the repository's places, or how long it is cannot be asked.
+/// It is not in any place of the repository, or its length cannot be read.
 pub fn family_as_it_is(device: &Device, repository: &Repository) -> Result<FamilyRecord> {
     let family = family_record(device, 0, repository)?;
     let bytes = repository.length(&family)?.unwrap_or(0);
@@ -477,13 +478,13 @@ pub(super) fn ids_of(repository: &Repository, folder: &str) -> Result<Vec<Uuid>>
     Ok(listed.iter().filter_map(|entry| Uuid::try_parse(entry.name.strip_suffix(".json")?).ok()).collect())
 }
 
-/// True of an error that is about one record alone: it is none, is larger than any, or its bytes cannot be had. Whoever only reads goes on
-/// without it. What a newer fullbore has written, and a store that does not answer, stop everybody.
+/// True for an error about one record alone: it is not a record, is too large, or its bytes cannot be read. Read-only
+/// commands continue without it. A record of a newer fullbore, or a store that does not answer, stops every command.
 pub fn is_of_one_record(error: &Error) -> bool {
     matches!(error, Error::Incomplete { .. } | Error::Io { .. }) && !error.is_exhaustion()
 }
 
-/// The runs whose records can be read, oldest first; of the others a warning.
+/// The runs with a readable record, oldest first; for each other record a warning.
 ///
 /// # Errors
 /// They cannot be listed, or were written by a newer fullbore.
@@ -499,11 +500,12 @@ pub fn readable_tasks(repository: &Repository, warnings: &mut Vec<String>) -> Re
     Ok(readable)
 }
 
-/// The runs that have a record, oldest first; `now` by the store's clock. One that cannot be read is passed over when it was not written for longer
-/// than any lease lasts: whichever sets that run has held, it holds none of them now, and finds that out before it commits, should it wake up.
+/// The runs that have a record, oldest first; `now` by the store's clock. An unreadable record is ignored if it is
+/// older than the longest lease. Its run leases no set any more; if the run wakes up, it notices this before it
+/// commits.
 ///
 /// # Errors
-/// They cannot be listed, or a younger one cannot be read: which sets it leases is not known then.
+/// They cannot be listed, or a younger record cannot be read: it may lease any set.
 pub fn tasks(repository: &Repository, now: i64) -> Result<Vec<KnownTask>> {
     let holds_nothing =
         |(written_at, error): &(i64, Error)| is_of_one_record(error) && silence(*written_at, now) > LEASE_MOST;
@@ -514,7 +516,9 @@ pub fn tasks(repository: &Repository, now: i64) -> Result<Vec<KnownTask>> {
             Err(unread) if holds_nothing(&unread) => {}
             Err((_, error)) if is_of_one_record(&error) => {
                 let minutes = LEASE_MOST.as_secs() / 60;
-                return Err(error.noting(&format!("it may lease sets until it was not written for {minutes} minutes")));
+                return Err(
+                    error.noting(&format!("it may lease sets: fullbore ignores it once it is {minutes} minutes old"))
+                );
             }
             Err((_, error)) => return Err(error),
         }
@@ -522,13 +526,13 @@ pub fn tasks(repository: &Repository, now: i64) -> Result<Vec<KnownTask>> {
     Ok(known)
 }
 
-/// For how long nothing was written.
+/// The time since the last write.
 fn silence(written_at: i64, now: i64) -> Duration {
     Duration::from_micros(now.saturating_sub(written_at).max(0).cast_unsigned())
 }
 
-/// The runs that were seen to have ended, by what a listing says of their records. None of them ever goes on: so a prune, which asks for the runs
-/// before and after each of its waits, reads the thousands that have ended once, and those that run each time.
+/// The runs that have ended, by the listing of their records. An ended run never continues. A prune asks for the runs
+/// before and after each of its waits: so it reads thousands of ended runs only once, and living runs each time.
 #[derive(Clone, Default)]
 pub(super) struct EndedRuns(Arc<Mutex<HashMap<Entry, TaskRecord>>>);
 
@@ -544,7 +548,7 @@ impl EndedRuns {
     }
 }
 
-/// All runs with a record, those that can be read in their order; of the others when their records were written, and what stands against them.
+/// All runs with a record. Readable ones are in order; for each other one the time of its record and the error.
 fn read_tasks(repository: &Repository) -> Result<Vec<std::result::Result<KnownTask, (i64, Error)>>> {
     let (mut tasks, mut unread) = (Vec::new(), Vec::new());
     for entry in repository.records.list("tasks/")?.into_iter().filter(|entry| entry.name.ends_with(".json")) {
@@ -562,7 +566,7 @@ fn read_tasks(repository: &Repository) -> Result<Vec<std::result::Result<KnownTa
                 repository.ended_runs.learn(entry, &record);
                 tasks.push(Ok(KnownTask { record, written_at }));
             }
-            // Gone since it was listed, for somebody prunes.
+            // Removed since it was listed: a prune is running.
             Ok(None) => {}
             Err(error) => tasks.push(Err((written_at, error))),
         }
@@ -571,7 +575,7 @@ fn read_tasks(repository: &Repository) -> Result<Vec<std::result::Result<KnownTa
     Ok(tasks)
 }
 
-/// The record of a run under its own name. Another one's would say nothing of the sets that this one leases: an answer was given to another question.
+/// The record of a run under its own name. The record of another run would not list the sets that this run leases.
 fn task_record(repository: &Repository, name: &str, bytes: &[u8]) -> Result<TaskRecord> {
     let shown = repository.records.shown(name);
     let record: TaskRecord = format::decode(&shown, bytes)?;
@@ -579,10 +583,10 @@ fn task_record(repository: &Repository, name: &str, bytes: &[u8]) -> Result<Task
         return Ok(record);
     }
     let why = format!("is the record of another run, {}", record.task);
-    Err(Error::incomplete(shown, why, "run it again; if it stays so, look at it"))
+    Err(Error::incomplete(shown, why, "run the command again; if the error stays, look at this record"))
 }
 
-/// What stands in the places and belongs to no recorded set and no running task.
+/// The files in the places that belong to no recorded set and to no running task.
 fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, Entry>]) -> Vec<(usize, String)> {
     let mut ours: HashSet<(usize, &str)> = HashSet::new();
     let of_sets = records.iter().flat_map(|record| &record.families);
@@ -591,7 +595,7 @@ fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, 
     ours.extend(of_sets.chain(of_tasks).map(|family| (family.place, &family.name[..])));
     let listed = places.iter().enumerate().flat_map(|(place, entries)| entries.keys().map(move |name| (place, name)));
     let is_other = |(place, name): &(usize, &String)| {
-        // What has a working name was never committed: nothing is ever replaced in a repository.
+        // A file with a working name was never committed: in a repository, no file is ever replaced.
         let is_family = !name.ends_with(CLAIM) && !media::has_working_name(Path::new(name));
         is_family && !ours.contains(&(*place, &name[..]))
     };
@@ -600,7 +604,7 @@ fn others(records: &[SetRecord], tasks: &[KnownTask], places: &[HashMap<String, 
     others
 }
 
-/// Why a set cannot be used: what of it is missing, or has another size than it was written with.
+/// Why a set cannot be used: a family is missing, or has another size than was written.
 fn incomplete(record: &SetRecord, places: &[HashMap<String, Entry>]) -> Option<String> {
     let families = record.families.len();
     if families == 0 {
@@ -609,7 +613,7 @@ fn incomplete(record: &SetRecord, places: &[HashMap<String, Entry>]) -> Option<S
     for (family, number) in record.families.iter().zip(1..) {
         let Some(place) = places.get(family.place) else {
             let (at, named) = (family.place.saturating_add(1), places.len());
-            return Some(format!("family {number} of {families} stands in place {at}, and {named} are named here"));
+            return Some(format!("family {number} of {families} is in place {at}, but {named} are configured here"));
         };
         match place.get(&family.name) {
             None => return Some(format!("family {number} of {families} is missing: `{}`", on_its_line(&family.name))),

@@ -1,5 +1,5 @@
-//! Repositories: named places that hold the backups of any number of databases, and describe themselves. What stands in one
-//! is specified in `docs/REPOSITORY.md`.
+//! Repositories: named places that hold the backups of any number of databases, and describe themselves.
+//! `docs/REPOSITORY.md` specifies their content.
 
 pub mod format;
 pub mod hidden;
@@ -24,33 +24,33 @@ use records::Records;
 /// The record that makes places a repository.
 const IDENTITY: &str = "repository.json";
 
-/// A repository that was found.
+/// An open repository.
 #[derive(Clone)]
 pub struct Repository {
     /// As the user named it.
     pub name: String,
     /// Its identity.
     pub id: Uuid,
-    /// When it was made, RFC 3339, by the clock of the host that did.
+    /// When it was made, RFC 3339, by the clock of the host that made it.
     pub created_at: String,
-    /// The same by the store's clock, in microseconds since 1970; older repositories do not say it.
+    /// The same by the store's clock, in microseconds since 1970; older repositories do not record it.
     pub stored_at: Option<i64>,
     /// Where families go; the first holds the records.
     pub places: Vec<Device>,
     /// Its records.
     pub records: Records,
-    /// What its objects are reached through.
+    /// The stores of its objects.
     pub stores: Stores,
-    /// With what its records hide names.
+    /// The key that hides names in its records.
     names: Option<NameKey>,
-    /// What was read of runs that have ended: it is not read again.
+    /// Records of ended runs, which are not read again.
     ended_runs: EndedRuns,
 }
 
-/// The places of the repository that `name` means: one of the configuration, or a directory or prefix itself.
+/// The places of the repository `name`: from the configuration, or `name` itself as a directory or prefix.
 ///
 /// # Errors
-/// There is no such repository, or its places are none.
+/// There is no such repository, or its places cannot hold one.
 pub fn places(name: &str, config: &Config) -> Result<Vec<Device>> {
     let thing = format!("--repo {name}");
     let texts: Vec<&str> = match config.repository.get(name) {
@@ -72,8 +72,8 @@ pub fn places(name: &str, config: &Config) -> Result<Vec<Device>> {
         Some(_) => {
             let known: Vec<&str> = config.repository.keys().map(String::as_str).collect();
             let why = match known.is_empty() {
-                true => "is no repository: none is configured".to_owned(),
-                false => format!("is no repository; configured are: {}", known.join(", ")),
+                true => "is not a repository: none is configured".to_owned(),
+                false => format!("is not a repository; configured are: {}", known.join(", ")),
             };
             Err(Error::usage(thing, why, "write [repository.NAME] in fullbore.toml, or name a place that ends in /"))
         }
@@ -84,21 +84,22 @@ impl Repository {
     /// The repository in these places, which must be one.
     ///
     /// # Errors
-    /// It cannot be reached, is none, or is of a newer fullbore.
+    /// It cannot be reached, is not a repository, or was made by a newer fullbore.
     pub fn open(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
         match Self::look(name, &places, stores)? {
             Some(found) => Ok(found),
             None => {
                 refuse_another_order(name, &places, stores)?;
                 let why = "holds no repository";
-                let hint = "check the path: a missing directory may be a disk that is not mounted; the first `fullbore backup --repo` makes it, \
-                            and `fullbore catalog rebuild` where its records were lost";
+                let hint = "check the path: a missing directory may be a disk that is not mounted; the first \
+                            `fullbore backup --repo` makes a repository; if only its records were lost, \
+                            `fullbore catalog rebuild` makes them again";
                 Err(Error::incomplete(format!("--repo {name}: {}", places[0]), why, hint))
             }
         }
     }
 
-    /// The same; made where there is none.
+    /// The same; makes the repository if there is none.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and a store without conditional writes.
@@ -123,10 +124,10 @@ impl Repository {
         Self::open(name, places, stores)
     }
 
-    /// The same for whoever will write sets into it.
+    /// The same for commands that write sets into it.
     ///
     /// # Errors
-    /// Those of [`open_or_make`](Self::open_or_make), and places that are not those of the sets that are there.
+    /// Those of [`open_or_make`](Self::open_or_make), and places that do not match the recorded sets.
     pub fn open_to_write(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
         let repository = Self::open_or_make(name, places, stores)?;
         repository.refuse_strange_places()?;
@@ -134,7 +135,7 @@ impl Repository {
         Ok(repository)
     }
 
-    /// What would be a repository in these places: for a plan, which makes none.
+    /// A repository that does not exist yet, in these places: for a plan, which makes none.
     ///
     /// # Errors
     /// The places cannot hold one.
@@ -173,8 +174,8 @@ impl Repository {
         }))
     }
 
-    /// What time it is by the clock of the store, in microseconds since 1970. Where nothing may be written, this host's clock has to do: for
-    /// what is shown, and never for what is decided.
+    /// The time by the clock of the store, in microseconds since 1970. Without permission to write, it is the time of
+    /// this host: only for display, never for a decision.
     ///
     /// # Errors
     /// The store does not answer.
@@ -188,7 +189,7 @@ impl Repository {
         }
     }
 
-    /// What time it is by the clock of the store, in microseconds since 1970.
+    /// The time by the clock of the store, in microseconds since 1970.
     ///
     /// # Errors
     /// The store does not answer, or nothing may be written to it.
@@ -196,8 +197,8 @@ impl Repository {
         store_time(&self.records)
     }
 
-    /// When it was copied here, in microseconds since 1970 by the store's clock, if it was: its first record is written once, when it is made,
-    /// and a copy has a later time. Of what is older, the store knows only when it was copied.
+    /// When the repository was copied here, in microseconds since 1970 by the store's clock; `None` if it was not. Its
+    /// first record is written only once, when the repository is made, so a copy of that record has a later time.
     ///
     /// # Errors
     /// The store does not answer.
@@ -207,7 +208,7 @@ impl Repository {
         const DAY: i64 = 86_400 * 1_000_000;
         let by_host = self.created_at.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond);
         let written = self.records.modified(IDENTITY)?;
-        // What the clocks of a host and a store differ is not taken for a copy.
+        // A difference between the clocks of a host and a store must not look like a copy.
         let is_late = |written: i64| {
             by_host.is_some_and(|made| written.saturating_sub(made) > DAY)
                 || self.stored_at.is_some_and(|made| written.saturating_sub(made) > FIVE_MINUTES)
@@ -215,7 +216,7 @@ impl Repository {
         Ok(written.filter(|&written| is_late(written)))
     }
 
-    /// Puts the record of a committed set where others find it.
+    /// Writes the record of a committed set.
     ///
     /// # Errors
     /// The repository cannot be written to; the set is good all the same.
@@ -224,7 +225,7 @@ impl Repository {
         self.records.write(&format::set_name(set.backup_set_id), &format::encode(&set)?)
     }
 
-    /// True when this family is there under its own name. What cannot be asked is not taken for gone: it is an error.
+    /// True when this family is there under its own name. If that cannot be read, it is an error, not a missing family.
     ///
     /// # Errors
     /// Its place cannot be reached, or this configuration does not name it.
@@ -232,7 +233,7 @@ impl Repository {
         Ok(self.length(family)?.is_some())
     }
 
-    /// How many bytes stand under a family's name; nothing where it is not there.
+    /// The bytes of a family; `None` if it is not there.
     ///
     /// # Errors
     /// Its place cannot be reached, or this configuration does not name it.
@@ -249,25 +250,25 @@ impl Repository {
         }
     }
 
-    /// What stands under a record's name, understood.
+    /// Reads and decodes a record.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// It cannot be read, or is not a record.
     pub fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         let bytes = self.records.read(name)?;
         bytes.map(|bytes| format::decode(&self.records.shown(name), &bytes)).transpose()
     }
 }
 
-/// What time it is by the store's clock, in microseconds since 1970: that of a record which is written for this.
+/// The time by the store's clock, in microseconds since 1970: the time of a record that is written for this.
 fn store_time(records: &Records) -> Result<i64> {
     let name = format!("{}.json", Uuid::new_v4());
     records.write(&format!("clock/{name}"), b"{}")?;
     let listed = records.list("clock/");
-    let _ = records.remove(&format!("clock/{name}")); // One that stays is removed by the next prune.
+    let _ = records.remove(&format!("clock/{name}")); // If it stays, the next prune removes it.
     let ours = listed?.into_iter().find(|entry| entry.name == name);
     ours.map(|entry| entry.modified).ok_or_else(|| {
-        let why = "does not list what was just written to it: its listings are late";
+        let why = "does not list a record that was just written: its listings are late";
         Error::refused(records.shown("clock/"), why, "use a store whose listings are consistent")
     })
 }
@@ -280,20 +281,21 @@ fn refuse_missing(places: &[Device]) -> Result<()> {
     })
 }
 
-/// A repository whose records are in another of these places is not found in the first of them. One that was made there as well would take the
-/// same families for its own, and know nothing of the leases on them.
+/// Refuses places whose records are not in the first one. A second repository in the first place would take the same
+/// families for its own, without the leases on them.
 fn refuse_another_order(name: &str, places: &[Device], stores: &Stores) -> Result<()> {
     for other in places.iter().skip(1) {
         if Records::of(other, stores)?.read(IDENTITY)?.is_some() {
-            let why = format!("holds no repository; the records of one are in {other}");
-            let hint = "name the places of a repository in the same order on every host: the first holds the records (or disks have changed places)";
+            let why = format!("holds no repository, but the records of a repository are in {other}");
+            let hint = "name the places of a repository in the same order on every host: the first holds the records \
+                        (or were two disks swapped?)";
             return Err(Error::refused(format!("--repo {name}: {}", places[0]), why, hint));
         }
     }
     Ok(())
 }
 
-/// A second writer must be refused: everything that two hosts decide rests on it.
+/// Proves that the store refuses a second writer: every decision between two hosts depends on it.
 fn prove_conditional(records: &Records) -> Result<()> {
     let probe = format!("probe-{}", Uuid::new_v4());
     let tried = records.create(&probe, b"first").and_then(|first| Ok((first, records.create(&probe, b"second")?)));
@@ -301,8 +303,9 @@ fn prove_conditional(records: &Records) -> Result<()> {
     match tried? {
         (true, false) => removed,
         _ => {
-            let why = "let a second writer replace a record that it must not replace (If-None-Match is not heeded)";
-            let hint = "two hosts could not agree here which backup stands: use a store with conditional writes, or plain --to and --from";
+            let why = "was replaced by a second writer: the store ignores `If-None-Match`";
+            let hint = "here, two hosts could not agree which backup is committed: use a store with conditional \
+                        writes, or plain --to and --from";
             Err(Error::refused(records.shown(&probe), why, hint))
         }
     }

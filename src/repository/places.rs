@@ -1,5 +1,6 @@
-//! Whether the places that this host names are those into which sets were written: a disk that is not mounted leaves an empty directory, another
-//! account an empty prefix, and another host may name more of them. The records tell.
+//! Checks that the places of this host are the places that sets were written into. A disk that is not mounted leaves an
+//! empty directory, another account shows an empty prefix, and another host may name more places. The records show
+//! this.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,33 +13,35 @@ use super::records::Records;
 use super::{IDENTITY, Repository};
 use crate::units::counted;
 
-/// So many of the newest sets are asked before something is written: a place that holds nothing of them is no place of theirs.
+/// Before a write, this many of the newest sets are looked up. A place without any of their families is not their
+/// place.
 const ASKED: usize = 16;
 
-/// What stands against a place.
+/// A place that is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strange {
     /// The place, or the repository.
     pub thing: String,
-    /// Why it is none of those that sets were written into.
+    /// Why it is not a place that sets were written into.
     pub why: String,
     /// The next step.
     pub hint: &'static str,
 }
 
 impl Strange {
-    /// It in one line.
+    /// As one line.
     pub fn line(&self) -> String {
         format!("`{}` {}", self.thing, self.why)
     }
 
-    /// It as an error, of the repository of this name.
+    /// As an error, for the repository with this name.
     pub fn refusal(&self, name: &str) -> Error {
         Error::refused(format!("--repo {name}: {}", self.thing), &self.why, self.hint)
     }
 }
 
-/// What stands against `places` by these records; `holds` tells whether a family is there. The first place holds the records: it is the right one.
+/// The refused places among `places`, by these records. `holds` is true if a family is there. The first place is right:
+/// it holds the records.
 ///
 /// # Errors
 /// Those of `holds`.
@@ -54,9 +57,9 @@ pub fn strange<'a>(
     let mut found = Vec::new();
     for (&at, families) in &recorded {
         let Some(place) = places.get(at) else {
-            let hint = "name all places of the repository, in their order, in fullbore.toml, as on the other hosts";
+            let hint = "list all places of the repository in fullbore.toml, in the same order as on the other hosts";
             let why = format!(
-                "is one of {} named here, and sets are recorded with families in place {}",
+                "is one of {} in the configuration, but records name families in place {}",
                 counted(places.len() as u64, "place"),
                 at.saturating_add(1)
             );
@@ -71,11 +74,15 @@ pub fn strange<'a>(
             let (asks, hint) = match place.place() {
                 Place::Prefix { .. } => (
                     "is it the right bucket and prefix, and the right account?",
-                    "name the places in the same order on every host; if that one was emptied, begin a new repository, or remove the records of the sets that were there (.fullbore/sets/ID.json, which `fullbore list` names): what is whole can be restored still",
+                    "name the places in the same order on every host; if this place was emptied, begin a new \
+                     repository, or remove the records of the sets that were there (.fullbore/sets/ID.json; \
+                     `fullbore list` shows the ids). Whole sets can still be restored",
                 ),
                 _ => (
                     "is its disk not mounted?",
-                    "mount it, and name the places in the same order on every host; if that disk is lost, begin a new repository in other directories, or remove the records of the sets that were on it (.fullbore/sets/ID.json, which `fullbore list` names): what is whole can be restored still",
+                    "mount it, and name the places in the same order on every host; if the disk is lost, begin a new \
+                     repository in other directories, or remove the records of the sets that were on it \
+                     (.fullbore/sets/ID.json; `fullbore list` shows the ids). Whole sets can still be restored",
                 ),
             };
             let lacks = match families.len() {
@@ -89,8 +96,8 @@ pub fn strange<'a>(
 }
 
 impl Repository {
-    /// The places, but for the first, in which another repository has its records: each of the two would take what stands there for its own, heed none of the
-    /// other's leases and rules, and remove what the other keeps.
+    /// The places after the first in which another repository has its records. Each of the two repositories would take
+    /// the sets there for its own, ignore the leases and rules of the other, and remove sets that the other keeps.
     ///
     /// # Errors
     /// A place cannot be reached.
@@ -101,19 +108,19 @@ impl Repository {
             let whose = format::decode::<RepositoryRecord>(IDENTITY, &bytes).ok().map(|record| record.repository_id);
             let why = match whose {
                 Some(id) if id == self.id => {
-                    "holds the records, as the first place does: it is the same one".to_owned()
+                    "holds the records, as the first place does: both are the same place".to_owned()
                 }
                 Some(id) => format!("holds the records of another repository, {id}"),
-                None => format!("holds a `{IDENTITY}` of somebody else"),
+                None => format!("holds a `{IDENTITY}` that is not from fullbore"),
             };
-            let hint =
-                "give each repository places of its own: they would take each other's sets for theirs, and prune them";
+            let hint = "give each repository its own places: otherwise each one prunes sets of the other";
             shared.push(Strange { thing: place.to_string(), why, hint });
         }
         Ok(shared)
     }
 
-    /// Refuses to write where this host's places are not those of the newest sets, or not of this repository alone.
+    /// Refuses to write if this host's places are not the places of the newest sets, or belong to another repository
+    /// too.
     ///
     /// # Errors
     /// They are not, or the repository cannot be reached.
@@ -126,11 +133,11 @@ impl Repository {
         let names: Vec<String> = listed.iter().take(ASKED).map(|entry| format!("sets/{}", entry.name)).collect();
         let mut records = Vec::new();
         for (name, bytes) in names.iter().zip(self.records.read_many(&names)?) {
-            // What cannot be read, or is gone by now, is for others to say.
+            // Another check reports a record that cannot be read or was removed.
             let Ok(Some(bytes)) = bytes else { continue };
             records.extend(format::decode::<SetRecord>(&self.records.shown(name), &bytes).ok());
         }
-        // A name that was forged leads nowhere.
+        // A forged name counts as missing.
         let holds = |family: &FamilyRecord| family.device(&self.places).map_or(Ok(false), |_| self.holds(family));
         let strange = strange(&self.places, &records, holds)?;
         strange.first().map_or(Ok(()), |strange| Err(strange.refusal(&self.name)))

@@ -1,5 +1,5 @@
-//! Which process a run is, in a way that holds beyond its machine: containers have host names and numbers of processes in common, and only the
-//! kernel that runs a process knows whether it has gone.
+//! The identity of a process, unique across machines. Containers share host names and process numbers, and only the
+//! kernel that runs a process knows whether it has ended.
 
 use std::fs;
 use std::process;
@@ -11,37 +11,37 @@ use serde::{Deserialize, Serialize};
 /// A process of this start of this kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Of the kernel's start: another one on each machine, and after each start of it.
+    /// The id of the kernel's start: different on each machine, and after each reboot.
     pub boot: String,
     /// The namespace that its number is in, as the kernel names it.
     pub namespace: String,
     /// Its number there.
     pub number: u32,
-    /// When it was started, in ticks of the kernel since its own start: numbers are given again.
+    /// When it was started, in ticks since the start of the kernel: process numbers are reused.
     pub started: u64,
 }
 
 impl Process {
-    /// This process; nothing where the kernel does not tell, or `/proc` is that of other processes.
+    /// This process; `None` if the kernel does not show it, or if `/proc` belongs to another process namespace.
     pub fn this() -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
         let namespace = fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_string().ok()?;
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let number = process::id();
-        // Mounted from elsewhere, it would tell of another process by this number.
+        // A `/proc` of another namespace would show another process with this number.
         let is_ours = stat.split(' ').next()?.parse() == Ok(number);
         let known = Self { boot, namespace, number, started: started(&stat)? };
         (is_ours && !known.boot.is_empty()).then_some(known)
     }
 
-    /// True when it ran on this kernel, in this namespace, and is gone. False of whatever cannot be told.
+    /// True when it ran on this kernel, in this namespace, and has ended. False if this is not known.
     pub fn is_gone(&self) -> bool {
         let Some(here) = Self::this() else { return false };
         if (&self.boot, &self.namespace) != (&here.boot, &here.namespace) {
             return false;
         }
         let Some(number) = i32::try_from(self.number).ok().and_then(Pid::from_raw) else { return false };
-        // Not by `/proc`, which may hide what other users run.
+        // Not by `/proc`, which may hide the processes of other users.
         match test_kill_process(number) {
             Err(Errno::SRCH) => true,
             _ => {
@@ -70,7 +70,7 @@ mod tests {
         let number = child.id();
         child.wait().unwrap();
         let child = Process { number, ..this.clone() };
-        // Its number may have been given to another process by now; that was started at another time.
+        // Another process may have its number by now, but with another start time.
         assert!(child.is_gone());
         assert!(Process { started: this.started + 1, ..this.clone() }.is_gone(), "the number was given again");
         for elsewhere in [

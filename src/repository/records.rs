@@ -17,9 +17,9 @@ use uuid::Uuid;
 pub(super) const RECORD_MAX: u64 = 1 << 20;
 /// The folder of all records.
 const FOLDER: &str = ".fullbore";
-/// What keeps room on the disk of a directory for a prune, which writes before it can remove anything: its name, and its bytes.
+/// The name and the bytes of a file that keeps disk space for a prune, which writes before it can remove files.
 const RESERVE: (&str, usize) = ("reserve", 256 << 10);
-/// What a record is called until it is whole.
+/// Marks the name of a record until it is whole.
 const UNFINISHED: &str = ".unfinished-";
 
 /// Where the records are.
@@ -46,7 +46,7 @@ pub struct Entry {
 }
 
 impl Records {
-    /// The records of the repository whose first place this is.
+    /// The records of the repository with this first place.
     ///
     /// # Errors
     /// The place is neither a directory nor a prefix, or its store cannot be reached as it is configured.
@@ -57,7 +57,7 @@ impl Records {
                 Root::Store { bucket: stores.bucket(bucket)?, prefix: format!("{prefix}{FOLDER}/") }
             }
             Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => {
-                let why = "is no place for a repository";
+                let why = "is not a place for a repository";
                 return Err(Error::usage(place.to_string(), why, "name directories or prefixes, which end in /"));
             }
         };
@@ -72,7 +72,7 @@ impl Records {
         }
     }
 
-    /// Writes a record that must not be there yet; false when it is.
+    /// Writes a record that must not exist yet; false if it exists.
     ///
     /// # Errors
     /// It cannot be written.
@@ -86,7 +86,7 @@ impl Records {
         }
     }
 
-    /// Writes a record, over the one that is there.
+    /// Writes a record, and replaces an existing one.
     ///
     /// # Errors
     /// It cannot be written.
@@ -99,7 +99,7 @@ impl Records {
         }
     }
 
-    /// The same, also of a job that is stopped.
+    /// The same, even if the job is stopped.
     ///
     /// # Errors
     /// It cannot be written.
@@ -110,7 +110,7 @@ impl Records {
         }
     }
 
-    /// A record; nothing when there is none.
+    /// A record; `None` if it does not exist.
     ///
     /// # Errors
     /// It cannot be read, or is larger than any record.
@@ -126,7 +126,7 @@ impl Records {
     /// Many records, in the order of their names.
     ///
     /// # Errors
-    /// The store does not answer; what stands against one record alone is its own result.
+    /// The store does not answer. An error about one record is in the result of that record.
     pub fn read_many(&self, names: &[String]) -> Result<Vec<Result<Option<Vec<u8>>>>> {
         match &self.root {
             Root::Store { bucket, prefix } => {
@@ -153,11 +153,11 @@ impl Records {
         }
     }
 
-    /// Removes what was written under a working name and never got its own, where that was last written before `before`, in microseconds
-    /// since 1970. Stores have no working names.
+    /// Removes records that still have a working name and were last written before `before`, in microseconds since
+    /// 1970. Stores have no working names.
     ///
     /// # Errors
-    /// The folder of the records cannot be read, or one of these stays.
+    /// The folder of the records cannot be read, or one of these files cannot be removed.
     pub fn remove_unfinished(&self, before: i64) -> Result<()> {
         let Root::Folder(root) = &self.root else { return Ok(()) };
         let failed = |e| Error::io("list", root.display().to_string(), e);
@@ -173,14 +173,14 @@ impl Records {
         Ok(())
     }
 
-    /// When a record was written, in microseconds since 1970 by the store's clock; nothing when there is none.
+    /// When a record was written, in microseconds since 1970 by the store's clock; `None` if it does not exist.
     ///
     /// # Errors
     /// The store does not answer.
     pub fn modified(&self, name: &str) -> Result<Option<i64>> {
         match &self.root {
             Root::Store { bucket, prefix } => {
-                // What is listed is a folder: below the name of a record itself there is nothing.
+                // List the folder: there are no objects below the name of a record.
                 let (folder, last) = name.rsplit_once('/').map_or(("", name), |(folder, last)| (folder, last));
                 let listed = list_prefix(bucket, &format!("{prefix}{folder}"))?;
                 Ok(listed.into_iter().find(|entry| entry.name == last).map(|entry| entry.modified))
@@ -189,30 +189,30 @@ impl Records {
         }
     }
 
-    /// Keeps some room for a prune, where there is none kept yet. A store has no need of it; a disk that is full has no room for it, which is no
-    /// error: whoever writes next finds that out.
+    /// Keeps some disk space for a prune, if none is kept yet. A store does not need it. A full disk is not an error
+    /// here: the next write reports it.
     pub fn keep_reserve(&self) {
         let (name, bytes) = RESERVE;
         let Root::Folder(folder) = &self.root else { return };
         if folder.join(name).exists() || !folder.is_dir() {
             return;
         }
-        // Not zeros: some file systems keep no room for those.
+        // Not zeros: some file systems allocate no space for zeros.
         let noise = std::iter::repeat_with(|| Uuid::new_v4().into_bytes()).take(bytes / 16).flatten();
         let _ = self.create(name, &noise.collect::<Vec<u8>>());
     }
 
-    /// Gives that room free. Where nothing can be removed, whoever writes next finds that out.
+    /// Frees that space. If it cannot be removed, the next write fails.
     pub fn free_reserve(&self) {
         if let Root::Folder(folder) = &self.root {
             let _ = remove_file(&folder.join(RESERVE.0));
         }
     }
 
-    /// Removes a record; as well if there is none.
+    /// Removes a record; does nothing if it does not exist.
     ///
     /// # Errors
-    /// It stays.
+    /// It cannot be removed.
     pub fn remove(&self, name: &str) -> Result<()> {
         match &self.root {
             Root::Store { bucket, prefix } => bucket.remove(&format!("{prefix}{name}")),
@@ -221,7 +221,7 @@ impl Records {
     }
 }
 
-/// The files or objects in a place of a repository, in no order, but for what belongs to no family.
+/// The files or objects in a place of a repository, in no order, without unfinished ones.
 ///
 /// # Errors
 /// It cannot be listed: a disk that is not mounted is not an empty place.
@@ -267,7 +267,7 @@ pub(super) fn modified(metadata: &fs::Metadata) -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// Writes a file under another name and lets `publish` rename it; what that says.
+/// Writes a file under another name, lets `publish` rename it, and returns the result of `publish`.
 fn put_file(path: &Path, bytes: &[u8], publish: impl Fn(&Path, &Path) -> std::io::Result<bool>) -> Result<bool> {
     let shown = || path.display().to_string();
     let folder = path.parent().unwrap_or(path);
@@ -283,7 +283,7 @@ fn put_file(path: &Path, bytes: &[u8], publish: impl Fn(&Path, &Path) -> std::io
     };
     let done = write();
     if !matches!(done, Ok(true)) {
-        let _ = fs::remove_file(&working); // What the write said counts.
+        let _ = fs::remove_file(&working); // The error of the write counts.
     }
     let done = done.map_err(|e| Error::io("write", shown(), e))?;
     sync_directory(folder)?;
@@ -301,14 +301,14 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>> {
             Err(Error::incomplete(
                 path.display().to_string(),
                 why,
-                "it was not written by fullbore: look at it, and remove it",
+                "fullbore did not write this file: look at it, and remove it",
             ))
         }
         Ok(_) => Ok(Some(bytes)),
     }
 }
 
-/// Removes a file, durably; as well if there is none.
+/// Removes a file, durably; does nothing if it does not exist.
 pub(crate) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Ok(()) => sync_directory(path.parent().unwrap_or(path)),

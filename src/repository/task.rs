@@ -1,4 +1,5 @@
-//! A run that a repository knows of: its record is its heartbeat, its lease on the sets that it needs, and what others see of it.
+//! A run with a record in a repository. The record is its heartbeat, its lease on the sets that it needs, and its state
+//! for others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -19,13 +20,13 @@ use super::process::Process;
 use crate::job::{Conduct, Ended};
 use crate::units::on_its_line;
 
-/// For how long a task counts as alive after it has last written its record.
+/// How long a task counts as alive after the last write of its record.
 pub const LEASE: Duration = Duration::from_secs(300);
 /// How often it writes it.
 const BEAT: Duration = Duration::from_secs(10);
-/// How often it looks whether it is to end.
+/// How often it checks whether it was asked to end.
 const LOOK: Duration = Duration::from_secs(2);
-/// How many sets that it could not store a run remembers.
+/// How many sets a run remembers that it could not store.
 const GIVEN_UP_MOST: usize = 16;
 
 /// A running task. Dropped without [`end`](Self::end), its record says that it failed.
@@ -39,25 +40,25 @@ struct Shared {
     conduct: Conduct,
     record: Mutex<TaskRecord>,
     begun: Instant,
-    /// It has no end of its own.
+    /// It has no end of its own, as `log follow`.
     lasting: AtomicBool,
     /// The set that it writes is committed.
     stored: AtomicBool,
 }
 
-/// How the sets are that a run needs.
+/// The state of the sets that a run needs.
 #[derive(Debug)]
 pub enum Ground {
-    /// They stand, and the lease on them lives.
+    /// They are there, and the lease on them is alive.
     Firm,
-    /// One of them is to be removed; whoever does that may yet leave it.
+    /// One of them has a tombstone. Its prune may still keep it.
     Going(Error),
     /// One of them was removed.
     Gone(Error),
 }
 
 impl Task {
-    /// Begins a task: from now on others see it.
+    /// Begins a task: from now on, others see it.
     ///
     /// # Errors
     /// The repository cannot be written to.
@@ -102,7 +103,7 @@ impl Task {
                 }
                 match beating.write() {
                     Ok(()) => written = Instant::now(),
-                    // Others may take it for dead by now, and remove what it needs.
+                    // By now, others may take it for dead and remove the sets that it needs.
                     Err(_) if written.elapsed() > LEASE && !beating.is_lasting() => {
                         beating.conduct.end(Ended::LeaseLost);
                     }
@@ -118,7 +119,7 @@ impl Task {
         self.shared.lock().task
     }
 
-    /// The sets that must stay while this task lives. None of them is about to go when this returns.
+    /// Leases the sets that must stay while this task lives. When this returns, none of them has a tombstone.
     ///
     /// # Errors
     /// One of them is being removed, or the repository cannot be reached.
@@ -128,19 +129,20 @@ impl Task {
         self.shared.tombstone()?.map_or(Ok(()), Err)
     }
 
-    /// Makes it a run without an end of its own: to be asked to end is how it ends well, and silence does not end it, for it looks before each set
-    /// whether what that continues [stands](Self::ground) still.
+    /// Makes it a run without an end of its own. To be asked to end is its normal end. Silence does not end it: before
+    /// each set, it [checks](Self::ground) that the predecessor is still there.
     pub fn lasts(&self) {
         self.shared.lasting.store(true, Ordering::Relaxed);
         self.shared.lock().state = TaskState::InProgress;
     }
 
-    /// The sets that must stay from now on. Others hear of it with the next record; the set that it wrote last is leased as that until then.
+    /// The sets that must stay from now on. The next record tells this to others; until then, the set that it wrote
+    /// last is leased as the set that it writes.
     pub fn goes_on_from(&self, sets: Vec<Uuid>) {
         self.shared.lock().needs = sets;
     }
 
-    /// Writes its lease anew, and looks how the sets are that it needs.
+    /// Renews its lease, and checks the sets that it needs.
     ///
     /// # Errors
     /// The repository cannot be reached.
@@ -149,7 +151,7 @@ impl Task {
         self.shared.ground()
     }
 
-    /// Tells which set it will write, and where.
+    /// Records which set it will write, and where.
     ///
     /// # Errors
     /// The repository cannot be reached.
@@ -157,7 +159,7 @@ impl Task {
         self.writes_as(set, None, families)
     }
 
-    /// The same of a copy of a set: what becomes of this attempt at it is decided under an id of its own.
+    /// The same for a copy of a set: the fate of this attempt is decided under its own id.
     ///
     /// # Errors
     /// The repository cannot be reached.
@@ -170,7 +172,7 @@ impl Task {
             let mut record = self.shared.lock();
             let before = (record.writes.replace(set), std::mem::replace(&mut record.families, families));
             let stored = self.shared.stored.swap(false, Ordering::Relaxed);
-            // A copy that fails goes on with no other set.
+            // A copy that fails does not continue with another set.
             if let ((Some(set), families), false, None) = (before, stored, attempt) {
                 record.given_up.push(GivenUp { set, families });
                 let many = record.given_up.len().saturating_sub(GIVEN_UP_MOST);
@@ -184,7 +186,7 @@ impl Task {
         self.shared.write()
     }
 
-    /// Tells that the set which it writes is committed.
+    /// Records that its set is committed.
     pub fn stored(&self) {
         self.shared.stored.store(true, Ordering::Relaxed);
     }
@@ -194,12 +196,13 @@ impl Task {
         self.shared.lock().families.clone()
     }
 
-    /// Decides that the set which it writes is committed, before its commit record gets its name.
+    /// Decides that its set is committed, before the commit record gets its name.
     ///
     /// # Errors
-    /// What it is based on is being removed, or was removed; or somebody took this task for dead and has removed what it wrote.
+    /// A set that it needs is being removed, or was removed. Or another run took this task for dead and removed its
+    /// files.
     pub fn permit(&self) -> Result<()> {
-        // First a lease that lives, then the look at what others decided while it may have been dead.
+        // First renew the lease, then look at decisions that others made while it counted as dead.
         match self.ground()? {
             Ground::Firm => {}
             Ground::Going(error) | Ground::Gone(error) => return Err(error),
@@ -211,13 +214,14 @@ impl Task {
         match decide(&self.shared.repository, fate, Fate::Committed, task)? {
             Fate::Committed => Ok(()),
             Fate::Removed => {
-                let why = "this run was silent for longer than its lease, was taken for dead, and what it had written was removed";
+                let why =
+                    "this run was silent for longer than its lease, was taken for dead, and its files were removed";
                 Err(Error::refused(format!("backup set {set}"), why, "back up again"))
             }
         }
     }
 
-    /// Ends the task with what came of it.
+    /// Ends the task with its result.
     pub fn end(mut self, result: &Result<()>) -> Option<Error> {
         self.stop_beating();
         self.shared.finish(result.as_ref().err()).err()
@@ -226,7 +230,7 @@ impl Task {
     fn stop_beating(&mut self) {
         if let Some((ended, thread)) = self.beat.take() {
             drop(ended);
-            let _ = thread.join(); // A panic there is shown by the thread itself.
+            let _ = thread.join(); // The thread itself shows its panic.
         }
     }
 }
@@ -265,7 +269,7 @@ impl Shared {
         self.repository.records.write(&self.name(), &bytes)
     }
 
-    /// Also when the job was stopped by a signal.
+    /// Writes the last record, even if a signal stopped the job.
     fn finish(&self, error: Option<&Error>) -> Result<()> {
         let mut record = self.current();
         record.ended_at = Some(jiff::Timestamp::now().to_string());
@@ -281,7 +285,7 @@ impl Shared {
         self.repository.records.remove(&format::cancel_name(record.task))
     }
 
-    /// True once somebody wants it to end; the job is told.
+    /// True if it was asked to end; it then ends the job.
     fn is_to_end(&self) -> bool {
         let task = self.lock().task;
         let asked = matches!(self.repository.records.read(&format::cancel_name(task)), Ok(Some(_)));
@@ -296,7 +300,7 @@ impl Shared {
         self.lasting.load(Ordering::Relaxed)
     }
 
-    /// Tombstones first: what has none is not being removed, or was removed before.
+    /// Tombstones first: a set without one is not being removed, or was removed before.
     fn ground(&self) -> Result<Ground> {
         if let Some(going) = self.tombstone()? {
             return Ok(Ground::Going(going));
@@ -304,32 +308,32 @@ impl Shared {
         let needs = self.lock().needs.clone();
         let names: Vec<String> = needs.iter().map(|id| format::set_name(*id)).collect();
         for ((id, name), found) in needs.iter().zip(&names).zip(self.repository.records.read_many(&names)?) {
-            // Its record alone proves nothing: that may have been written by whoever slept when the set went.
+            // Its record alone proves nothing: a run that slept during the removal may have written it.
             let record = found?.map(|bytes| format::decode::<SetRecord>(&self.repository.records.shown(name), &bytes));
             let first = record.transpose()?.and_then(|record| record.families.into_iter().next());
             if !first.map_or(Ok(false), |first| self.repository.holds(&first))? {
-                let why =
-                    "was removed: this run was silent for longer than its lease, or somebody removes sets by hand";
+                let why = "was removed: this run was silent for longer than its lease, or sets were removed by hand";
                 return Ok(Ground::Gone(Error::refused(format!("backup set {id}"), why, "take a full")));
             }
         }
         Ok(Ground::Firm)
     }
 
-    /// What stands against the first set with a tombstone among those that it needs.
+    /// The error about the first needed set with a tombstone.
     fn tombstone(&self) -> Result<Option<Error>> {
         let needs = self.lock().needs.clone();
         let names: Vec<String> = needs.iter().map(|id| format::tombstone_name(*id)).collect();
         for ((id, name), found) in needs.iter().zip(&names).zip(self.repository.records.read_many(&names)?) {
             let Some(bytes) = found? else { continue };
             let tombstone: TombstoneRecord = format::decode(&self.repository.records.shown(name), &bytes)?;
-            // One that has ended removes nothing any more, and the next one heeds the lease.
+            // A prune that has ended removes nothing any more, and the next prune respects the lease.
             let prune: Option<TaskRecord> = self.repository.read(&format::task_name(tombstone.task))?;
             if prune.is_some_and(|prune| !prune.state.is_open()) {
                 continue;
             }
             let why = format!("is being removed by prune {} on {}", tombstone.task, on_its_line(&tombstone.host));
-            let hint = "take another set, or restore this one with --from; if that prune is dead, the next `fullbore prune --confirm` takes it back where its rules keep the set, and removes it where not";
+            let hint = "take another set, or restore this one with --from; if that prune is dead, the next \
+                        `fullbore prune --confirm` keeps or removes this set by the retention rules";
             return Ok(Some(Error::refused(format!("backup set {id}"), why, hint)));
         }
         Ok(None)
@@ -350,7 +354,7 @@ pub fn ask_to_end(repository: &Repository, task: Uuid) -> Result<()> {
     repository.records.write(&format::cancel_name(task), &format::encode(&asked)?)
 }
 
-/// Decides what becomes of a set, unless that is decided: what it is.
+/// Decides the fate of a set, unless it is decided already. Returns the fate.
 ///
 /// # Errors
 /// The repository cannot be reached.
@@ -358,7 +362,7 @@ pub fn decide(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Res
     decided(repository, set, fate, task).map(|decided| decided.fate)
 }
 
-/// The same, with who decided it.
+/// The same, with the task that decided it.
 ///
 /// # Errors
 /// The repository cannot be reached.
@@ -370,7 +374,7 @@ pub fn decided(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Re
     }
     let decided: Option<FateRecord> = repository.read(&name)?;
     decided.ok_or_else(|| {
-        let why = "was there, and is gone: somebody removes records by hand";
+        let why = "existed, and is gone: records were removed by hand";
         Error::refused(repository.records.shown(&name), why, "leave `.fullbore/` to fullbore")
     })
 }

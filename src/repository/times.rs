@@ -1,4 +1,4 @@
-//! When a set was stored, and what was found of it when: by the store's clock, as far as that can be known.
+//! When a set was stored, and when its verdicts were given: by the store's clock, if known.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use crate::chain::show_time;
 const SECOND: i64 = 1_000_000;
 pub(super) const DAY: i64 = 86_400 * SECOND;
 
-/// When something was last found of a set, by the store's clock.
+/// The times of the newest verdicts on a set, by the store's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Verdicts {
     pub passed: Option<i64>,
@@ -24,7 +24,7 @@ pub(super) struct Verdicts {
     pub proven: Option<i64>,
 }
 
-/// The verdicts on each set: their names tell enough.
+/// The verdicts on each set. The names of the records are enough.
 pub(super) fn verdicts(repository: &Repository, copied_at: Option<i64>) -> Result<HashMap<Uuid, Verdicts>> {
     let mut found: HashMap<Uuid, Verdicts> = HashMap::new();
     for entry in repository.records.list("verdicts/")? {
@@ -39,7 +39,7 @@ pub(super) fn verdicts(repository: &Repository, copied_at: Option<i64>) -> Resul
             Some(("proven", _)) => &mut verdicts.proven,
             _ => continue,
         };
-        // What was written while the set was read may not have been read. Earlier versions do not say when they began.
+        // A write during the reading may have been missed, so the beginning counts. Earlier versions do not record it.
         let began = number().and_then(|(_, began)| began).map(|began| began.min(entry.modified));
         let before = named.filter(|&time| copied_at.is_some_and(|copied| time < copied));
         *of = (*of).max(Some(began.or(before).unwrap_or(entry.modified)));
@@ -48,10 +48,10 @@ pub(super) fn verdicts(repository: &Repository, copied_at: Option<i64>) -> Resul
 }
 
 impl Verdicts {
-    /// What was found good and written to since, at `modified`, may be something else now. What came here with the whole repository is younger than what
-    /// was found of it.
+    /// Removes good verdicts that are older than the last write to the set, at `modified`. If the whole repository was
+    /// copied here, its files are younger than their verdicts, and the verdicts stay.
     pub fn forget_before(&mut self, modified: Option<i64>, copied_at: Option<i64>) {
-        // A large repository takes its time to be copied.
+        // To copy a large repository takes long.
         let of_copying = copied_at.map_or(i64::MIN, |at| at.saturating_add(DAY));
         let Some(modified) = modified.filter(|modified| *modified > of_copying) else { return };
         for found_good in [&mut self.passed, &mut self.proven] {
@@ -60,14 +60,14 @@ impl Verdicts {
     }
 }
 
-/// True if what was written at `modified` was written after `at`.
+/// True if `modified` is after `at`.
 fn is_later(modified: i64, at: i64) -> bool {
-    // Many a store tells whole seconds only.
+    // Many stores give whole seconds only.
     let grace = if modified % SECOND == 0 { SECOND } else { 0 };
     at.saturating_add(grace) < modified
 }
 
-/// What a family is when it is looked at: another file, another length, time or tag is another family.
+/// The identity of a family's content: another file, length, time or tag means another content.
 #[derive(PartialEq, Eq)]
 struct Standing {
     size: u64,
@@ -78,21 +78,21 @@ struct Standing {
     tag: Option<String>,
 }
 
-/// The reading of sets for a verdict: it is about what was there from its beginning to its end.
+/// The reading of sets for a verdict. The families must not change from its beginning to its end.
 pub struct JudgedReading {
     families: Vec<(FamilyRecord, Option<Standing>)>,
     began: Result<i64>,
 }
 
 impl JudgedReading {
-    /// Begins it, before anything of these sets is opened.
+    /// Begins it, before any family of these sets is opened.
     ///
     /// # Errors
     /// A family cannot be looked at.
     pub fn begin<'a>(repository: &Repository, sets: impl IntoIterator<Item = &'a SetRecord>) -> Result<Self> {
         let began = match repository.now() {
             Err(error @ (Error::Cancelled { .. } | Error::Halted)) => return Err(error),
-            // Where nothing can be written no verdict can be either.
+            // If nothing can be written, no verdict can be written either.
             now => now,
         };
         let families = sets.into_iter().flat_map(|set| &set.families);
@@ -108,7 +108,8 @@ impl JudgedReading {
         self.began
     }
 
-    /// Ends it: what was read is what is there. Gives a warning for each family that is dated after the reading: a good verdict on it does not count.
+    /// Ends it, and checks that no family has changed. Returns a warning for each family that is dated after the
+    /// reading: a good verdict on it does not count.
     ///
     /// # Errors
     /// A family was written to or replaced meanwhile, or cannot be looked at.
@@ -117,15 +118,15 @@ impl JudgedReading {
         for (family, before) in &self.families {
             let device = family.device(&repository.places)?;
             if repository.standing(family)? != *before {
-                let why = "was changed while it was read: nothing is known of what is there now";
-                let hint = "find out what writes there, for nothing may change a family; then verify the set again";
+                let why = "was changed while it was read: its present content is not verified";
+                let hint = "find the program that writes there, for no program may change a family; then verify again";
                 return Err(Error::incomplete(device.to_string(), why, hint));
             }
             let modified = before.as_ref().map_or(i64::MIN, |before| before.modified);
             if self.began.as_ref().is_ok_and(|began| is_later(modified, *began)) {
                 warnings.push(format!(
-                    "`{device}` is dated {}, after this verification began: `check` and `prune` do not count the result. Correct the time of the \
-                     file or the clock, and verify again",
+                    "`{device}` is dated {}, after this verification began: `check` and `prune` do not count the \
+                     result. Correct the time of the file or the clock, and verify again",
                     show_time(modified)
                 ));
             }
@@ -135,7 +136,7 @@ impl JudgedReading {
 }
 
 impl Repository {
-    /// How a family stands under its name; nothing where it is not there.
+    /// The identity of a family's content; `None` if it is not there.
     fn standing(&self, family: &FamilyRecord) -> Result<Option<Standing>> {
         let device = family.device(&self.places)?;
         if let Place::Object { bucket, key } = device.place() {
@@ -161,8 +162,8 @@ impl Repository {
     }
 }
 
-/// When a set was stored, by the store's clock. Many a store tells whole seconds only: within that second the writer's clock decides. It decides
-/// too of what was copied here with the whole repository: the store knows only when that was.
+/// When a set was stored, by the store's clock. Many stores give whole seconds only: within the second, the writer's
+/// clock counts. It also counts if the whole repository was copied here: the store knows only the time of the copy.
 pub(super) fn stored_at(first: &Entry, record: &SetRecord, copied_at: Option<i64>) -> i64 {
     if let Some(before) = record.stored_at {
         return before.min(first.modified);

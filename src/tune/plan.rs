@@ -6,17 +6,17 @@ use fullbore_core::supply::ranges;
 
 use super::model::{Besides, Buffers, Configuration, Direction};
 
-/// What a job moves, besides its plan.
+/// The amount of a job, besides its plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Amount {
     /// Plain bytes that pass.
     pub plain_bytes: u64,
-    /// What is done besides.
+    /// Other work of the job.
     pub besides: Besides,
 }
 
 impl Amount {
-    /// So many plain bytes, and nothing besides.
+    /// This many plain bytes, and no other work.
     pub fn of(plain_bytes: u64) -> Self {
         Self { plain_bytes, besides: Besides::default() }
     }
@@ -24,8 +24,8 @@ impl Amount {
 
 /// A backup by `plan`.
 ///
-/// Without a codec an input buffer goes on to a device as it is: those are the buffers in flight then, and the few output buffers, for
-/// indexes and maps, are not counted. What the pool takes in memory is `plan.pool_bytes()` in any case.
+/// Without a codec, an input buffer goes to a device as it is: then only the input buffers are in flight, and the few
+/// output buffers, for indexes and maps, are not counted. The memory of the pool is `plan.pool_bytes()` in any case.
 pub fn of_backup(plan: &Plan, compression: Compression, encrypted: bool, amount: Amount) -> Configuration {
     let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
     Configuration {
@@ -47,7 +47,7 @@ pub fn of_backup(plan: &Plan, compression: Compression, encrypted: bool, amount:
 
 /// A restore of `families` by `plan`, of a set that was packed with `compression`.
 ///
-/// Blocks that are neither packed nor encrypted go on to the writers in the input buffer that they were read into.
+/// Blocks that are neither packed nor encrypted go to the writers in their input buffer.
 pub fn of_restore(
     plan: &UnpackPlan,
     families: u64,
@@ -77,7 +77,7 @@ pub fn of_restore(
     }
 }
 
-/// The restore by `plan` where families are in object stores: what is under way are ranges of several buffers.
+/// The restore by `plan` from object stores: ranges of several buffers are in flight.
 pub fn in_ranges(restore: Configuration, plan: &UnpackPlan) -> Configuration {
     let (buffers, in_flight) = ranges(plan.transfer_size as usize, plan.queue_depth);
     let request_bytes = Some(buffers as f64 * f64::from(plan.transfer_size));

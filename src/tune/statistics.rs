@@ -1,6 +1,6 @@
-//! The few figures that speak for many measured ones.
+//! Summary figures of many measurements.
 
-/// The value in the middle; of an even number the mean of both. `None` of none.
+/// The median; with an even number of values, the mean of the middle two. `None` without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
@@ -8,7 +8,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some((sorted[last / 2] + sorted[sorted.len() / 2]) / 2.0)
 }
 
-/// Standard error of `mean` over `values`, as a share of it; 1 where one value says nothing of the scatter.
+/// Standard error of `mean` over `values`, as a share of it; 1 if there is only one value, and so no scatter.
 pub fn standard_error(values: &[f64], mean: f64) -> f64 {
     let count = values.len() as f64;
     if values.len() < 2 || mean <= 0.0 {

@@ -249,8 +249,8 @@ fn a_deadline_that_nothing_keeps_is_told_with_the_time_of_what_it_is_for() {
     });
     for (direction, least) in [("restore", 690.0), ("both", 695.0)] {
         let line = format!("backup sqlite:app.db --to a/ --auto --deadline 60s --direction {direction}");
-        let run = world.run(&line).with_code(2).says(&["--deadline", "restore of the nearest is done after"]);
-        let text = run.err.split("is done after ").nth(1).unwrap().split(' ').next().unwrap();
+        let run = world.run(&line).with_code(2).says(&["--deadline", "restore, in nine of ten runs"]);
+        let text = run.err.split("the nearest one needs ").nth(1).unwrap().split(' ').next().unwrap();
         assert!(text.parse::<f64>().unwrap() > least, "{run}");
     }
     world.assert_no_media();

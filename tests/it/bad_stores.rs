@@ -96,7 +96,7 @@ mod object_store {
         );
         says("AWS_ACCESS_KEY_ID", "NOBODY", &["s3://media/night/", "does not know this access key"]);
         says("AWS_REGION", "eu-north-7", &["s3://media/night/", "region", "set AWS_REGION"]);
-        says("AWS_ENDPOINT_URL", "http://127.0.0.1:9", &["s3://media/night/", "nobody listens", "AWS_ENDPOINT_URL"]);
+        says("AWS_ENDPOINT_URL", "http://127.0.0.1:9", &["s3://media/night/", "nothing listens", "AWS_ENDPOINT_URL"]);
         for line in VERBS.map(|line| line.replace("--repo night", "--repo nowhere")) {
             run(&world, &store.environment(), &line).refused_once(1, &["s3://no-such-bucket/night/", "no such bucket"]);
         }
@@ -305,7 +305,12 @@ mod object_store {
         let newer = String::from_utf8(record).unwrap().replace("\"format\": 1", "\"format\": 2");
         store.client().put("media", "night/.fullbore/repository.json", newer.as_bytes());
         let before = keys(&store);
-        assert_each_verb_says(&world, &store, &variables, &["repository.json", "newer fullbore", "use that fullbore"]);
+        assert_each_verb_says(
+            &world,
+            &store,
+            &variables,
+            &["repository.json", "newer fullbore", "use the newer fullbore"],
+        );
         assert_eq!(keys(&store), before);
     }
 
@@ -335,7 +340,7 @@ mod object_store {
         wait_until("it has claimed its key", || claims().len() == 4);
         running.stop();
         let ended = run(&world, &variables, "prune --repo night --confirm --grace 0s").done();
-        assert!(ended.err.contains("it ended, and could not tidy up; its files were removed"), "{ended}");
+        assert!(ended.err.contains("it ended, but could not tidy up; its files were removed"), "{ended}");
         assert_eq!(claims().len(), 2, "{:?}", claims());
         running.go_on();
         running.wait().done();
@@ -406,7 +411,7 @@ mod object_store {
                 assert_eq!(ended.done().json(), good);
             } else {
                 // Its media tell the same.
-                let ended = ended.with_code(4).says(&["/.fullbore/sets/", "not those that were written"]);
+                let ended = ended.with_code(4).says(&["/.fullbore/sets/", "differ from those that were written"]);
                 assert_eq!(ended.json(), good);
             }
             let _ = std::fs::remove_dir_all(world.at("state")); // It may not have come so far.

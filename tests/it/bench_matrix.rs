@@ -268,7 +268,7 @@ fn a_matrix_with_an_unknown_key_is_refused_with_its_line() {
 fn thousands_of_runs_are_refused_with_their_number_and_time_until_yes_is_said() {
     let numbers = (1..=40).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
     let world = world(&format!("{SMALL}workers = [{numbers}]\nqueue-depth = [{numbers}]\n"));
-    bench(&world, "").refused(2, "6400 cells, 6400 runs, about ", "is a lot").says(&["--yes"]);
+    bench(&world, "").refused(2, "6400 cells, 6400 runs, about ", "is a long bench").says(&["--yes"]);
     assert_eq!(world.names("."), ["a", "b", "m.toml"], "nothing was begun, and nothing is left");
     assert!(bench(&world, "--dry-run").done().text().contains("6400 cells"));
 }
@@ -276,7 +276,7 @@ fn thousands_of_runs_are_refused_with_their_number_and_time_until_yes_is_said() 
 #[test]
 fn contradictory_axes_are_refused_by_their_cell() {
     for (axes, cause) in [
-        ("media = [\"files\", \"nul\"]", "nul keeps nothing to restore"),
+        ("media = [\"files\", \"nul\"]", "nul keeps no data to restore"),
         ("devices = 4\nstripes = 2", "more devices than stripes"),
     ] {
         let world = world(&format!("{SMALL}{axes}\n"));
@@ -292,7 +292,7 @@ fn a_matrix_without_an_end_is_refused_and_not_read_into_memory() {
     let world = World::new();
     world.run("bench /dev/zero --dry-run").refused(2, "/dev/zero", "is longer than 1.0 MiB");
     world.write("m.toml", b"title = \"\xff\"\n");
-    bench(&world, "").refused(2, "m.toml", "is no text");
+    bench(&world, "").refused(2, "m.toml", "is not text");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_run_keeps_a_profile_that_the_model_can_use_and_leaves_nothing_else() {
     assert_eq!(made.places.iter().map(|place| place.used).collect::<Vec<_>>(), [Use::Read, Use::Write, Use::Write]);
     assert_eq!(made.together.len(), 2);
     assert_eq!(made.places[2].cells.len(), 2, "most ways of a file system are measured once");
-    ended.says(&["is in the file system of an earlier --write: what was measured of one counts for both"]);
+    ended.says(&["is in the file system of an earlier --write: measurements of one count for both"]);
     for place in &made.places {
         let has = |way, order| place.cells.iter().any(|cell| (cell.shape.way, cell.shape.order) == (way, order));
         assert!(has(Way::Read, Order::Sequential), "{}", place.path);
@@ -73,7 +73,7 @@ fn a_directory_is_read_by_its_largest_files_and_json_is_the_profile() {
 fn a_report_goes_to_a_file_beside_the_table_and_over_nothing_but_a_report() {
     let world = World::with_database();
     let before = world.read("app.db");
-    world.run("calibrate --read app.db --seconds 1 --report json:app.db").refused(2, "app.db", "is no report");
+    world.run("calibrate --read app.db --seconds 1 --report json:app.db").refused(2, "app.db", "is not a report");
     assert!(!world.at(PROFILES).exists(), "nothing was measured");
     for _ in 0..2 {
         let line = "calibrate --read app.db --seconds 1 --report json:r.json";
@@ -103,10 +103,10 @@ fn what_a_job_takes_besides_moving_is_measured_by_tiny_jobs_in_each_place() {
 #[test]
 fn where_tiny_jobs_fail_that_is_a_note_and_no_error() {
     let world = World::with_database();
-    // Whoever encrypts by default has no key here.
+    // A host that encrypts by default has no key here.
     world.write("fullbore.toml", b"encrypt-to = [\"nobody.pub\"]\n");
     let ended = world.run(&format!("calibrate --read app.db --write a {SMALL}")).done();
-    ended.says(&["besides moving bytes was not measured: ", "nobody.pub"]);
+    ended.says(&["besides moving bytes were not measured: ", "nobody.pub"]);
     let made = stored(&world, "default");
     assert!(made.job_costs.is_empty() && made.places.len() == 2);
     world.assert_no_media();
@@ -137,7 +137,7 @@ fn a_cap_that_lets_nothing_through_is_an_error_that_keeps_the_old_profile() {
     let before = world.read(&format!("{PROFILES}/default.json"));
     for places in ["--read app.db", "--read app.db --write a --space 32MiB"] {
         let ended = world.run(&format!("calibrate {places} --throttle 1/s --seconds 1"));
-        ended.refused(1, "app.db", "nothing of it was measured").says(&["--throttle", "no profile was written"]);
+        ended.refused(1, "app.db", "was not measured: --throttle").says(&["--throttle", "no profile was written"]);
         assert!(world.read(&format!("{PROFILES}/default.json")) == before);
     }
     world.run("calibrate --read app.db --throttle 1/s --seconds 1 --name other").with_code(1);
@@ -146,7 +146,7 @@ fn a_cap_that_lets_nothing_through_is_an_error_that_keeps_the_old_profile() {
 }
 
 #[test]
-fn a_sample_heeds_the_cap_too() {
+fn a_sample_keeps_to_the_cap_too() {
     let world = World::with_purged_database(32);
     let line = "calibrate --read purged.db --throttle 8MiB/s --seconds 2";
     world.run(line).done();
@@ -214,12 +214,12 @@ fn options_that_contradict_each_other_or_say_nothing_are_refused() {
         ("calibrate --show --seconds 3", "cannot be used with"),
         ("calibrate --read app.db --space 1GiB", "--write"),
         ("calibrate --read app.db --seconds 0", "0"),
-        ("calibrate --read app.db --name a/b", "no name for a profile"),
+        ("calibrate --read app.db --name a/b", "not a name for a profile"),
         ("calibrate --read app.db --read ./app.db", "named twice"),
         ("calibrate --read app.db --throttle 5", "--throttle"),
         ("calibrate --write a --space 1KiB", "less than 16 MiB"),
-        ("calibrate --write app.db", "is no directory"),
-        ("calibrate --read a", "no bytes that could be read"),
+        ("calibrate --write app.db", "is not a directory"),
+        ("calibrate --read a", "has no bytes to read"),
     ] {
         world.run(line).with_code(2).says(&[word]);
     }
@@ -347,7 +347,7 @@ fn a_store_is_measured_by_puts_and_gets_of_several_sizes_at_once_and_nothing_is_
 fn a_store_alone_is_measured_too_and_says_that_jobs_were_not() {
     let (world, store) = (World::new(), store());
     let line = "calibrate --write s3://media/night/ --seconds 1 --space 16MiB";
-    program::run(command(&world, &store, line)).done().says(&["besides moving bytes was not measured", "a directory"]);
+    program::run(command(&world, &store, line)).done().says(&["besides moving bytes were not measured", "a directory"]);
     let made = stored(&world, "default");
     let ways: Vec<Way> = made.places[0].cells.iter().map(|cell| cell.shape.way).collect();
     assert!(ways.contains(&Way::Read) && ways.contains(&Way::Write), "{ways:?}");
@@ -362,7 +362,9 @@ fn what_is_measured_in_a_store_is_never_locked() {
     let (world, store) = (World::new(), store());
     world.write("fullbore.toml", b"lock-until = \"2d\"\n");
     let line = format!("calibrate --write a --write s3://media/night/ {SMALL}");
-    program::run(command(&world, &store, &line)).done().says(&["s3://media/night/", "would be locked by lock-until"]);
+    program::run(command(&world, &store, &line))
+        .done()
+        .says(&["s3://media/night/", "lock-until would lock objects there"]);
     let costs = stored(&world, "default").job_costs;
     assert_eq!(costs.iter().map(|cost| cost.media).collect::<Vec<_>>(), [0]);
     assert_nothing_is_left(&store);

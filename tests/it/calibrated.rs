@@ -84,7 +84,7 @@ fn a_profile_that_was_named_has_to_be_there() {
     let before = world.names("a");
     for line in ["backup sqlite:app.db --to a/", "verify --from a", "restore --from a --into sqlite:copy.db"] {
         world.run(&format!("{line} --profile day")).refused(2, "profile `day`", "there is no such profile");
-        world.run(&format!("{line} --profile a/b")).refused(2, "a/b", "is no name for a profile");
+        world.run(&format!("{line} --profile a/b")).refused(2, "a/b", "is not a name for a profile");
     }
     assert_eq!(world.names("a"), before);
     world.assert_no_copy();
@@ -100,7 +100,7 @@ fn a_profile_of_another_machine_is_not_used_and_that_is_a_note() {
     for line in [BACKUP.to_owned(), format!("{BACKUP} --profile default")] {
         let report = world.run(&line).done().json();
         assert!(report["verdict"]["calibrated"].is_null() && report["verdict"]["percent_of_limit"].is_null());
-        let told = notes(&report).into_iter().find(|note| note.contains("profile `default` is not compared with"));
+        let told = notes(&report).into_iter().find(|note| note.contains("profile `default` is ignored: "));
         assert!(told.is_some_and(|note| note.contains("another machine") && note.contains("db99")), "{report:#}");
     }
 }
@@ -114,7 +114,7 @@ fn a_torn_profile_costs_a_note_and_no_backup() {
         world.write(&file, torn);
         let report = world.run(BACKUP).done().json();
         assert!(report["verdict"]["calibrated"].is_null() && !report["verdict"]["limit"].is_null());
-        assert!(notes(&report).iter().any(|note| note.contains("is not compared with")), "{report:#}");
+        assert!(notes(&report).iter().any(|note| note.contains("is ignored: ")), "{report:#}");
     }
 }
 

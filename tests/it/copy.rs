@@ -54,7 +54,7 @@ fn a_set_is_copied_as_it_is_byte_for_byte() {
         // Again: it is there already.
         let again = world.run("copy --from a --to c/ --report json").done();
         assert_eq!(how(&again.json()), ["there already"]);
-        again.says(&["is there already, as it is"]);
+        again.says(&["is already there, as it is"]);
     }
 }
 
@@ -174,7 +174,7 @@ fn of_an_original_and_its_copy_one_is_read_and_the_other_said() {
     let world = world("");
     world.run("copy --from a --to c/ --stripes 2").done();
     let restored = world.run("restore --from a --from c --into sqlite:copy.db").done();
-    restored.says(&["is there twice", "is read, not its copy"]);
+    restored.says(&["has several copies: fullbore reads media set", "not its copy"]);
     world.assert_copy();
     fs::remove_file(world.at("copy.db")).unwrap();
     let sets = list(&world, "--from a --from c");
@@ -290,7 +290,7 @@ fn nothing_is_overwritten_without_init_and_nothing_is_copied_over_itself() {
     world.run("copy --from a --to a/").refused(2, &family, "is a family of the set");
     world.run("copy --from a --to missing/").refused(1, "missing", "mounted");
     world.write("c/diary", b"no family at all");
-    world.run("copy --from a --to c/diary --init").refused(1, "c/diary", "no media family");
+    world.run("copy --from a --to c/diary --init").refused(1, "c/diary", "is not a media family");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn which_sets_are_copied_can_be_said() {
     world.run("copy --from a --to c/one.bore").refused(2, "c/one.bore", "2 sets");
     world.run("copy --from a --to c/ --set nothing").refused(2, "--set nothing", "no such set");
     world.run(&format!("copy --from a --to c/ --set {}", id(1))).done();
-    world.run("verify --from c").with_code(4).says(&["its full is not among these"]);
+    world.run("verify --from c").with_code(4).says(&["its full is missing"]);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_killed_copy_beside_a_part_of_its_source_costs_the_source_nothing() {
     world.media_written("b");
     slow.signal("KILL");
     slow.wait();
-    world.run("backup sqlite:app.db --to b/").done().says(&["which a killed backup had not finished"]);
+    world.run("backup sqlite:app.db --to b/").done().says(&["an unfinished file of a killed backup"]);
     assert!(world.names("b").contains(&"2.bore".to_owned()), "{:?}", world.names("b"));
     world.run("verify --from a/1.bore --from b/2.bore").done();
 }

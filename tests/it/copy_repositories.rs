@@ -70,7 +70,7 @@ fn the_newest_chain_goes_to_another_repository_and_on_from_there() {
     world.run("backup sqlite:app.db --repo night --kind log").done();
     let second = world.run("copy --repo night --to-repo away --report json").done();
     assert_eq!(copied(&second), [("log".to_owned(), "made anew".to_owned())]);
-    let second = second.says(&["is in the repository already, and is not copied"]);
+    let second = second.says(&["is already in the repository, and is not copied"]);
     assert!(second.json()["task"].is_string());
     assert_eq!(rows(&world, "--repo away"), 4);
     assert!(
@@ -101,7 +101,7 @@ fn a_set_without_what_it_stands_on_is_refused_and_a_chain_brings_it() {
     world.run(&format!("{line} --chain")).done();
     assert_eq!(kinds(&list(&world, "away")), ["full", "differential"]);
     assert_eq!(rows(&world, "--repo away"), 2);
-    world.run("copy --repo night --to-repo night").refused(2, "--to-repo night", "come from");
+    world.run("copy --repo night --to-repo night").refused(2, "--to-repo night", "the repository to copy from");
     world.run("copy --repo night --to-repo away --init").with_code(2);
     world.run("copy --repo night --to-repo away --name-template {database}.bore").refused(2, "--name-template", "{id}");
 }
@@ -175,7 +175,7 @@ fn a_copy_that_was_killed_is_gone_on_with_and_its_run_is_ended() {
     running.signal("KILL");
     running.wait();
     // Its process is gone: nobody waits for its lease.
-    world.run("copy --repo night --to-repo away").done().says(&["which a killed backup had not finished"]);
+    world.run("copy --repo night --to-repo away").done().says(&["an unfinished file of a killed backup"]);
     assert_eq!(kinds(&list(&world, "away")), ["full", "differential", "log"]);
     assert_eq!(rows(&world, "--repo away"), 3);
     let states: Vec<_> = records(&world, "tasks").iter().map(|task| task["state"].clone()).collect();
@@ -220,7 +220,7 @@ fn a_copy_of_another_container_is_alive_until_its_lease_is_over() {
     }
     // The number of a process that was started at another time.
     write(&|task| task["runs_as"]["number"] = std::process::id().into());
-    world.run(line).done().says(&["which a killed backup had not finished"]);
+    world.run(line).done().says(&["an unfinished file of a killed backup"]);
     assert_eq!(rows(&world, "--repo away"), 3);
 }
 

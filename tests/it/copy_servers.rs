@@ -61,7 +61,7 @@ fn copies(world: &World, backup: &dyn Fn(&str), change: &dyn Fn(u32)) {
         assert!([0, 4].contains(&verified.code), "{verified}");
         assert_same_directory(world, "--from a", &format!("--from {to} {key}"));
     }
-    // A differential that was made of a copy stands on the original too: the page map came along, and its seed.
+    // A differential based on a copy also restores over the original: the copy has the same page map and seed.
     change(2);
     backup("--to b/ --kind differential --base narrow");
     assert_same_directory(world, "--from narrow --from b", "--from a --from b");

@@ -171,7 +171,7 @@ fn what_cannot_be_mirrored_is_refused() {
     world.run("backup sqlite:app.db --to a/ --copy-to away").with_code(2);
     world.run(&format!("{LINE} --copy-to night")).with_code(2);
     world.run("backup sqlite:app.db --repo night --copy-to night").refused(2, "--copy-to night", "itself");
-    world.run("backup sqlite:app.db --repo night --copy-to none").refused(2, "--copy-to none", "is no repository");
+    world.run("backup sqlite:app.db --repo night --copy-to none").refused(2, "--copy-to none", "is not a repository");
     world.run(&format!("{LINE} --stripes 1")).refused(2, "--stripes", "cannot use 2 devices");
     world.run(&format!("{LINE} --measure-limit")).with_code(2);
     fs::rename(world.at("c"), world.at("unmounted")).unwrap();
@@ -390,7 +390,7 @@ fn killed_between_the_two_commits_the_second_side_has_it_and_the_first_is_cleane
         one_tick();
     }
     // The next differential has its base in the first side, which holds none; what is wanted by itself is a full then.
-    world.run(&format!("{LINE} --kind differential")).refused(3, "--kind differential", "no whole full");
+    world.run(&format!("{LINE} --kind differential")).refused(3, "--kind differential", "no usable full");
     world.run("prune --repo night --grace 0s --confirm").done().says(&["it was interrupted during commit"]);
     world.run("prune --repo away --grace 0s --confirm").says(&["it had committed its set"]);
     assert_eq!(["a", "b", "c"].map(|folder| families(&world, folder).len()), [0, 0, 2]);

@@ -144,7 +144,7 @@ fn another_page_size_than_that_of_the_full_is_refused() {
     world.run("backup sqlite:app.db --to b/diff.bore --kind differential --base a").refused(
         1,
         "base",
-        "another page size",
+        "the page size of the database has changed",
     );
     assert!(world.names("b").is_empty());
 }

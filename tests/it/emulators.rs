@@ -129,7 +129,7 @@ fn what_stands_there_is_replaced_with_init_alone_and_only_if_it_is_a_family() {
         assert_restores(&world, &store, &format!("--from {scheme}://media/app.bore"));
         store.put("media", "diary", b"Dear diary, this is no family at all");
         let line = format!("backup sqlite:app.db --to {scheme}://media/diary --init");
-        run(&world, &store, &line).refused(1, "media/diary", "is no media family");
+        run(&world, &store, &line).refused(1, "media/diary", "is not a media family");
         assert_eq!(store.get("media", "diary"), b"Dear diary, this is no family at all");
     }
 }
@@ -176,7 +176,11 @@ fn what_is_wrong_with_names_keys_and_endpoints_is_said_in_the_words_of_the_servi
         };
         run_with(&world, &with(&right, key, "d3Jvbmcgc2VjcmV0"), &line).refused(1, "media/app.bore", hint);
         let endpoint = if is_azure { "AZURE_STORAGE_ENDPOINT" } else { "STORAGE_EMULATOR_HOST" };
-        run_with(&world, &with(&right, endpoint, "http://127.0.0.1:9/x"), &line).refused(1, "nobody listens", endpoint);
+        run_with(&world, &with(&right, endpoint, "http://127.0.0.1:9/x"), &line).refused(
+            1,
+            "nothing listens",
+            endpoint,
+        );
         run(&world, &store, &format!("verify --from {scheme}://media/none.bore")).refused(
             1,
             "none.bore",
@@ -194,7 +198,7 @@ fn what_is_wrong_with_names_keys_and_endpoints_is_said_in_the_words_of_the_servi
     for (url, why) in [
         ("azure://media/a", "az://CONTAINER/KEY"),
         ("https://shop.blob.core.windows.net/media/a?sig=sekret", "az://CONTAINER/KEY"),
-        ("az://media/a?sv=1&sig=sekret", "signatures do not belong"),
+        ("az://media/a?sv=1&sig=sekret", "do not put a signature"),
         ("gcs://media/a", "gs://BUCKET/KEY"),
         ("az://me--dia/a", "container"),
     ] {

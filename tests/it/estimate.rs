@@ -272,7 +272,7 @@ fn a_move_that_never_catches_up_is_a_warning() {
     let line = "estimate sqlite:app.db --to a/ --plan full+log --size 10GB --report json --change-rate";
     let run = world.run(&format!("{line} 100TB/s")).with_code(4);
     assert!(run.json()["cutover"]["last_bytes"][1].as_f64().unwrap() > 1e12, "{run}");
-    run.says(&["--change-rate", "it never catches up"]);
+    run.says(&["--change-rate", "the move never catches up"]);
     world.run(&format!("{line} 1MB/d")).done();
     world.run("estimate sqlite:app.db --to a/ --plan full --size 10GB --change-rate 100TB/s").done();
 }

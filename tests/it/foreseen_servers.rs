@@ -63,7 +63,7 @@ fn sizes_of_a_dry_run_an_estimate_and_a_report_agree_and_have_their_names() {
     let planned =
         world.run(&format!("backup {url} --to a/ --dry-run --password-file password --report json:plan.json"));
     let said = planned.done().text();
-    assert!(["in use, of which", "were never written:", "to read"].iter().all(|word| said.contains(word)), "{said}");
+    assert!(["in use; of these,", "were never written:", "to read"].iter().all(|word| said.contains(word)), "{said}");
     let plan: Value = serde_json::from_str(&world.text("plan.json")).unwrap();
     let (foreseen, made) =
         (report(&world, &format!("estimate {url} --to a/")), report(&world, &format!("backup {url} --to a/")));
@@ -93,7 +93,7 @@ fn a_mysql_whose_data_directory_is_here_is_judged_by_its_disk() {
     // Its identity is gone: nobody can say any more whose data directory that is.
     fs::remove_file(server.datadir().join("auto.cnf")).unwrap();
     let estimate = format!("estimate {url} --to a/ --password-file password");
-    world.run(&estimate).refused(2, "not known which disk", "--data-path");
+    world.run(&estimate).refused(2, "the disk of its files is not known", "--data-path");
     let unknown = report(&world, &format!("backup {url} --to a/"));
     let notes: Vec<&str> = unknown["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(unknown["verdict"]["calibrated"].is_null(), "{unknown:#}");

@@ -125,7 +125,7 @@ fn runs_of_two_blocks_that_overlap_are_refused_although_their_sum_is_right() {
 #[test]
 fn runs_that_are_not_of_whole_units_are_refused() {
     let refusal = Refusal::of(full(""), FROM, None);
-    refusal.with("not of whole units", |families| {
+    refusal.with("does not cover whole units", |families| {
         let (block, at) = with_run(families, RunKind::Zero);
         block.runs[at].length -= 512;
     });
@@ -165,7 +165,8 @@ fn a_page_map_that_does_not_fit_the_data_is_refused_by_verify_and_the_data_still
 #[test]
 fn map_blocks_that_are_no_windows_of_their_stream_are_refused_by_verify() {
     let refusal = Refusal::of(full(""), FROM, None);
-    refusal.of_the_map("no window of its stream", |families| block(families, BlockKind::Map, 0).runs[0].length -= 4096);
+    refusal
+        .of_the_map("not a window of its stream", |families| block(families, BlockKind::Map, 0).runs[0].length -= 4096);
     refusal.of_the_map("too few or too many entries", |families| block(families, BlockKind::Map, 0).plain.truncate(32));
     refusal.of_the_map("its page map has a gap, or a part twice", |families| {
         let mut second = block(families, BlockKind::Map, 0).clone();
@@ -181,7 +182,7 @@ fn a_trailer_that_counts_other_zero_bytes_is_refused_and_its_family_named() {
     for (options, from) in [("", FROM.to_owned()), ("--encrypt-to k.key.pub", format!("{FROM} --key k.key"))] {
         let refusal = sealed(options, &from);
         refusal.with("b/app.bore", |families| families[1].trailer = |trailer| trailer.zero_bytes += 4096);
-        refusal.with("counts other zero bytes", |families| families[0].trailer = |trailer| trailer.zero_bytes ^= 1);
+        refusal.with("the count of zero bytes", |families| families[0].trailer = |trailer| trailer.zero_bytes ^= 1);
         refusal
             .with("the trailer does not describe", |families| families[0].trailer = |trailer| trailer.data_bytes += 1);
     }
@@ -218,7 +219,7 @@ fn sealed(options: &str, from: &str) -> Refusal {
 #[test]
 fn an_index_of_encrypted_blocks_that_names_other_runs_is_refused() {
     let refusal = sealed("--encrypt-to k.key.pub", &format!("{FROM} --key k.key"));
-    let cause = "its index does not say where the runs";
+    let cause = "its index does not fit the runs";
     refusal.with(cause, |families| families[0].entry = |entry| entry.span += 4096);
     refusal.with(cause, |families| families[1].entry = |entry| entry.first ^= 4096);
 }
@@ -304,7 +305,7 @@ fn a_pipe_is_held_to_its_manifest_and_its_sums_too() {
     assert_ne!(id, other);
     refused("another set than the header", &|family| family.manifest(&id, &other));
     refused("not numbered from 0 on", &|family| family.blocks[0].header.sequence += 1 << 20);
-    refused("counts other zero bytes", &|family| family.trailer = |trailer| trailer.zero_bytes += 1);
+    refused("the count of zero bytes", &|family| family.trailer = |trailer| trailer.zero_bytes += 1);
     refused("the footer does not describe", &|family| family.trailer_shift = 1);
 }
 
@@ -335,7 +336,7 @@ fn a_differential_that_holds_a_unit_twice_or_a_page_map_is_refused() {
         change(&mut second);
         families[1].blocks.insert(0, second);
     };
-    refused("a part of its stream is in another block too", &|families| again(families, &|_| {}));
+    refused("a part of its stream is in two blocks", &|families| again(families, &|_| {}));
     refused("a page map that the header does not announce", &|families| {
         again(families, &|second| {
             second.header.kind = BlockKind::Map;
@@ -363,6 +364,6 @@ fn a_page_map_whose_index_leads_elsewhere_is_no_base() {
         }
     });
     let ended = world.run(line).with_code(3);
-    assert!(ended.err.contains("not the one that its index names"), "{ended}");
+    assert!(ended.err.contains("differs from its index"), "{ended}");
     assert!(!world.at("d.bore").exists());
 }

@@ -142,7 +142,7 @@ fn place_outside_makes_no_file_but_one_under_the_name_of_its_table_and_names_it(
     fs::create_dir(world.at("jail")).unwrap();
     outside(&world.at("jail/evil.cron"));
     let line = format!("restore {FROM} --into dir:copy --place-outside --mkdir");
-    world.run(&line).with_code(3).says(&["evil.cron", "no such pair"]);
+    world.run(&line).with_code(3).says(&["evil.cron", "not a valid pair"]);
     assert!(fs::read_dir(world.at("jail")).unwrap().next().is_none() && !world.at("copy").exists());
     let was = world.at("jail").join(&table);
     outside(&was);

@@ -140,7 +140,7 @@ fn a_restore_of_a_server_that_is_killed_again_and_again_comes_to_its_end() {
     let (set, base, _) = SETS[1];
     let line = format!("restore {} --into dir:{set} --resume", from(set, base));
     let begun = Instant::now();
-    world.run(&line).done().says(&["no interrupted restore has left anything"]);
+    world.run(&line).done().says(&["no leftover of an interrupted restore"]);
     let whole = begun.elapsed();
     let mut random = fastrand::Rng::with_seed(3);
     for round in 0..3 {

@@ -65,7 +65,7 @@ fn damage_inside_a_family_names_the_copy_that_is_beside_it() {
     std::fs::copy(world.at("a/2.bore"), world.at("a/copy-of-2.bore")).unwrap();
     let middle = world.read("a/2.bore").len() / 2;
     damage(&world, "a/2.bore", middle);
-    let hint = ["a/2.bore` is damaged", "there is a copy of it: name `a/copy-of-2.bore` in its place"];
+    let hint = ["a/2.bore` is damaged", "a copy of it exists: name `a/copy-of-2.bore` instead"];
     world.run("verify --from a").with_code(3).says(&hint);
     world.run("restore --from a --into sqlite:copy.db").with_code(3).says(&hint);
     world.assert_no_copy();

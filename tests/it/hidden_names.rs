@@ -97,7 +97,7 @@ fn hidden_sets_are_grouped_without_a_key_and_named_with_one() {
     assert_eq!(
         names(&format!("--database {}", clear[0])).len(),
         2,
-        "whoever has the public key finds it by its whole name"
+        "with the public key, a reader finds it by its whole name"
     );
     assert_eq!(names(&format!("--database {}", hidden[1])).len(), 1);
     // The rules hold for each database by itself, also on a host that has no key.

@@ -139,7 +139,7 @@ fn init_replaces_a_damaged_family() {
 fn init_spares_a_file_that_is_no_family() {
     let world = World::with_database();
     std::fs::write(world.at("a/x.bore"), "Dear diary").unwrap();
-    world.run("backup sqlite:app.db --to a/x.bore --init").refused(1, "a/x.bore", "is no media family");
+    world.run("backup sqlite:app.db --to a/x.bore --init").refused(1, "a/x.bore", "is not a media family");
     assert_eq!(std::fs::read_to_string(world.at("a/x.bore")).unwrap(), "Dear diary");
 }
 

@@ -15,10 +15,7 @@ fn encrypted() -> World {
 #[test]
 fn a_new_key_asks_for_an_offline_recovery_recipient() {
     let world = World::new();
-    world
-        .run("key new k.key")
-        .refused(2, "key new", "no offline recovery recipient")
-        .says(&["--recovery", "--no-recovery"]);
+    world.run("key new k.key").refused(2, "key new", "no offline recovery key").says(&["--recovery", "--no-recovery"]);
     assert!(!world.at("k.key").exists() && !world.at("k.key.pub").exists());
     world.run("key new --no-recovery recovery.key").done();
     let text = world.run("key new --recovery recovery.key.pub k.key").done().text();
@@ -76,7 +73,7 @@ fn a_key_file_that_others_may_read_is_refused() {
     let world = encrypted();
     for mode in [0o644, 0o640, 0o660] {
         fs::set_permissions(world.at("k.key"), fs::Permissions::from_mode(mode)).unwrap();
-        world.run("verify --from a --from b --key k.key").refused(1, "k.key", "others").says(&["chmod"]);
+        world.run("verify --from a --from b --key k.key").refused(1, "k.key", "other than its owner").says(&["chmod"]);
     }
 }
 

@@ -124,8 +124,16 @@ fn a_restore_stops_at_a_time_and_names_the_range_otherwise() {
         assert_eq!(restored_up_to(&world, &format!("--from a --stop-at {time}")), round as i64);
     }
     let refused = |time: &str| world.run(&format!("restore --from a --into sqlite:copy.db --stop-at {time}"));
-    refused("2026-01-01T00:00:00Z").refused(1, "--stop-at '2026-01-01T00:00:00Z'", "is before what these sets");
-    refused("2096-01-01T00:00:00+01:00").refused(1, "--stop-at '2095-12-31T23:00:00Z'", "is behind what these sets");
+    refused("2026-01-01T00:00:00Z").refused(
+        1,
+        "--stop-at '2026-01-01T00:00:00Z'",
+        "is before the range that these sets",
+    );
+    refused("2096-01-01T00:00:00+01:00").refused(
+        1,
+        "--stop-at '2095-12-31T23:00:00Z'",
+        "is after the range that these sets",
+    );
     refused("2026-01-01T00:00:00").refused(2, "--stop-at", "the zone is missing");
     refused("2026-10-25T02:30:00[Europe/Berlin]").refused(2, "--stop-at", "had this time twice");
     world.assert_no_copy();
@@ -330,7 +338,7 @@ fn a_log_set_whose_shared_words_contradict_its_engine_is_not_passed_over_in_sile
     });
     world.run("restore --from a --into sqlite:copy.db").refused(
         1,
-        "where it belongs among the others",
+        "its manifest, which has its place in the log chain",
         "contradicts itself",
     );
     world.assert_no_copy();

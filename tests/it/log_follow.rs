@@ -102,7 +102,7 @@ const FOLLOW: &str = "log follow sqlite:app.db --base a --to a/ --interval 100ms
 /// A follower that holds the log: what comes from now on cannot be lost.
 fn following(world: &World, line: &str) -> Running {
     let follower = world.start(line);
-    follower.says_any(&["going on from", "its log is followed from here"]);
+    follower.says_any(&["continuing from", "its log is followed from here"]);
     follower
 }
 

@@ -59,7 +59,7 @@ fn stored(world: &World, row: i64) {
     until("the row on media", || restored_up_to(world, "--repo night") == row);
 }
 
-/// A follower that has come to its first set, or goes on from those that are there.
+/// A follower that has written its first set, or continues after those that are there.
 fn following(world: &World, line: &str) -> Running {
     let follower = world.start(line);
     let leases = || task(world).is_some_and(|(_, task)| task["needs"].as_array().is_some_and(|ids| !ids.is_empty()));
@@ -91,7 +91,7 @@ fn beside_prunes_and_fulls_of_others_every_commit_comes_back() {
     for round in 0..3 {
         wait_for_sets(&world, 2);
         times.push((now(), newest_row(&world.at("app.db"))));
-        // What is newer and verified lets what the follower stands on go, but for its lease.
+        // A newer verified chain would let prune remove the follower's base, but for its lease.
         world.run("backup sqlite:app.db --repo night").done();
         world.run("verify --repo night --latest").done();
         let pruned = prune(&world).done();
@@ -144,7 +144,7 @@ fn a_killed_follower_goes_on_without_a_gap() {
     }
     let listed = world.run("list --repo night --json").done().json();
     let kinds = listed.as_array().unwrap().iter().filter(|set| set["kind"] == "full").count();
-    assert_eq!(kinds, 1, "each goes on from where the one before was killed");
+    assert_eq!(kinds, 1, "each continues where the one before was killed");
     world.run("verify --repo night").done();
 }
 
@@ -159,7 +159,7 @@ fn to_cancel_a_follower_is_to_end_it_well() {
     let id = task(&world).unwrap().1["task"].as_str().unwrap().to_owned();
     let shown = world.run(&format!("cancel {id} --repo night")).done().text();
     assert!(shown.contains("CANCELLED"), "{shown}");
-    follower.wait().done().says(&["everything that was committed is in it"]);
+    follower.wait().done().says(&["it has all commits"]);
     assert_eq!(restored_up_to(&world, "--repo night"), 1);
     let task = record(&world, &format!("tasks/{id}.json"));
     assert!(task["state"] == "CANCELLED" && task["error"].is_null() && task["needs"] == json!([]), "{task}");
@@ -241,7 +241,7 @@ fn where_the_log_goes_on_from_no_set_of_the_repository_it_is_said_or_a_full_is_t
     ended(follower);
     assert_eq!(restored_up_to(&world, "--repo night"), 2);
     let line = "log follow sqlite:app.db --repo night --name-template {time}.bore";
-    world.run(line).refused(2, "--name-template", "does not tell one set from another");
+    world.run(line).refused(2, "--name-template", "gives several sets the same name");
     world.run("log follow sqlite:app.db --repo night --to a/").with_code(2);
     world.run("log follow sqlite:app.db --repo night --base a").with_code(2);
     world.run("log follow sqlite:app.db --repo day").refused(2, "--repo day", "configured are: night");

@@ -314,7 +314,7 @@ fn what_a_backup_of_a_server_is_refused_for_is_said_and_nothing_is_left() {
     refused("mariadb://root@127.0.0.1:1", "--password-file password", &["127.0.0.1:1", "cannot be reached"]);
     // An empty server made from the same template: even its redo log stands at nearly the same place.
     let other = format!("{url}?datadir={}", twin.datadir().display());
-    refused(&other, "--password-file password", &["the server that answers", "datadir="]);
+    refused(&other, "--password-file password", &["the connected server", "datadir="]);
     refused(
         &format!("{url}?datadir={}", world.at("nowhere").display()),
         "--password-file password",
@@ -581,7 +581,7 @@ fn a_page_that_is_damaged_at_the_source_ends_the_backup_unless_it_was_asked_to_g
         .run("restore --from a --into dir:copy --continue-after-error --check quick")
         .with_code(4)
         .says(&["page 6 of `shop/quiet.ibd`", "was damaged already when it was backed up"]);
-    // That one table apart, everything is there.
+    // Apart from this table, everything is there.
     let options = Options::new().datadir(&world.at("copy")).password_file(source.password_file().unwrap());
     let restored = Server::start(Kind::Mariadb11, &options);
     assert_eq!(restored.sql("SELECT COUNT(*) FROM shop.a").trim(), ROWS.to_string());

@@ -114,7 +114,7 @@ fn tls_that_is_refused_by_either_side_says_by_whom_and_why() {
     source.stop();
     source.start_again(&Options::new().option("require_secure_transport=ON"));
     run(source.port(), "ssl-mode=disabled")
-        .refused_once(1, &["Access denied", "encrypted connections only: ssl-mode=required"]);
+        .refused_once(1, &["Access denied", "accepts only encrypted connections: ssl-mode=required"]);
     assert_unlocked(&source);
 }
 
@@ -136,7 +136,7 @@ fn a_server_with_100_000_files_comes_back_and_one_with_more_than_a_set_holds_is_
     }
     write(100_000..262_144, &|_| Vec::new());
     let refused = backup(&world, server.port(), "--to b/").with_code(1);
-    let refused = refused.says(&["mariadb://127.0.0.1", "files, and one backup set holds 262144 at the most"]);
+    let refused = refused.says(&["mariadb://127.0.0.1", "files, and one backup set holds 262144 at most"]);
     assert!(!refused.err.contains("more than"), "it is known before the copy: {refused}");
     assert!(world.names("b").is_empty());
     assert_unlocked(&server);

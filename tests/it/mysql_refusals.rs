@@ -153,7 +153,7 @@ fn a_server_that_cannot_be_reached_or_is_something_else_is_told_from_one_that_re
     let run = |url: &str| world.run(&format!("backup {url} --password-file pw --to a/ --install-clone-plugin"));
     run("mysql://u@127.0.0.1:1").refused_once(1, &["127.0.0.1:1", "cannot be reached", "bind_address"]);
     run("mysql://u@no-such-host.invalid").refused_once(1, &["no-such-host.invalid:3306", "cannot be reached"]);
-    run("mysql://u@/?socket=/nowhere/s.sock").refused_once(1, &["/nowhere/s.sock", "is the server running"]);
+    run("mysql://u@/?socket=/nowhere/s.sock").refused_once(1, &["/nowhere/s.sock", "check that the server runs"]);
     // Somebody who listens and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
@@ -268,7 +268,7 @@ fn a_busy_replica_with_parallel_appliers_is_backed_up_and_says_of_whom_also_when
         line("a/").with_code(4).says(&["is a replica of", &named, "skip_replica_start", "RESET REPLICA"]);
         replica.sql("STOP REPLICA SQL_THREAD");
         let ended = line("b/").with_code(4);
-        assert!(ended.err.contains("whose applier stands still"), "{ended}");
+        assert!(ended.err.contains("its applier is stopped"), "{ended}");
     });
     let manifest = world.run("inspect files --json --from b").json();
     let of = &manifest[0]["position"]["last"]["replica_of"][0];
@@ -279,7 +279,7 @@ fn a_busy_replica_with_parallel_appliers_is_backed_up_and_says_of_whom_also_when
         let options = Options::new().binlog().option("server_id=3").option("skip_replica_start=ON");
         let restored =
             Server::start(Kind::Mysql9, &options.datadir(&copy).password_file(replica.password_file().unwrap()));
-        // It goes on from where the replica was.
+        // It continues where the replica was.
         restored.sql("RESET REPLICA; START REPLICA");
         caught_up(&source, &restored);
         let checks = "CHECKSUM TABLE shop.item, shop.other";
@@ -367,7 +367,7 @@ fn encrypted_tablespaces_without_their_keys_are_named() {
         "backup {}/?ssl-mode=disabled&get-server-public-key=true --password-file password --to a/ --encrypt-to k.key.pub",
         root(source.port())
     ));
-    ended.refused_once(1, &["over TLS only", "ssl-mode=required"]);
+    ended.refused_once(1, &["only over TLS", "ssl-mode=required"]);
     world.assert_no_media();
     assert_no_clone(&source);
     source.stop();

@@ -152,7 +152,7 @@ mod object_store {
             // Down to the full.
             let newest = ends.last().unwrap();
             for key in families("-full-").iter().chain(&logs) {
-                assert!(until(key) >= *newest, "{key} until {}, what stands on it until {newest}", until(key));
+                assert!(until(key) >= *newest, "{key} until {}, what needs it until {newest}", until(key));
             }
             std::thread::sleep(LOCKED / 30);
         }

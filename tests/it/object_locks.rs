@@ -105,10 +105,10 @@ mod object_store {
             let planned = run(&world, &variables, PRUNE).done().says(&["s3://vault", "NoncurrentVersionExpiration"]);
             let text = planned.text();
             assert!(
-                text.contains("1 of 4 sets may go") && text.contains("locked until 2099-01-01"),
+                text.contains("1 of 4 sets can be removed") && text.contains("locked until 2099-01-01"),
                 "{kind:?}: {planned}"
             );
-            assert!(text.contains("locked, and no end of that is known"), "{kind:?}: {planned}");
+            assert!(text.contains("locked, and the end of the lock is not known"), "{kind:?}: {planned}");
             let pruned = run(&world, &variables, &format!("{PRUNE} --confirm --json")).done().json();
             assert_eq!(pruned["deleted"], serde_json::json!([ids[2]]), "{kind:?}");
             assert_eq!(families(&store).len(), 6, "{kind:?}");
@@ -167,7 +167,7 @@ mod object_store {
         let on_it = format!("/verdicts/{}.", ids[1]);
         keys.filter(|key| key.contains(&on_it)).for_each(|key| store.remove("vault", &key));
         std::thread::sleep(std::time::Duration::from_millis(2100)); // Its clock tells whole seconds.
-        let said = "its files are locked, and a later prune removes them";
+        let said = "its files are locked; a later prune removes them";
         for _ in 0..2 {
             let ended = run(&world, &variables, &format!("{PRUNE} --confirm")).says(&[said]);
             assert!(ended.text().contains("0 sets were removed") && [0, 4].contains(&ended.code), "{ended}");

@@ -229,14 +229,14 @@ fn nothing_is_overwritten_without_init_and_sets_of_several_objects_not_at_all() 
     run(&world, &store, &format!("{backup} --init")).done();
     assert!(object(&store, "app.bore") != first);
     assert_restores(&world, &store, "--from s3://media/app.bore");
-    run(&world, &store, &format!("{backup} --to s3://media/b.bore --init")).refused(2, "--init", "all at once");
+    run(&world, &store, &format!("{backup} --to s3://media/b.bore --init")).refused(2, "--init", "several families");
     assert_eq!(keys(&store), ["app.bore"]);
     // Neither what is no family, nor a part of a set, nor the full of the differential itself.
     store.client().put("media", "diary", b"Dear diary, this is no family at all");
     run(&world, &store, "backup sqlite:app.db --to s3://media/diary --init").refused(
         1,
         "s3://media/diary",
-        "is no media family",
+        "is not a media family",
     );
     assert_eq!(object(&store, "diary"), b"Dear diary, this is no family at all");
     run(&world, &store, &format!("{backup} --init --kind differential --base s3://media/app.bore")).refused(
@@ -248,7 +248,7 @@ fn nothing_is_overwritten_without_init_and_sets_of_several_objects_not_at_all() 
     run(&world, &store, "backup sqlite:app.db --to s3://media/1.bore --init").refused(
         1,
         "1.bore",
-        "that whole set unusable",
+        "the whole set unusable",
     );
     assert_eq!(
         (keys(&store), store.uploads("media")),
@@ -313,7 +313,7 @@ fn what_is_wrong_with_bucket_keys_endpoint_or_certificate_is_said_before_anythin
     let ended = with("AWS_SECRET_ACCESS_KEY", "wrong-wrong-wrong").refused(1, "secret key", "AWS_SECRET_ACCESS_KEY");
     assert!(!ended.err.contains("wrong-wrong"), "{ended}");
     with("AWS_ACCESS_KEY_ID", "NOBODY").refused(1, "does not know this access key", "AWS_ACCESS_KEY_ID");
-    with("AWS_ENDPOINT_URL", "http://127.0.0.1:9").refused(1, "nobody listens", "AWS_ENDPOINT_URL");
+    with("AWS_ENDPOINT_URL", "http://127.0.0.1:9").refused(1, "nothing listens", "AWS_ENDPOINT_URL");
     with("AWS_REGION", "eu-north-7").refused(1, "region", "AWS_REGION");
     let tls = ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new().tls());
     tls.make_bucket("media");
@@ -386,7 +386,7 @@ fn bytes_that_are_wrong_on_the_way_are_never_taken_for_the_backup() {
     });
     let variables = store.environment_at(proxy.endpoint());
     let never = "backup sqlite:app.db --device-timeout 15 --to s3://media/never.bore --compression none";
-    run_with(&world, &variables, never).refused(1, "never.bore", "a part did not arrive as it was sent");
+    run_with(&world, &variables, never).refused(1, "never.bore", "a part arrived changed");
     assert_eq!((keys(&store), store.uploads("media")), (vec!["app.bore".to_owned()], Vec::new()));
     // And on the way back: our own checksums.
     let proxy = FaultProxy::start(store.endpoint(), |request| match request.header("range") {

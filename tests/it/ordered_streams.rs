@@ -148,7 +148,7 @@ fn a_stream_with_a_gap_or_a_wrong_end_is_refused() {
         let mut blocks = in_order(families);
         (blocks[3].header.order, blocks[4].header.order) = (5, 4);
     });
-    set.is_refused("and its blocks end at", |families| {
+    set.is_refused("but its blocks end at", |families| {
         let last = in_order(families).len() as u32;
         for family in families.iter_mut() {
             family.blocks.retain(|block| block.header.order != last);
@@ -172,7 +172,7 @@ fn a_block_too_far_behind_others_is_refused_and_not_waited_for() {
 #[test]
 fn a_place_in_an_order_without_an_ordered_stream_is_refused() {
     let set = OrderedSet::new(false);
-    let cause = "a block has a place in an order exactly when its stream is ordered";
+    let cause = "a block of an ordered stream has no order number, or another block has one";
     set.is_refused(cause, |families| in_order(families)[7].header.order = 0);
     set.is_refused("an ordered stream in a set without a window", |families| {
         families.iter_mut().for_each(|family| family.header.set.window = 0);
@@ -183,7 +183,7 @@ fn a_place_in_an_order_without_an_ordered_stream_is_refused() {
     set.is_refused("the manifest has other streams than the header", |families| {
         families.iter_mut().for_each(|family| family.header.set.streams[0].ordered = false);
     });
-    set.is_refused("a block without data has a place in an order", |families| {
+    set.is_refused("a block without data has an order number", |families| {
         families[0].of(BlockKind::Manifest).for_each(|block| block.header.order = 1);
     });
 }

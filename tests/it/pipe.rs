@@ -48,7 +48,9 @@ fn a_backup_through_a_pipe_comes_back_through_a_pipe() {
 #[test]
 fn a_pipe_from_which_nothing_came_says_where_to_look() {
     let world = World::new();
-    fed(&world, "verify --from -", &[]).refused(3, "--from -", "nothing came").says(&["in front of the pipe"]);
+    fed(&world, "verify --from -", &[])
+        .refused(3, "--from -", "ended before its first byte")
+        .says(&["before the pipe"]);
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub fn command(folder: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsS
     command
 }
 
-/// What the program reads of its environment, beside its folders; how variables begin. Those of whoever runs the tests are nobody's here.
+/// What the program reads of its environment, beside its folders; how variables begin. The variables of the user who runs the tests do not count.
 const READ: [&str; 5] = ["AWS_", "AZURE_", "GOOGLE_", "FULLBORE_PASSWORD", "FULLBORE_HOST"];
 
 /// The folder and the environment of a run.

@@ -82,14 +82,14 @@ fn nothing_goes_before_something_newer_was_verified() {
     let old = chain(&world, 1);
     let new = chain(&world, 2);
     let planned = prune(&world, "").with_code(4).says(&["none of its chains is verified"]);
-    assert!(planned.text().contains("0 of 4 sets may go"), "{planned}");
+    assert!(planned.text().contains("0 of 4 sets can be removed"), "{planned}");
     prune(&world, "--confirm").with_code(4);
     assert_eq!(families(&world), 4);
     world.run(&format!("verify --repo night --set {}", &old[0])).done();
     prune(&world, "--confirm").with_code(4);
     world.run("verify --repo night --latest").done();
     let planned = prune(&world, "").done().text();
-    assert!(planned.contains("2 of 4 sets may go") && planned.contains("last 1 of 1"), "{planned}");
+    assert!(planned.contains("2 of 4 sets can be removed") && planned.contains("last 1 of 1"), "{planned}");
     assert_eq!(families(&world), 4);
     let done = prune(&world, "--confirm --json").done().json();
     assert_eq!(done["deleted"], json!([old[1], old[0]]), "the differential goes before its full");
@@ -201,7 +201,7 @@ fn what_a_dead_host_has_left_goes_after_its_lease() {
     prune(&world, "--confirm").done().says(&["its host died; its files were removed"]);
     assert_eq!(left(), 1, "only the records: {:?} {:?}", world.names("a"), world.names("b"));
     let task = record(&world, &name);
-    assert!(task["state"] == "ERROR" && task["error"].as_str().unwrap().contains("was not heard of"), "{task}");
+    assert!(task["state"] == "ERROR" && task["error"].as_str().unwrap().contains("its host was silent"), "{task}");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_prune_that_wakes_up_removes_nothing_that_another_has_spared_meanwhile() {
     // Somebody wants to keep more, and the prune that slept is dead.
     prune(&world, "--confirm --keep-last 9").done().says(&["its host died", "its tombstone was taken back"]);
     sleeper.go_on();
-    sleeper.wait().refused(1, &old[1], "another prune has decided");
+    sleeper.wait().refused(1, &old[1], "another prune has meanwhile decided");
     assert_eq!((families(&world), ids(&world).len()), (4, 4));
     world.run(&format!("restore --repo night --set {} --into sqlite:copy.db", old[1])).done();
 }
@@ -306,7 +306,9 @@ fn a_task_record_that_cannot_be_read_stops_a_prune_while_its_run_may_live_and_no
     };
     for minutes in [0, 55] {
         was_written_minutes_ago(&torn, minutes);
-        prune(&world, "--confirm").refused(3, "tasks/torn.json", "is no record of a repository").says(&["60 minutes"]);
+        prune(&world, "--confirm")
+            .refused(3, "tasks/torn.json", "is not a record of a repository")
+            .says(&["60 minutes"]);
     }
     world.run("restore --repo night --into sqlite:copy.db").with_code(4).says(&["tasks/torn.json"]);
     assert_eq!(families(&world), 4);
@@ -314,7 +316,7 @@ fn a_task_record_that_cannot_be_read_stops_a_prune_while_its_run_may_live_and_no
     fs::write(&large, vec![b' '; (1 << 20) + 1]).unwrap();
     was_written_minutes_ago(&large, 65);
     was_written_minutes_ago(&torn, 65);
-    let words = ["warning: ", "tasks/torn.json", "is no record of a repository", "tasks/large.json"];
+    let words = ["warning: ", "tasks/torn.json", "is not a record of a repository", "tasks/large.json"];
     prune(&world, "--confirm").with_code(4).says(&words);
     assert_eq!(families(&world), 2);
     assert!(torn.exists() && large.exists(), "what nobody understands is left to people");
@@ -375,7 +377,7 @@ fn last_night_is_good_when_it_is_young_and_proven() {
     chain(&world, 1);
     world.run("check --repo night --max-age 26h").done();
     let line = "check --repo night --max-age 26h --max-unproven 8d --metrics night.prom";
-    world.run(line).refused(1, "--repo night", "no whole chain of it was ever verified");
+    world.run(line).refused(1, "--repo night", "never proven: none of its whole chains was verified");
     world.run("restore-test --repo night --scratch b").done();
     let good = world.run(line).done().text();
     assert!(good.contains("good"), "{good}");

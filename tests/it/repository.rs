@@ -74,13 +74,13 @@ fn a_full_its_differential_and_the_way_back_need_no_names() {
 #[test]
 fn the_kind_that_is_wanted_may_be_left_to_the_repository() {
     let world = world();
-    back_up(&world, "--kind auto").says(&["a full: the repository holds none"]);
+    back_up(&world, "--kind auto").says(&["takes a full: the repository has no full"]);
     change(&world, 1);
     back_up(&world, "--kind auto").says(&["a differential of full"]);
     configure(&world, "differential-share = 0.0");
     back_up(&world, "--kind auto").says(&["more than 0 % (differential-share)"]);
     assert_eq!(kinds(&world), ["full", "differential", "full"]);
-    world.run("backup sqlite:app.db --to a/ --kind auto").refused(2, "--kind auto", "repository only");
+    world.run("backup sqlite:app.db --to a/ --kind auto").refused(2, "--kind auto", "only a repository");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_copy_only_full_is_nobodys_base() {
     let world = world();
     back_up(&world, "--copy-only");
     let line = "backup sqlite:app.db --repo night --kind differential";
-    world.run(line).refused(3, "--kind differential", "no whole full");
+    world.run(line).refused(3, "--kind differential", "no usable full");
     back_up(&world, "--kind auto");
     assert_eq!(kinds(&world), ["full", "full"]);
 }
@@ -103,7 +103,7 @@ fn the_repository_is_found_whole_without_a_catalog_and_without_its_records() {
     let seen = world.run("list --repo night --json --catalog").done().json();
     assert_eq!(seen.as_array().unwrap(), &known);
     fs::remove_dir_all(world.at("state")).unwrap();
-    world.run("list --repo night --catalog").refused(1, "--repo night", "catalog knows nothing");
+    world.run("list --repo night --catalog").refused(1, "--repo night", "does not know this repository");
     assert_eq!(list(&world), known);
     // The media alone tell the same.
     fs::remove_dir_all(world.at("a/.fullbore/sets")).unwrap();
@@ -121,7 +121,7 @@ fn a_catalog_that_is_no_database_is_put_aside_and_made_anew() {
     for end in ["-wal", "-shm"] {
         let _ = fs::remove_file(world.at(&format!("state/fullbore/catalog.db{end}")));
     }
-    world.run("list --repo night").with_code(4).says(&["put aside as .damaged"]);
+    world.run("list --repo night").with_code(4).says(&["was renamed to .damaged"]);
     assert_eq!(kinds(&world), ["full"]);
     assert!(world.at("state/fullbore/catalog.db.damaged").exists());
 }
@@ -245,8 +245,8 @@ fn a_time_before_the_first_position_and_one_behind_the_last_are_refused_with_the
     let first = sets[0]["finished_at"].as_str().unwrap();
     let stopped = |time: &str| world.run(&format!("restore --repo night --into sqlite:copy.db --stop-at {time}"));
     let day = |time: &str| time.split('T').next().unwrap().to_owned();
-    stopped("2020-01-01T00:00:00Z").refused_once(1, &["--stop-at", "is before what these sets", &day(first)]);
-    stopped("2090-01-01T00:00:00Z").refused_once(1, &["--stop-at", "is behind what these sets", &day(first)]);
+    stopped("2020-01-01T00:00:00Z").refused_once(1, &["--stop-at", "is before the range that these sets", &day(first)]);
+    stopped("2090-01-01T00:00:00Z").refused_once(1, &["--stop-at", "is after the range that these sets", &day(first)]);
     stopped("2026-10-25T02:30:00[Europe/Berlin]").refused_once(2, &["--stop-at", "had this time twice", "+01:00"]);
     stopped("2026-03-29T02:30:00[Europe/Berlin]").refused_once(2, &["--stop-at", "never had this time"]);
     stopped("2026-10-25T02:30:00").refused_once(2, &["--stop-at", "the zone is missing"]);

@@ -48,8 +48,7 @@ fn a_set_that_cannot_be_removed_keeps_what_it_stands_on_and_nothing_else() {
     // Under the name of its family is another set's, which nobody may remove in its place.
     write_over(&world.first_family("a", id(&differential)), &fs::read(world.first_family("a", id(&new))).unwrap());
     let ended = prune(&world, "").with_code(4);
-    let ended =
-        ended.says(&[id(&differential), "a record calls it one of", id(&full), "the sets that depend on it stay"]);
+    let ended = ended.says(&[id(&differential), "but the record of", id(&full), "the sets that depend on it stay"]);
     assert!(ended.text().contains("1 set was removed"), "{ended}");
     assert!(is_there(&world, &full) && !is_there(&world, &other), "{ended}");
     assert_eq!(world.names("a/.fullbore/tombstones"), Vec::<String>::new());
@@ -85,7 +84,7 @@ fn what_only_a_store_can_do_is_refused_of_a_repository_in_directories() {
             "copy --from b/app.bore --to-repo night",
         ] {
             let thing = format!("[repository.night] {name}");
-            world.run(line).refused(2, &thing, "only an object store can do that, and a/ is in none");
+            world.run(line).refused(2, &thing, "only an object store can do that, and a/ is not in one");
         }
         assert!(!world.at("a/.fullbore").exists(), "{key}");
     }
@@ -95,7 +94,7 @@ fn what_only_a_store_can_do_is_refused_of_a_repository_in_directories() {
 }
 
 #[test]
-fn defaults_of_all_jobs_that_only_a_store_can_heed_are_said_to_be_none_of_a_directory() {
+fn defaults_that_only_a_store_can_use_are_ignored_with_a_note_in_a_directory() {
     let lines = [
         ("backup sqlite:app.db --to b/app.bore", "b/app.bore"),
         ("backup sqlite:app.db --repo night", "a/"),
@@ -113,7 +112,7 @@ fn defaults_of_all_jobs_that_only_a_store_can_heed_are_said_to_be_none_of_a_dire
         let key = keys.split(' ').next().unwrap();
         for (line, place) in lines {
             let (code, how) = if promised { (4, "warning") } else { (0, "note") };
-            let said = format!("{how}: {key} of the configuration is for object stores, and {place} is in none");
+            let said = format!("{how}: {key} of the configuration is for object stores, and {place} is not in one");
             world.run(line).with_code(code).says(&[&said]);
         }
         world.run("backup sqlite:app.db --to nul:").done();

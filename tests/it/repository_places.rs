@@ -88,10 +88,10 @@ fn a_host_that_names_fewer_places_is_told_so_before_it_writes() {
     configure(&world, "[\"a/\"]");
     let before = families(&world, "a");
     let line = "backup sqlite:app.db --repo night";
-    world.run(line).refused(1, "a/", "sets are recorded with families in place 2").says(&["name all places"]);
+    world.run(line).refused(1, "a/", "records name families in place 2").says(&["list all places"]);
     world.run("prune --repo night --confirm --grace 0s").refused(1, "a/", "in place 2");
     assert_eq!(families(&world, "a"), before);
-    world.run("list --repo night").with_code(4).says(&["family 2 of 2 stands in place 2, and 1 are named here"]);
+    world.run("list --repo night").with_code(4).says(&["family 2 of 2 is in place 2, but 1 are configured here"]);
     // A third one is new: nothing speaks against it.
     fs::create_dir(world.at("c")).unwrap();
     configure(&world, "[\"a/\", \"b/\", \"c/\"]");
@@ -115,7 +115,7 @@ fn where_a_disk_is_lost_for_good_the_repository_goes_on_without_the_records_of_i
     record["families"][1]["place"] = u64::MAX.into();
     world.write(&name, record.to_string().as_bytes());
     fs::remove_dir_all(world.at("state")).unwrap();
-    world.run(line).refused(1, "a/", "sets are recorded with families in place");
+    world.run(line).refused(1, "a/", "records name families in place");
     world.run("list --repo night").with_code(4);
 }
 
@@ -148,7 +148,7 @@ fn a_record_larger_than_any_locks_nobody_out_who_only_reads() {
     world.run("task 00000000 --repo night").refused(2, "task 00000000", "is not known").says(&[task]);
     world.run(&format!("verify --repo night --set {id}")).with_code(4).says(&both);
     let restored = world.run(&format!("restore --repo night --set {id} --into sqlite:copy.db")).with_code(4);
-    restored.says(&both).says(&["tombstones/", "a prune that runs meanwhile may remove it"]);
+    restored.says(&both).says(&["tombstones/", "a prune at the same time may remove them"]);
     world.assert_copy();
     world.run("copy --repo night --to elsewhere/ --mkdir").with_code(4);
     prune_refuses(&world, task);
@@ -210,9 +210,7 @@ fn sets_whose_database_only_a_key_tells_are_called_so_beside_others() {
     fs::remove_file(world.at(&name)).unwrap();
     fs::remove_dir_all(world.at("state")).unwrap();
     let several = world.run("restore --repo night --into sqlite:copy.db");
-    several
-        .refused(1, "--repo", "several databases")
-        .says(&["1 set whose database only its key tells", "catalog rebuild --key"]);
+    several.refused(1, "--repo", "several databases").says(&["1 set with an encrypted name", "catalog rebuild --key"]);
 }
 
 #[test]
@@ -246,7 +244,7 @@ fn a_family_under_whose_name_another_stands_is_said_to_be_replaced() {
     fs::remove_dir_all(world.at("state")).unwrap();
     let id = set["backup_set_id"].as_str().unwrap();
     let verified = world.run(&format!("verify --repo night --set {id}"));
-    verified.refused(3, id, "under the names of its families is full").says(&["somebody has put another family there"]);
+    verified.refused(3, id, "its families now contain full").says(&["its families were replaced"]);
     let listed = world.run("list --repo night --json").done().json();
     assert!(listed[0]["failed_at"].is_string() && listed[0]["verified_at"].is_null(), "{listed}");
 }
@@ -279,7 +277,7 @@ fn a_prune_on_a_disk_without_any_room_makes_some() {
     fs::remove_file(world.at("disk/.fullbore/reserve")).unwrap();
     fill("disk/of-a-third");
     let refused = world.run("prune --repo night --confirm --grace 0s");
-    refused.refused(1, "disk/.fullbore", "No space left").says(&["make some 100 KiB free there by hand"]);
+    refused.refused(1, "disk/.fullbore", "No space left").says(&["free about 100 KiB there by hand"]);
     if program::is_root() {
         drop(disk);
     }

@@ -136,8 +136,8 @@ fn what_takes_the_place_of_others_is_looked_at_before_they_go() {
         let bytes = exchange(&world, &ids);
         assert_eq!(bytes.len() as u64, family.metadata().unwrap().len(), "{what}");
         write_over(&family, &bytes);
-        let planned = world.run("prune --repo night --json").with_code(4).says(&[&ids[2], "was verified, and cannot"]);
-        assert!(planned.err.matches("was verified, and cannot").count() == 1, "{planned}");
+        let planned = world.run("prune --repo night --json").with_code(4).says(&[&ids[2], "was verified, but cannot"]);
+        assert!(planned.err.matches("was verified, but cannot").count() == 1, "{planned}");
         let pruned = prune(&world).with_code(4);
         assert_eq!(pruned.json()["deleted"], json!([ids[0]]), "{what}: the one before is verified as well");
         assert!(is_there(&world, &ids[1]) && is_there(&world, &ids[2]), "{what}");
@@ -162,7 +162,7 @@ fn what_a_proving_set_stands_on_is_looked_at_too_and_encrypted_sets_need_no_key_
     bytes[end..].fill(0);
     let whole = fs::read(&family).unwrap();
     write_over(&family, &bytes);
-    prune(&world).with_code(4).says(&[&base, "was verified, and cannot"]);
+    prune(&world).with_code(4).says(&[&base, "was verified, but cannot"]);
     assert!(is_there(&world, &old));
     write_over(&family, &whole);
     prune(&world).done();

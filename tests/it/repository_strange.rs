@@ -74,7 +74,7 @@ fn what_is_no_family_of_a_set_does_not_go_with_it_whatever_its_record_says() {
         let mut forged = old.clone();
         forged["families"] = json!([true_families[0], of_another]);
         write_record(&world, &format!("sets/{}.json", id(&old)), &forged);
-        prune(&world).with_code(4).says(&["a record calls it one of"]);
+        prune(&world).with_code(4).says(&["but the record of backup set"]);
         // A tombstone of a set that nobody knows, and a run that has died.
         write_record(&world, &format!("sets/{}.json", id(&old)), &old);
         let missing = json!({ "place": 0, "name": "was-never-there.bore", "bytes": 1 });
@@ -82,16 +82,16 @@ fn what_is_no_family_of_a_set_does_not_go_with_it_whatever_its_record_says() {
         write_record(&world, &format!("tombstones/{OTHER}.json"), &grave);
         // It stops no other set from going; here all are to stay.
         let ended = world.run("prune --repo night --grace 0s --confirm --keep-last 9").with_code(4);
-        ended.says(&["is being removed still", "a record calls it one of"]);
+        ended.says(&["is still being removed", "but the record of backup set"]);
         fs::remove_file(world.at(&format!("a/.fullbore/tombstones/{OTHER}.json"))).unwrap();
-        for (state, words) in [("IN_PROGRESS", "its host died"), ("ERROR", "it ended, and could not tidy up")] {
+        for (state, words) in [("IN_PROGRESS", "its host died"), ("ERROR", "it ended, but could not tidy up")] {
             let run = json!({ "format": 1, "task": OTHER, "verb": "backup", "database": null, "host": "elsewhere", "process": 1, "ended_at": null,
                 "started_at": "2026-11-22T00:00:00Z", "state": state, "lease_s": 0, "needs": [], "writes": OTHER,
                 "families": [missing, of_another],
                 "progress": { "done_bytes": 0, "total_bytes": 0, "stored_bytes": 0, "elapsed_s": 0.0 }, "error": null });
             write_record(&world, &format!("tasks/{OTHER}.json"), &run);
             let ended = world.run("prune --repo night --grace 0s --confirm --keep-last 9").with_code(4);
-            ended.says(&[words, "its files stay", "a record calls it one of"]);
+            ended.says(&[words, "its files stay", "but the record of backup set"]);
         }
         fs::remove_file(world.at(&format!("a/.fullbore/tasks/{OTHER}.json"))).unwrap();
         let _ = fs::remove_file(world.at(&format!("a/.fullbore/fates/{OTHER}.json"))); // It may not have come so far.
@@ -133,9 +133,9 @@ fn a_forged_record_of_a_run_keeps_what_it_names_and_nothing_else() {
     }
     prune(&world).with_code(4).says(&[
         "its files stay",
-        "../app.db: is no name of a family",
-        "stands in place 8",
-        "a record calls it one of",
+        "../app.db: is not the name of a family",
+        "is in place 8",
+        "but the record of backup set",
     ]);
     assert_eq!(sets(&world).iter().map(id).collect::<Vec<_>>(), [id(&new)], "{} went all the same", id(&old));
     assert_eq!(world.read("a/important.txt"), b"of somebody else");
@@ -350,7 +350,7 @@ fn a_host_that_names_the_places_in_another_order_is_refused() {
     configure("[\"b/\", \"a/\"]");
     let before = (world.names("a"), world.names("b"));
     for line in ["backup sqlite:app.db --repo night", "list --repo night", "catalog rebuild --repo night"] {
-        world.run(line).refused(1, "b/", "the records of one are in a/");
+        world.run(line).refused(1, "b/", "the records of a repository are in a/");
     }
     assert_eq!((world.names("a"), world.names("b")), before, "nothing was made there");
 }

@@ -161,7 +161,7 @@ fn log_sets_of_a_host_whose_clock_was_ahead_are_no_gap_behind_what_came_later() 
         world.write(&format!("a/.fullbore/sets/{id}.json"), ahead.to_string().as_bytes());
     }
     fs::remove_dir_all(world.at("state")).unwrap(); // The catalog knows better.
-    // The log begins anew, and nobody has followed it: what comes now stands on another full.
+    // The log begins anew, and nothing has followed it: new log sets need another full.
     app.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE skipped (n); PRAGMA wal_checkpoint(TRUNCATE)")
         .unwrap();
     back_up("full", 3);
@@ -194,7 +194,7 @@ fn a_copy_that_stands_already_is_compared_with_what_would_be_copied() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/").done();
     world.run("copy --from a --to b/").done();
-    world.run("copy --from a --to b/").done().says(&["is there already, as it is"]);
+    world.run("copy --from a --to b/").done().says(&["is already there, as it is"]);
     let there = world.at("b").join(&world.names("b")[0]);
     rot(&there);
     world.run("copy --from a --to b/").refused(1, "b/", "differs at byte");

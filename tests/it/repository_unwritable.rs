@@ -42,12 +42,12 @@ fn run(world: &World, line: &str) -> Ended {
 #[test]
 fn what_is_in_a_repository_that_cannot_be_written_to_can_be_restored_copied_and_verified() {
     let world = world();
-    let nobody_told = "a prune that runs meanwhile may remove it";
+    let nobody_told = "a prune at the same time may remove them";
     run(&world, "restore --repo night --into sqlite:copy.db").with_code(4).says(&[nobody_told]);
     world.assert_copy();
     run(&world, "copy --repo night --to b/").with_code(4).says(&[nobody_told]);
     run(&world, "restore --from b --into sqlite:copy2.db").done();
-    run(&world, "verify --repo night").with_code(4).says(&[nobody_told, "could not be written down"]);
+    run(&world, "verify --repo night").with_code(4).says(&[nobody_told, "cannot record the result"]);
     run(&world, "check --repo night --max-age 26h").with_code(0);
     // What others have to agree to is refused, and nothing of it is begun.
     let before = world.names("a");

@@ -100,9 +100,9 @@ fn sqlite_checks_the_restored_file_when_asked() {
         world.assert_copy();
         std::fs::remove_file(world.at("copy.db")).unwrap();
     }
-    world.run("restore --from a --into nul: --check quick").refused(2, "--check", "keeps nothing");
+    world.run("restore --from a --into nul: --check quick").refused(2, "--check", "keeps no database");
     let line = "restore --from a --into sqlite:copy.db --check full --server-program /bin/true";
-    world.run(line).refused(2, "--server-program", "no server is started");
+    world.run(line).refused(2, "--server-program", "which needs no server");
     world.run("restore --from a --into sqlite:copy.db --check full --start-check").with_code(2);
     world.assert_no_copy();
 }

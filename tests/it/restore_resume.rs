@@ -60,7 +60,7 @@ fn number(ended: &Ended, field: &str) -> u64 {
 fn a_restore_that_is_killed_again_and_again_comes_to_its_end() {
     let world = with_set("");
     let begun = Instant::now();
-    world.run(RESUME).done().says(&["no interrupted restore has left anything"]);
+    world.run(RESUME).done().says(&["no leftover of an interrupted restore"]);
     let whole = begun.elapsed();
     assert_done(&world);
     fs::remove_file(world.at("copy.db")).unwrap();
@@ -188,7 +188,7 @@ fn a_link_and_a_file_of_two_names_are_not_written_through() {
     world.write("precious", &vec![9; 5000]);
     fs::hard_link(world.at("precious"), world.at(LEFT)).unwrap();
     std::os::unix::fs::symlink(world.at("precious"), world.at("copy.db.restoring-ff")).unwrap();
-    world.run(RESUME).with_code(4).says(&["no interrupted restore", "killed restore has left"]);
+    world.run(RESUME).with_code(4).says(&["no leftover of an interrupted restore", "the leftover of a killed restore"]);
     world.assert_copy();
     assert!(world.read("precious") == vec![9; 5000]);
 }
@@ -235,7 +235,7 @@ fn a_page_map_that_is_wrong_or_damaged_is_said_with_the_way_out() {
             world.run(RESUME).refused(3, name.unwrap(), "checksum").says(&["another copy of this family", "stays"]);
             continue;
         }
-        world.run("restore --from a --from b --into sqlite:copy.db").with_code(4).says(&["--resume goes on with it"]);
+        world.run("restore --from a --from b --into sqlite:copy.db").with_code(4).says(&["continue it with --resume"]);
         world.assert_copy();
     }
 }
@@ -258,7 +258,7 @@ fn a_database_in_use_is_not_replaced_and_nothing_has_to_be_fetched_again() {
 #[test]
 fn a_plan_says_what_would_be_kept_and_touches_nothing() {
     let world = with_set("");
-    world.run(&format!("{RESUME} --dry-run")).done().says(&["no interrupted restore has left anything"]);
+    world.run(&format!("{RESUME} --dry-run")).done().says(&["no leftover of an interrupted restore"]);
     leave_all(&world, "");
     flip(&world, LEFT, 3);
     let before = world.read(LEFT);

@@ -1,4 +1,4 @@
-//! A restore in steps: what a target is between them, what goes on from where, and what is left of a step that was broken off.
+//! A restore in steps: the target between them, what the next step applies, and what a broken step leaves.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -117,9 +117,9 @@ fn sources(from: &str) -> String {
 #[test]
 fn a_full_its_differential_and_log_sets_are_applied_one_after_the_other() {
     let chain = chain();
-    chain.step("a/full.bore").done().says(&["is left restoring: it stands at full"]);
-    chain.step("a/differential.bore").done().says(&["it stands at differential"]);
-    chain.step("b/3.bore").done().says(&["it stands at log"]);
+    chain.step("a/full.bore").done().says(&["is still restoring, now at full"]);
+    chain.step("a/differential.bore").done().says(&["is still restoring, now at differential"]);
+    chain.step("b/3.bore").done().says(&["is still restoring, now at log"]);
     chain.recover("b/4.bore", "").done();
     assert_eq!(chain.restored("--latest"), LOGS);
     // Without the differential, several at a time, and the end by itself.
@@ -145,7 +145,7 @@ fn no_application_takes_a_target_between_two_steps_for_a_database() {
     drop(opened);
     let before = chain.world.read("copy.db");
     let line = "restore --from a/full.bore --into sqlite:copy.db";
-    chain.world.run(line).refused(1, "copy.db", "is being restored in steps: it stands at full");
+    chain.world.run(line).refused(1, "copy.db", "is being restored in steps, and is now at full");
     assert_eq!(chain.world.read("copy.db"), before);
     chain.recover("b", "").done();
     assert_eq!(chain.restored("--latest"), LOGS);
@@ -161,10 +161,10 @@ fn the_last_step_stops_at_a_time() {
     }
     chain.step("a/full.bore b/1.bore b/2.bore b/3.bore").done();
     let early = format!("--stop-at {}", chain.times[0]);
-    chain.recover("b", &early).refused(1, "--stop-at", "is before what these sets can be restored to");
+    chain.recover("b", &early).refused(1, "--stop-at", "is before the range that these sets can be restored to");
     chain.recover("b", "--set 0000").refused(2, "--set 0000", "no such set");
     let late = format!("--stop-at {}", chain.times[3]);
-    chain.recover("b", &late).refused(1, "--stop-at", "is behind what these sets can be restored to");
+    chain.recover("b", &late).refused(1, "--stop-at", "is after the range that these sets can be restored to");
     chain.recover("b", "").done();
     assert_eq!(chain.restored("--latest"), LOGS);
     let line = format!("restore --from a/full.bore --no-recovery {early} --into sqlite:copy.db");
@@ -180,14 +180,14 @@ fn what_does_not_go_on_from_the_target_is_named_and_changes_nothing() {
     chain.step("a/full.bore b/1.bore").done();
     let (before, working) = (chain.world.read("copy.db"), fs::read(chain.working().unwrap()).unwrap());
     chain.step("b/3.bore").refused(3, &chain.id("b/3.bore"), &format!("continues backup set {}", chain.id("b/2.bore")));
-    chain.step("a/differential.bore").refused(3, "stands at log", "stands on its full alone");
-    chain.step("a/full.bore").refused(3, "stands at log", "none of these continues it");
+    chain.step("a/differential.bore").refused(3, "restored up to log", "can only follow its own full");
+    chain.step("a/full.bore").refused(3, "restored up to log", "none of these continues it");
     let world = World::with_small_set("");
     fs::copy(world.at("a/app.bore"), chain.world.at("other.bore")).unwrap();
-    chain.step("other.bore").refused(3, "stands at log", "none of these continues it");
+    chain.step("other.bore").refused(3, "restored up to log", "none of these continues it");
     assert_eq!((chain.world.read("copy.db"), fs::read(chain.working().unwrap()).unwrap()), (before, working));
     chain.step("b").done();
-    chain.step("b").refused(3, "stands at log", "none of these continues it");
+    chain.step("b").refused(3, "restored up to log", "none of these continues it");
     chain.recover("", "").done();
     assert_eq!(chain.restored("--latest"), LOGS);
     chain.recover("", "").refused(1, "copy.db", "is not being restored in steps");
@@ -217,10 +217,10 @@ fn a_step_that_was_broken_off_can_be_repeated_and_nothing_else() {
             torn[kept..before.1.len()].copy_from_slice(&before.1[kept..]);
         }
         fs::write(chain.working().unwrap(), &torn).unwrap();
-        chain.recover("", "").refused(1, "copy.db", "a step was broken off");
-        chain.step("b/1.bore b/2.bore").refused(1, "copy.db", "a step was broken off");
-        chain.step("a/differential.bore").refused(1, "copy.db", "a step was broken off");
-        chain.recover("b", &format!("--stop-at {}", chain.times[1])).refused(1, "copy.db", "a step was broken off");
+        chain.recover("", "").refused(1, "copy.db", "a step was interrupted");
+        chain.step("b/1.bore b/2.bore").refused(1, "copy.db", "a step was interrupted");
+        chain.step("a/differential.bore").refused(1, "copy.db", "a step was interrupted");
+        chain.recover("b", &format!("--stop-at {}", chain.times[1])).refused(1, "copy.db", "a step was interrupted");
         if half {
             chain.step("b/1.bore b/2.bore b/3.bore").done();
             assert_eq!(fs::read(chain.working().unwrap()).unwrap(), farther);
@@ -234,7 +234,7 @@ fn a_step_that_was_broken_off_can_be_repeated_and_nothing_else() {
     let mut state = chain.state();
     state["doing"] = doing("b/3.bore", stop.into());
     chain.write_state(&state);
-    chain.recover("b", &format!("--stop-at {}", chain.times[0])).refused(1, "copy.db", "a step was broken off");
+    chain.recover("b", &format!("--stop-at {}", chain.times[0])).refused(1, "copy.db", "a step was interrupted");
     chain.recover("b", &format!("--stop-at {}", chain.times[2])).done();
     assert_eq!(chain.restored(&format!("--stop-at {}", chain.times[2])), 3);
 }
@@ -249,7 +249,7 @@ fn a_log_set_that_is_damaged_leaves_the_target_behind_the_one_before_it() {
     chain.world.write("b/3.bore", &damaged);
     let failed = chain.step("b");
     assert!(
-        failed.code == 3 && failed.err.contains("b/3.bore") && failed.err.contains("the target stands at log"),
+        failed.code == 3 && failed.err.contains("b/3.bore") && failed.err.contains("the target is now at log"),
         "{failed}"
     );
     let state = chain.state();
@@ -287,7 +287,7 @@ fn killed_at_any_moment_a_step_is_done_or_can_be_done_again() {
             let done = again.err.contains("none of these continues it")
                 || again.err.contains("is not being restored")
                 || again.err.contains("is being restored in steps")
-                || again.err.contains("full alone");
+                || again.err.contains("its own full");
             assert!([0, 4].contains(&again.code) || done, "round {round}, {step}: {again}");
         }
         let copy = chain.world.at("copy.db");
@@ -309,7 +309,7 @@ fn a_file_that_was_changed_or_is_gone_or_locked_is_not_gone_on_from() {
     let working = chain.working().unwrap();
     let held = fullbore_core::io::LockableFile::from(File::open(&working).unwrap());
     held.try_lock().unwrap();
-    chain.step("b/1.bore").refused(1, "copy.db", "another restore works on it just now");
+    chain.step("b/1.bore").refused(1, "copy.db", "another restore is running on it");
     drop(held);
     let wal = PathBuf::from(format!("{}-wal", working.display()));
     fs::write(&wal, "x").unwrap();
@@ -363,7 +363,7 @@ fn what_cannot_be_done_in_steps_is_refused() {
     let chain = chain();
     for into in ["dir:back", "nul:"] {
         let line = format!("restore --from a/full.bore --no-recovery --into {into}");
-        chain.world.run(&line).refused(2, "--no-recovery", "only an SQLite database is restored in steps");
+        chain.world.run(&line).refused(2, "--no-recovery", "only an SQLite database can be restored in steps");
     }
     let line = "restore --from - --no-recovery --into sqlite:copy.db";
     assert_eq!(chain.world.run(line).code, 3, "nothing comes from that pipe");
@@ -389,8 +389,8 @@ fn steps_out_of_a_repository_and_of_encrypted_sets() {
     chain.app.execute_batch("INSERT INTO ledger VALUES (5)").unwrap();
     back_up("log");
     let step = |options: &str| world.run(&format!("restore --repo night {options} --into sqlite:copy.db"));
-    step("--no-recovery").done().says(&["until the next step nobody keeps the sets that it will need"]);
-    step("--no-recovery").refused(3, "stands at log", "none of these continues it");
+    step("--no-recovery").done().says(&["no lease protects the sets of the next step"]);
+    step("--no-recovery").refused(3, "restored up to log", "none of these continues it");
     chain.app.execute_batch("INSERT INTO ledger VALUES (6)").unwrap();
     back_up("log");
     // As a prune leaves it: what comes next is gone, and something newer is there.
@@ -404,8 +404,7 @@ fn steps_out_of_a_repository_and_of_encrypted_sets() {
     let moved = |from: &str, to: &str| fs::rename(world.at(from), world.at(to)).unwrap();
     moved(&record, "record");
     moved(&family, "family");
-    let gone =
-        step("--recovery").with_code(3).says(&[&next, "what prune has removed since the last step is gone here"]);
+    let gone = step("--recovery").with_code(3).says(&[&next, "prune may have removed sets since the last step"]);
     assert!(world.at("copy.db").exists(), "{gone}");
     moved("record", &record);
     moved("family", &family);

@@ -82,7 +82,7 @@ fn restored_and_started(kind: Kind) {
     assert_eq!((verdicts(&world), world.names("b")), (Vec::new(), Vec::new()), "nothing was learnt of the backup");
     let own = source.program(called(kind).1).get_program().to_str().unwrap().to_owned();
     let proven = run(&format!("{line} --server-program {own}")).done();
-    let proven = proven.says(&["the chain of 2 sets was restored", "written down as proven"]);
+    let proven = proven.says(&["the chain of 2 sets was restored", "recorded as proven"]);
     assert!(proven.text().contains("tables are OK"), "{proven}");
     assert_eq!(world.names("b"), Vec::<String>::new());
     let found = verdicts(&world);
@@ -152,7 +152,7 @@ fn a_killed_test_restore_takes_its_server_with_it_and_the_next_one_removes_what_
     wait_until("the server has gone too", || !is_alive(&number));
     assert_eq!((left.len(), world.names("b")), (1, left.clone()));
     let next = world.run_as_nobody(&format!("{line} {own}")).done();
-    next.says(&["removed what a killed restore-test had left", &left[0], "written down as proven"]);
+    next.says(&["removed the leftover of a killed restore-test", &left[0], "recorded as proven"]);
     assert_eq!(world.names("b"), Vec::<String>::new());
 }
 

@@ -38,7 +38,7 @@ fn a_signal_while_pages_are_copied_ends_the_backup_and_leaves_nothing() {
             "--default-signal=HUP {} backup sqlite:app.db --to a/ --to b/ --stripes 4 {SLOW}",
             env!("CARGO_BIN_EXE_fullbore")
         );
-        // Whoever runs the tests under `nohup` has them ignore a hang-up, and whatever they start.
+        // Under `nohup`, the tests and what they start ignore a hang-up.
         let mut command = Command::new("env");
         program::surroundings(&mut command, world.folder());
         command.args(line.split_whitespace());

@@ -12,7 +12,7 @@ fn a_differential_does_not_replace_its_own_full() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/full.bore").done();
     let line = "backup sqlite:app.db --kind differential --base a/full.bore --to a/full.bore --init";
-    world.run(line).refused(2, "a/full.bore", "is the full that this differential belongs to");
+    world.run(line).refused(2, "a/full.bore", "is the full of this differential");
     world.assert_restores("--from a");
 }
 
@@ -24,7 +24,7 @@ fn a_report_overwrites_reports_only() {
     assert_eq!(world.read("app.db"), before);
     world.assert_no_media();
     // The family has come there meanwhile, and is worth more than its report.
-    let said = ["was committed; its report was not written", "is there already and is no report"];
+    let said = ["was committed; its report was not written", "exists already and is not a report"];
     world.run("backup sqlite:app.db --to a/x.bore --report json:a/x.bore").with_code(4).says(&said);
     world.run("verify --from a").done();
     world.run("verify --from a --report json:r.json").done();
@@ -114,5 +114,5 @@ fn a_differential_alone_is_valid_but_said_to_be_of_no_use() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/full.bore").done();
     world.run("backup sqlite:app.db --kind differential --base a --to b/diff.bore").done();
-    world.run("verify --from b").with_code(4).says(&["its full is not among these"]);
+    world.run("verify --from b").with_code(4).says(&["its full is missing"]);
 }

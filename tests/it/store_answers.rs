@@ -172,7 +172,7 @@ mod object_store {
             _ => Fault::Pass,
         });
         let ended = run(&world, &store.environment_at(proxy.endpoint()), "list --from s3://media/night/");
-        ended.refused_once(1, &["s3://media/night/", "the store's listing has no end"]);
+        ended.refused_once(1, &["s3://media/night/", "the store's listing does not end"]);
         assert!(proxy.requests().len() < 10);
     }
 
@@ -225,7 +225,7 @@ mod object_store {
         proxy.set_rule(move |request| if request.operation() == "PutObject" { taken.clone() } else { Fault::Pass });
         let line = "backup sqlite:app.db --to s3://media/night/ --device-timeout 4";
         let ended = run(&world, &variables, line);
-        let words = "the store says that something is under this key (412), and then that nothing is there";
+        let words = "the store refuses this key as taken (412), but then finds no object there";
         ended.refused_once(1, &["cannot write it", words]);
     }
 }

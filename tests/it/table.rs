@@ -328,7 +328,7 @@ fn a_signal_while_the_private_server_works_leaves_nothing() {
 #[test]
 fn a_table_of_a_file_is_no_table_of_a_server() {
     let world = World::with_small_set("");
-    world.run("restore --from a --into dir:out --table shop.item").refused(2, "--table", "physical backup of a server");
+    world.run("restore --from a --into dir:out --table shop.item").refused(2, "--table", "tables can only be taken");
     only_out_is_left(&world, false);
 }
 

@@ -44,7 +44,7 @@ fn a_run_is_seen_while_it_runs_and_can_be_ended_from_elsewhere() {
     assert_eq!(families(&world), 1);
     let shown = world.run(&format!("task {id} --repo night")).done().text();
     assert!(shown.contains("CANCELLED") && shown.contains("error     "), "{shown}");
-    world.run(&format!("cancel {id} --repo night")).refused(1, "task", "has ended already");
+    world.run(&format!("cancel {id} --repo night")).refused(1, "task", "has already ended");
     world.run("cancel 0000000000 --repo night").refused(2, "task", "not known");
     let states: Vec<_> = tasks(&world).iter().map(|task| task["state"].clone()).collect();
     assert_eq!(states, ["SUCCESS", "CANCELLED"]);
@@ -65,7 +65,7 @@ fn a_test_restore_is_written_down_and_leaves_nothing() {
     let world = world();
     world.run("backup sqlite:app.db --repo night").done();
     fs::create_dir(world.at("scratch")).unwrap();
-    world.run("restore-test --repo night --scratch scratch").done().says(&["written down as proven"]);
+    world.run("restore-test --repo night --scratch scratch").done().says(&["recorded as proven"]);
     assert_eq!(world.names("scratch"), Vec::<String>::new());
     let listed = world.run("list --repo night --json").done().json();
     assert!(listed[0]["proven_at"].is_string() && listed[0]["verified_at"].is_string(), "{listed}");
@@ -110,6 +110,6 @@ fn what_a_killed_test_restore_has_left_goes_with_the_next_one_and_with_none_whil
     killed.signal("KILL");
     killed.wait().with_code(-9);
     assert_eq!(world.names("scratch"), left);
-    world.run(line).done().says(&["note: removed what a killed restore-test had left", &left[0]]);
+    world.run(line).done().says(&["note: removed the leftover of a killed restore-test", &left[0]]);
     assert_eq!(world.names("scratch"), Vec::<String>::new());
 }

@@ -70,7 +70,7 @@ fn a_copy_in_clear_of_a_differential_does_not_stand_in_the_way_of_its_encrypted_
 #[test]
 fn copies_of_the_encrypted_sets_in_clear_make_a_chain_with_what_is_in_clear() {
     let world = world();
-    // Whoever has turned encryption off, and knows that the differential is theirs, says so in this way.
+    // A user who has turned encryption off, and knows the differential, says so in this way.
     world.run("copy --from a/full.bore --key k.key --decrypt --to b/clear.bore").done();
     let ended = world.run("restore --from b/clear.bore --from a/evil.bore --into sqlite:copy.db");
     assert!(![1, 2].contains(&ended.code), "{ended}");

@@ -2,7 +2,7 @@
 //!
 //! Everything that it writes is a function of a seed and, for the writer, of the number of the transaction. So a
 //! copy taken at any instant can be checked without having stopped the writer: the copy says which transaction was
-//! its last, and [`history`] says what the database holds after that one.
+//! its last, and [`history`] says what the database holds after it.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;

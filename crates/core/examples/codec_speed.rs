@@ -1,9 +1,10 @@
 //! One core's speed of every codec, checksum and cipher on the bytes of a file, in independent blocks.
 //!
-//! `cargo run --release -p fullbore-core --example codec_speed [--features isal] -- FILE [BLOCK_BYTES] [COMPRESSION...]`
+//! `cargo run --release -p fullbore-core --example codec_speed [--features isal] -- FILE [BLOCK_BYTES]
+//! [COMPRESSION...]`
 //!
-//! With `json FILE`: one object with what a backup's worker does to each byte (page hashes, digest, codec, CRC32C), in plain
-//! bytes per second of one core while all cores work, as `bench/sqlite.py` reads it.
+//! With `json FILE`: one object with what a backup's worker does to each byte (page hashes, digest, codec, CRC32C), in
+//! plain bytes per second of one core while all cores work, as `bench/sqlite.py` reads it.
 //!
 //! With `memory` as the only argument: what contexts really take, against what `codec::memory` says.
 

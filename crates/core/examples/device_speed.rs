@@ -1,5 +1,5 @@
-//! Sinks and supplies of files against fio: `cargo run --release -p fullbore-core --example device_speed DIRECTORY`. It moves
-//! 20 GiB there and needs fio; the mode is chosen by `FULLBORE_IO`.
+//! Sinks and supplies of files against fio: `cargo run --release -p fullbore-core --example device_speed DIRECTORY`. It
+//! moves 20 GiB there and needs fio; the mode is chosen by `FULLBORE_IO`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::process::Command;

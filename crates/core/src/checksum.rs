@@ -2,9 +2,11 @@
 //!
 //! | what | function | why this one | public description |
 //! |---|---|---|---|
-//! | headers, stored bytes | CRC-32C | every burst of up to 32 bits; hardware everywhere | RFC 3720 B.4, "CRC-32/ISCSI" |
-//! | plain bytes, units of the page map | XXH3, 128 bits, seeded | 25 GB/s on one core, collisions not in reach of chance | XXH3 of the xxHash project |
+//! | headers, stored bytes | CRC-32C | every burst of up to 32 bits; hardware everywhere | RFC 3720 B.4 |
+//! | plain bytes, units | XXH3, 128 bits, seeded | 25 GB/s a core, collisions not in reach of chance | xxHash project |
 //! | a family | BLAKE3 | collisions not in reach of intent | the BLAKE3 paper and test vectors |
+//!
+//! CRC-32C is also called "CRC-32/ISCSI". Units are those of the page map.
 
 use twox_hash::xxhash3_128;
 
@@ -44,15 +46,15 @@ pub fn xxh3_128(seed: u64, bytes: &[u8]) -> u128 {
     xxhash3_128::Hasher::oneshot_with_seed(seed, bytes)
 }
 
-/// [`xxh3_128`] as it stands on media: little-endian, so `low64` before `high64`, each little-endian.
+/// [`xxh3_128`] as it is on media: little-endian, so `low64` before `high64`, each little-endian.
 ///
 /// This is the reverse of xxHash's canonical form (what `xxhsum -H2` prints), which is big-endian.
 pub fn xxh3_128_le(seed: u64, bytes: &[u8]) -> [u8; 16] {
     xxh3_128(seed, bytes).to_le_bytes()
 }
 
-/// [`xxh3_128_le`] with seed 0 over several slices, as if they were one: the digest of a block's plain bytes, taken piece
-/// by piece while each is still in the processor's first caches.
+/// [`xxh3_128_le`] with seed 0 over several slices, as if they were one: the digest of a block's plain bytes, taken
+/// piece by piece while each is still in the processor's first caches.
 pub struct PlainDigest(xxhash3_128::Hasher);
 
 impl PlainDigest {
@@ -66,7 +68,7 @@ impl PlainDigest {
         self.0.write(bytes);
     }
 
-    /// The digest of all bytes so far, as it stands on media.
+    /// The digest of all bytes so far, as it is on media.
     pub fn finish(&self) -> [u8; 16] {
         self.0.finish_128().to_le_bytes()
     }
@@ -80,14 +82,15 @@ impl Default for PlainDigest {
 
 /// What the page map holds for a unit that is zero or free; no hash ever equals it.
 pub const ZERO_UNIT: [u8; MAP_ENTRY] = [0; MAP_ENTRY];
-/// What the page map of an open set holds for a unit whose bytes were not written in one piece: a differential stores it always.
+/// What the page map of an open set holds for a unit whose bytes were not written in one piece: a differential always
+/// stores it.
 pub const UNKNOWN_UNIT: [u8; MAP_ENTRY] = [0xFF; MAP_ENTRY];
 /// Bytes of one entry of the page map.
 pub(crate) const MAP_ENTRY: usize = 16;
 
 /// The entry of the page map for one unit: [`xxh3_128_le`], where the one value that would be [`ZERO_UNIT`] becomes 1.
 ///
-/// Whoever hashes many units makes a [`UnitHasher`] once: some 10 % faster on units of 4 KiB.
+/// For many units, make a [`UnitHasher`] once: some 10 % faster on units of 4 KiB.
 pub fn unit_hash(seed: u64, unit: &[u8]) -> [u8; 16] {
     never_zero(xxh3_128(seed, unit))
 }
@@ -204,7 +207,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slices_give_the_same_as_the_whole(bytes in prop::collection::vec(any::<u8>(), 0..5000), cuts in prop::collection::vec(0..5000_usize, 0..5)) {
+        fn slices_give_the_same_as_the_whole(
+            bytes in prop::collection::vec(any::<u8>(), 0..5000),
+            cuts in prop::collection::vec(0..5000_usize, 0..5),
+        ) {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
@@ -222,14 +228,21 @@ mod tests {
         }
 
         #[test]
-        fn a_unit_hasher_gives_the_unit_hash(seed in any::<u64>(), unit in prop::collection::vec(any::<u8>(), 0..9000)) {
+        fn a_unit_hasher_gives_the_unit_hash(
+            seed in any::<u64>(),
+            unit in prop::collection::vec(any::<u8>(), 0..9000),
+        ) {
             prop_assert_eq!(UnitHasher::new(seed).hash(&unit), unit_hash(seed, &unit));
             prop_assert_eq!(unit_hash(seed, &unit), xxh3_128_le(seed, &unit));
             prop_assert_ne!(unit_hash(seed, &unit), unit_hash(seed ^ 1, &unit));
         }
 
         #[test]
-        fn a_flipped_bit_changes_every_checksum(mut bytes in prop::collection::vec(any::<u8>(), 1..5000), at in any::<prop::sample::Index>(), bit in 0..8) {
+        fn a_flipped_bit_changes_every_checksum(
+            mut bytes in prop::collection::vec(any::<u8>(), 1..5000),
+            at in any::<prop::sample::Index>(),
+            bit in 0..8,
+        ) {
             let before = (crc32c(&bytes), unit_hash(9, &bytes));
             let at = at.index(bytes.len());
             bytes[at] ^= 1_u8 << bit;

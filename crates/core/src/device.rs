@@ -11,7 +11,8 @@ use crate::object_url;
 
 pub use crate::object_url::{BucketName, Service};
 
-const KNOWN: &str = "a device is /path/file.bore, a directory ending in `/`, file:///path, s3://bucket/key, s3://bucket/prefix/ (az:// and gs:// likewise), nul: or - (a pipe); write ./NAME for a file whose name has a colon";
+const KNOWN: &str = "a device is /path/file.bore, a directory ending in `/`, file:///path, s3://bucket/key, \
+s3://bucket/prefix/ (az:// and gs:// likewise), nul: or - (a pipe); write ./NAME for a file whose name has a colon";
 
 /// A device, as written and as understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub enum Place {
     Pipe,
 }
 
-/// What makes two devices the same one. Equal only if a write to the one would be seen in the other.
+/// What makes two devices the same. Equal only if a write to one would be seen in the other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Identity {
     /// The path without symbolic links, `.` and `..`.
@@ -108,8 +109,8 @@ impl Device {
         Self { text: path.display().to_string(), place: Place::File(path) }
     }
 
-    /// The file or object that was shown as `text`: a file's path never begins as the URL of an object does, whose two slashes
-    /// a path does not have.
+    /// The file or object that was shown as `text`. The path of a file never begins like the URL of an object, whose
+    /// two slashes a path does not have.
     pub fn shown_as(text: &str) -> Self {
         match Self::parse(text) {
             Ok(device) if matches!(device.place, Place::Object { .. }) => device,
@@ -122,12 +123,12 @@ impl Device {
         &self.place
     }
 
-    /// True where families get names of their own: a directory, a prefix.
+    /// True if families get their own names there: a directory or a prefix.
     pub fn holds_many(&self) -> bool {
         matches!(self.place, Place::Directory(_) | Place::Prefix { .. })
     }
 
-    /// True of an object, and of a prefix that objects are put under.
+    /// True for an object, and for a prefix of objects.
     pub fn is_in_store(&self) -> bool {
         matches!(self.place, Place::Object { .. } | Place::Prefix { .. })
     }
@@ -140,8 +141,8 @@ impl Device {
         }
     }
 
-    /// What makes it different from other devices: two equal identities would write to one another. `None` for
-    /// `nul:`, which may be given any number of times. The device need not exist.
+    /// Tells it from other devices: two with equal identities would overwrite each other. `None` for `nul:`, which may
+    /// be given any number of times. The device need not exist.
     pub fn identity(&self) -> Option<Identity> {
         match &self.place {
             Place::File(path) | Place::Directory(path) => {
@@ -176,7 +177,7 @@ fn refuse(text: &str, why: &str) -> Error {
     Error::usage(format!("device `{shown}`"), why, KNOWN)
 }
 
-/// A URL as it may be shown: what stands for a password is `***`. Paths and `file:` URLs have none and stay as they are.
+/// A URL as it may be shown: its password is `***`. Paths and `file:` URLs have no password and stay as they are.
 pub fn without_password(url: &str) -> String {
     const LOCAL: [&str; 4] = ["file", "sqlite", "dir", "nul"];
     let hidden = || {
@@ -187,7 +188,7 @@ pub fn without_password(url: &str) -> String {
         if !well_formed || !with_host && LOCAL.iter().any(|local| scheme.eq_ignore_ascii_case(local)) {
             return None;
         }
-        // The last `@`, for nobody escapes the one in a password; too much is hidden rather than too little.
+        // The last `@`: a password may hold one without an escape. This hides too much rather than too little.
         let (user_and_password, place) = rest.rsplit_once('@')?;
         let slashes = if user_and_password.starts_with("//") { "//" } else { "" };
         let (user, _) = user_and_password[slashes.len()..].split_once(':')?;
@@ -196,8 +197,8 @@ pub fn without_password(url: &str) -> String {
     hidden().unwrap_or_else(|| url.to_owned())
 }
 
-/// The scheme in lower case, if there is one. Before `://` it is whatever stands there; before a lone colon only a word
-/// that is a scheme of this program or of SQL Server, for `app-10:30.bore` is a good name for a file.
+/// The scheme in lower case, if there is one. Before `://` any text is a scheme. Before a lone colon, only a scheme of
+/// this program or of SQL Server is: `app-10:30.bore` is a good name for a file.
 fn scheme(text: &str) -> Option<&'static str> {
     const WORDS: [&str; 13] = [
         "nul", "file", "s3", "null", "stdin", "stdout", "sqlite", "dir", "mysql", "mariadb", "postgres", "disk", "url",
@@ -226,10 +227,7 @@ fn path_of_url(text: &str) -> Result<PathBuf> {
             let (host, path) = with_host.split_at(slash);
             if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
                 let host = host.rsplit('@').next().unwrap_or_default();
-                return Err(refuse(
-                    text,
-                    &format!("`{host}` stands where a file URL names a host; write three slashes"),
-                ));
+                return Err(refuse(text, &format!("`{host}` is in the place of the host name; write three slashes")));
             }
             path
         }
@@ -239,10 +237,9 @@ fn path_of_url(text: &str) -> Result<PathBuf> {
         return Err(refuse(text, "the path of a file URL begins with `/`"));
     }
     if path.contains(['?', '#']) {
-        return Err(refuse(text, "`?` and `#` in a file URL are written %3F and %23"));
+        return Err(refuse(text, "write `?` and `#` in a file URL as %3F and %23"));
     }
-    let bytes =
-        percent_decoded(path).ok_or_else(|| refuse(text, "`%` in a URL is followed by two hexadecimal digits"))?;
+    let bytes = percent_decoded(path).ok_or_else(|| refuse(text, "write two hexadecimal digits after `%` in a URL"))?;
     Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
 }
 

@@ -27,7 +27,7 @@ pub enum Error {
     Usage {
         /// The flag or value.
         thing: String,
-        /// Why it cannot be.
+        /// Why it is not possible.
         why: String,
         /// What to write instead.
         hint: String,
@@ -37,7 +37,7 @@ pub enum Error {
     Refused {
         /// The database, file or device.
         thing: String,
-        /// What stands against it.
+        /// What forbids the job.
         why: String,
         /// The next step.
         hint: String,
@@ -141,7 +141,7 @@ impl Error {
         Error::Incomplete { thing: thing.into(), why: why.into(), hint: hint.into() }
     }
 
-    /// The same error with one more thing to know about what is left behind.
+    /// The same error with one more note about what is left behind.
     #[must_use]
     pub fn noting(mut self, more: &str) -> Self {
         if let Error::Io { hint, .. }
@@ -156,7 +156,7 @@ impl Error {
         self
     }
 
-    /// True when the process or the machine has no more descriptors: the thing itself may be as it should.
+    /// True when the process or the machine has no more descriptors: the thing itself may be fine.
     pub fn is_exhaustion(&self) -> bool {
         let number = match self {
             Error::Io { source, .. } => source.raw_os_error(),
@@ -192,7 +192,7 @@ fn hint_line(hint: &str) -> String {
 fn hint_for(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => "check the path; a missing directory may be a disk that is not mounted",
-        io::ErrorKind::NotADirectory => "a part of this path is a file and no directory: check the path",
+        io::ErrorKind::NotADirectory => "a part of this path is a file, not a directory: check the path",
         io::ErrorKind::PermissionDenied => "run as a user that may do this, or change the permissions",
         io::ErrorKind::StorageFull => "free space there, add a device with --to, or choose a stronger --compression",
         io::ErrorKind::QuotaExceeded => "the quota of this user or directory is used up",

@@ -1,4 +1,4 @@
-//! How a job stops early: one place that every thread looks at, and that wakes those who wait.
+//! How a job stops early: one place that every thread looks at, and that wakes waiting threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +49,7 @@ impl Halt {
         }
     }
 
-    /// Runs `wake` when the job is stopped (at once if it is already): for whoever blocks.
+    /// Runs `wake` when the job is stopped (at once if it is already): for threads that block.
     pub fn on_stop(&self, wake: impl Fn() + Send + 'static) {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_stopped() {

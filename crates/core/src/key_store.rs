@@ -1,4 +1,4 @@
-//! Key files and sidecars on disk: what [`crate::cipher`], which is pure, leaves to others. Nothing is overwritten in place.
+//! Key files and sidecars on disk: this is not in [`crate::cipher`], which is pure. Nothing is overwritten in place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -34,8 +34,10 @@ impl KeyFile {
         let mode = metadata.permissions().mode();
         let key_file = Self::parse(&name, &bytes)?;
         if key_file.has_secret() && mode & 0o077 != 0 {
-            let why =
-                format!("it holds a secret key, and others than its owner may use it (mode {:04o})", mode & 0o7777);
+            let why = format!(
+                "it holds a secret key, and users other than its owner may use it (mode {:04o})",
+                mode & 0o7777
+            );
             return Err(Error::refused(&name, why, format!("chmod 600 '{name}'")));
         }
         Ok(key_file)
@@ -48,13 +50,13 @@ impl Sidecar {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|source| Error::io("open", &name, source))?;
         let mut bytes = Vec::new();
-        let limit = LARGEST_SIDECAR as u64 + 1; // One byte more than the largest: it is noticed, and nothing beyond is read.
+        let limit = LARGEST_SIDECAR as u64 + 1; // One byte more than the largest: enough to notice it.
         file.take(limit).read_to_end(&mut bytes).map_err(|source| Error::io("read", &name, source))?;
         Self::parse(&bytes).map_err(|error| Error::Damaged {
             device: name,
             offset: 0,
             what: error.to_string(),
-            hint: "the media still open with the keys that they were made for".into(),
+            hint: "the keys that the media were made for still open them".into(),
         })
     }
 
@@ -63,7 +65,8 @@ impl Sidecar {
         let name = path.display().to_string();
         let bytes = self.to_bytes()?;
         let directory = directory_of(path);
-        let file_name = path.file_name().ok_or_else(|| Error::usage(&name, "it names no file", "give a file name"))?;
+        let file_name =
+            path.file_name().ok_or_else(|| Error::usage(&name, "it does not name a file", "give a file name"))?;
         let mut temporary = file_name.to_owned();
         temporary.push(format!(".new-{}", Uuid::new_v4().simple()));
         let temporary = directory.join(temporary);
@@ -86,7 +89,8 @@ fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
     let mut file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(path) {
         Ok(file) => file,
         Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
-            let hint = "choose another name: a key file is never overwritten, backups may need the old one";
+            let hint =
+                "choose another name: fullbore never overwrites a key file, because backups may need the old one";
             return Err(Error::refused(name, "it is already there", hint));
         }
         Err(source) => return Err(Error::io("create", name, source)),

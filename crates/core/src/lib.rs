@@ -1,6 +1,6 @@
 //! The data plane of fullbore: bytes only. It knows no SQL, no catalog and no terminal.
 //!
-//! The modules stand in the order in which the data passes them: a [`source`] fills buffers of the
+//! The modules are in the order in which the data passes them: a [`source`] fills buffers of the
 //! [`pool`], workers [`checksum`], compress ([`codec`]) and encrypt ([`cipher`]) them into blocks of the
 //! [`media`] format, and each stripe hands its blocks to one [`sink`]. [`pipeline`] joins them for a backup,
 //! [`unpack`] for a restore or a verification, which get their bytes from a [`supply`].

@@ -1,5 +1,5 @@
-//! A page map whose entries come in no order and more than once, as those of an open set do: they wait in a scratch file,
-//! one window behind the other in the order in which they were first needed.
+//! A page map whose entries come in any order and more than once, as those of an open set do. They wait in a scratch
+//! file, one window after the other in the order of their first use.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl MapScratch {
         Ok(Self { file: ScratchFile::new()?, places: Mutex::default() })
     }
 
-    /// Puts entries of units from number `unit` on over those that are there. The stream has a map.
+    /// Puts entries of units from number `unit` on over the existing ones. The stream has a map.
     pub fn put(&self, stream: &StreamRecord, mut unit: u64, mut entries: &[u8]) -> Result<()> {
         let window = u64::from(stream.map_window);
         while !entries.is_empty() {
@@ -73,7 +73,7 @@ impl MapScratch {
         }
         let cut_off = !stream.size.is_multiple_of(unit) && stream.size / unit + 1 == first + count;
         if let Some(last) = into.last_chunk_mut::<MAP_ENTRY>().filter(|last| cut_off && **last != ZERO_UNIT) {
-            *last = UNKNOWN_UNIT; // What was hashed was longer.
+            *last = UNKNOWN_UNIT; // The hashed unit was longer.
         }
         Ok(())
     }
@@ -97,8 +97,8 @@ impl MapScratch {
     }
 }
 
-/// The parts of `length` bytes at `offset` of a stream that lie in one unit each: whole ones, but perhaps for the first and
-/// the last.
+/// The parts of `length` bytes at `offset` of a stream that lie in one unit each: whole ones, but perhaps for the first
+/// and the last.
 pub(crate) fn units(offset: u64, length: usize, unit: u32) -> impl Iterator<Item = Range<usize>> {
     let first = unit as usize - (offset % u64::from(unit)) as usize;
     let mut from = 0;

@@ -55,7 +55,7 @@ pub enum Spent {
     Blocked,
 }
 
-/// What the threads of a stage have done so far, for whoever looks on while they run. Without bytes.
+/// What the threads of a stage have done so far, for a display while they run. Without bytes.
 #[derive(Debug, Default)]
 pub struct LiveAccount {
     busy_ns: AtomicU64,
@@ -74,7 +74,7 @@ impl LiveAccount {
         counter.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// The account so far; what a thread does just now is booked when it goes on to something else.
+    /// The account so far; the current work of a thread is booked when the thread turns to something else.
     pub fn read(&self) -> Account {
         let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
         Account {
@@ -112,7 +112,7 @@ impl Clock {
         self.book(spent, time);
     }
 
-    /// Books the time since the last lap as work, but for what was a wait for buffers.
+    /// Books the time since the last lap as work, except for waits for buffers.
     pub fn lap_busy_but(&mut self, waited: Duration) {
         let time = self.since_last();
         let waited = waited.min(time);
@@ -141,7 +141,7 @@ impl Clock {
         self.account.bytes += bytes;
     }
 
-    /// Books that of the bytes that passed so many needed no reading.
+    /// Books how many of the bytes that passed needed no reading.
     pub fn pass_unread(&mut self, bytes: u64) {
         self.account.unread += bytes;
     }
@@ -159,7 +159,8 @@ pub struct Stage {
     pub name: &'static str,
     /// Its account: the sum over its threads.
     pub account: Account,
-    /// Those of its threads, in the order of their numbers: of a stage that writes or reads families, one for each family.
+    /// Those of its threads, in the order of their numbers: of a stage that writes or reads families, one for each
+    /// family.
     pub threads: Vec<Account>,
 }
 
@@ -177,7 +178,7 @@ impl Stage {
         Self { account: read(&self.account), threads: self.threads.iter().map(read).collect(), ..*self }
     }
 
-    /// Adds what the same stage did for the set that came next: its threads one after the other.
+    /// Adds the account of the same stage for the next set: its threads one after the other.
     pub fn go_on(&mut self, next: &Self) {
         self.account.add(next.account);
         for (at, thread) in next.threads.iter().enumerate() {
@@ -188,7 +189,7 @@ impl Stage {
         }
     }
 
-    /// The time of the thread that was there longest: about that from the first byte to the last.
+    /// The time of the thread that lived longest: about the time from the first byte to the last.
     pub fn longest(&self) -> Duration {
         self.threads.iter().map(Account::time).max().unwrap_or_default()
     }
@@ -212,7 +213,7 @@ impl Accounts {
         self.lock()[stage].push((number, account));
     }
 
-    /// Books how long it took to give families their names after the last thread had ended.
+    /// Books how long it took to give families their names, after the last thread had ended.
     pub fn add_publishing(&self, time: Duration) {
         *self.publishing.lock().unwrap_or_else(PoisonError::into_inner) += time;
     }
@@ -242,7 +243,7 @@ impl Accounts {
     }
 }
 
-/// The stage that holds the others up, and the numbers that say so.
+/// The stage that holds up the others, and the numbers that show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bottleneck {
     /// The stage's name.
@@ -286,16 +287,17 @@ pub struct Progress {
 /// Buffers of a job's pools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolUse {
-    /// Buffers that are not at home.
+    /// Buffers in use.
     pub in_use: usize,
     /// All of them.
     pub count: usize,
-    /// Bytes of those that are not at home.
+    /// Bytes of the buffers in use.
     pub bytes_in_use: u64,
 }
 
 impl Progress {
-    /// For an unpacking that is the first part of this job: its first two stages and its pools are shown here, its bytes and the rest nowhere.
+    /// For an unpacking that is the first part of this job: its first two stages and its pools are shown here; its
+    /// bytes and the rest are not.
     pub fn of_first_part(&self) -> Self {
         let [media, transform, _] = &self.stages;
         let stages = [Arc::clone(media), Arc::clone(transform), Arc::default()];
@@ -307,7 +309,7 @@ impl Progress {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Says what the stages are called that begin now, and which pools they use.
+    /// Sets the names of the stages that begin now, and the pools that they use.
     pub fn enter(&self, names: [&'static str; 3], pools: &[&Arc<Pool>]) {
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
         let mut known = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -326,7 +328,7 @@ impl Progress {
         std::array::from_fn(|at| (names[at], self.stages[at].read()))
     }
 
-    /// Of all pools that are there now.
+    /// Of all pools that exist now.
     pub fn pool_use(&self) -> PoolUse {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.iter().filter_map(Weak::upgrade).fold(PoolUse::default(), |sum, pool| {

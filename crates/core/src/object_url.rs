@@ -1,22 +1,23 @@
-//! What names an object: a service, a bucket in it and a key. `s3://bucket/key`, `az://container/key`, `gs://bucket/key`.
+//! What names an object: a service, a bucket in it and a key. `s3://bucket/key`, `az://container/key`,
+//! `gs://bucket/key`.
 //!
-//! Public sources: Amazon S3 User Guide (bucket naming rules, object keys), Azure REST reference (Naming and Referencing Containers,
-//! Blobs, and Metadata), Google Cloud Storage documentation (bucket and object naming).
+//! Public sources: Amazon S3 User Guide (bucket naming rules, object keys), Azure REST reference (Naming and
+//! Referencing Containers, Blobs, and Metadata), Google Cloud Storage documentation (bucket and object naming).
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The longest key of an object, in bytes, less `.claim`.
+/// The longest key of an object, in bytes, without `.claim`.
 const KEY_MAX: usize = 1024 - 6;
 /// The most parts of a key that Azure takes.
 const AZURE_PARTS_MOST: usize = 254;
-/// What stands in a URL that carries its own permission.
+/// Marks of a URL that carries its own permission.
 const SIGNATURES: [&str; 4] = ["sig=", "x-amz-signature=", "x-goog-signature=", "signature="];
 
 /// A service that keeps objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Service {
-    /// Whatever speaks S3.
+    /// Any store that speaks S3.
     S3,
     /// Azure Blob Storage; a bucket is called a container there, and an object a blob.
     Azure,
@@ -39,7 +40,7 @@ impl Service {
         [Self::S3, Self::Azure, Self::Google].into_iter().find(|service| service.scheme() == scheme)
     }
 
-    /// Where its keys are taken from.
+    /// The variables that hold its keys.
     fn credentials(self) -> &'static str {
         match self {
             Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -52,7 +53,7 @@ impl Service {
 /// A bucket, and the service that it is in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BucketName {
-    /// Who keeps it.
+    /// The service.
     pub service: Service,
     /// Its name there.
     pub name: String,
@@ -78,18 +79,18 @@ impl From<&Self> for BucketName {
     }
 }
 
-/// Bucket and key in a URL of that service. A key is taken as it is written: `%`, `?` and `#` are letters like others. Empty, or with
-/// a `/` at its end, it is a prefix. What is wrong with it, if something is.
+/// Bucket and key in a URL of that service, or what is wrong with the URL. A key is taken as it is written: `%`, `?`
+/// and `#` are ordinary characters. An empty key, or one with a `/` at its end, is a prefix.
 pub(crate) fn parsed(text: &str, service: Service) -> Result<(BucketName, String), String> {
     let scheme = service.scheme();
     let rest = text[scheme.len() + 1..].strip_prefix("//");
-    let rest = rest.ok_or_else(|| format!("two slashes follow `{scheme}:`: {scheme}://bucket/key"))?;
+    let rest = rest.ok_or_else(|| format!("write two slashes after `{scheme}:`: {scheme}://bucket/key"))?;
     let (name, key) = rest.split_once('/').unwrap_or((rest, ""));
     if name.contains('@') {
-        return Err(format!("keys do not belong into a URL: they are taken from {}", service.credentials()));
+        return Err(format!("do not put keys into a URL: fullbore reads them from {}", service.credentials()));
     }
     if matches!(without_signature(text), Cow::Owned(_)) {
-        return Err(format!("signatures do not belong into a URL: keys are taken from {}", service.credentials()));
+        return Err(format!("do not put a signature into a URL: fullbore reads keys from {}", service.credentials()));
     }
     check_bucket(name, service)?;
     check_key(key)?;
@@ -122,21 +123,21 @@ fn check_key(key: &str) -> Result<(), String> {
     let parts = key.strip_suffix('/').unwrap_or(key);
     let odd = |part: &str| part.is_empty() || part == "." || part == "..";
     if !parts.is_empty() && parts.split('/').any(odd) || key == "/" {
-        return Err("the parts of a key are not empty, `.` or `..`".to_owned());
+        return Err("a part of a key cannot be empty, `.` or `..`".to_owned());
     }
     if key.chars().any(char::is_control) {
-        return Err("a key has no control characters".to_owned());
+        return Err("a key cannot have control characters".to_owned());
     }
     Ok(())
 }
 
-/// What Azure would take for another name than was written.
+/// Refuses keys that Azure would change.
 fn check_blob(key: &str) -> Result<(), String> {
     if key.contains('\\') {
-        return Err("Azure takes `\\` in the name of a blob for `/`".to_owned());
+        return Err("Azure reads `\\` in the name of a blob as `/`".to_owned());
     }
     if key.split('/').any(|part| part.ends_with('.')) {
-        return Err("Azure takes no name of a blob whose parts end in a dot".to_owned());
+        return Err("Azure does not allow a part of a blob name to end in a dot".to_owned());
     }
     if key.split('/').count() > AZURE_PARTS_MOST {
         return Err(format!("the name of a blob has at most {AZURE_PARTS_MOST} parts"));
@@ -144,7 +145,7 @@ fn check_blob(key: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Why a URL is none that is taken, if somebody could think so.
+/// Why a URL that looks right is refused.
 pub(crate) fn why_not(text: &str) -> Option<&'static str> {
     let lower = text.to_ascii_lowercase();
     let (scheme, rest) = lower.split_once("://")?;
@@ -152,12 +153,12 @@ pub(crate) fn why_not(text: &str) -> Option<&'static str> {
     let of_azure = [".blob.", ".dfs."].iter().any(|part| host.contains(part)) && host.contains(".core.");
     match scheme {
         "azure" | "abfs" | "abfss" | "adl" | "wasb" | "wasbs" => {
-            Some("blobs of Azure are written az://CONTAINER/KEY, and the account is said by AZURE_STORAGE_ACCOUNT_NAME")
+            Some("write az://CONTAINER/KEY for a blob of Azure, and name the account in AZURE_STORAGE_ACCOUNT_NAME")
         }
         "https" | "http" if of_azure => Some(
-            "is the address of a blob: write az://CONTAINER/KEY, and say the account by AZURE_STORAGE_ACCOUNT_NAME",
+            "is the address of a blob: write az://CONTAINER/KEY, and name the account in AZURE_STORAGE_ACCOUNT_NAME",
         ),
-        "gcs" => Some("objects of Google Cloud Storage are written gs://BUCKET/KEY"),
+        "gcs" => Some("write gs://BUCKET/KEY for an object of Google Cloud Storage"),
         "https" | "http" if host == "storage.googleapis.com" || host == "storage.cloud.google.com" => {
             Some("is the address of an object: write gs://BUCKET/KEY")
         }
@@ -165,7 +166,7 @@ pub(crate) fn why_not(text: &str) -> Option<&'static str> {
     }
 }
 
-/// A URL as it may be shown: who has a signature has what it permits.
+/// A URL as it may be shown: a reader of its signature has all the rights that the signature gives.
 pub(crate) fn without_signature(url: &str) -> Cow<'_, str> {
     let Some((before, query)) = url.split_once('?') else { return Cow::Borrowed(url) };
     let lower = query.to_ascii_lowercase();
@@ -188,11 +189,11 @@ mod tests {
             ("az://a.bc/k", Service::Azure, "container"),
             ("az://a--b/k", Service::Azure, "single hyphens"),
             ("az://-ab/k", Service::Azure, "container"),
-            ("az://abc/a\\b", Service::Azure, "for `/`"),
-            ("az://abc/a./b", Service::Azure, "end in a dot"),
-            ("az://abc/b.", Service::Azure, "end in a dot"),
+            ("az://abc/a\\b", Service::Azure, "as `/`"),
+            ("az://abc/a./b", Service::Azure, "to end in a dot"),
+            ("az://abc/b.", Service::Azure, "to end in a dot"),
             ("az://user@abc/b", Service::Azure, "AZURE_STORAGE_ACCOUNT_NAME"),
-            ("az://abc/b?sv=1&sig=x", Service::Azure, "signatures do not belong"),
+            ("az://abc/b?sv=1&sig=x", Service::Azure, "do not put a signature"),
             ("gs://Abc/b", Service::Google, "underscores"),
             ("gs://user@abc/b", Service::Google, "GOOGLE_APPLICATION_CREDENTIALS"),
             ("s3://a_b/k", Service::S3, "hyphens"),

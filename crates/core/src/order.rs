@@ -1,4 +1,5 @@
-//! Ordered streams: one count for the blocks of all of them, and how far these may be apart (`docs/decisions/0020-ordered-streams.md`).
+//! Ordered streams: one count for the blocks of all of them, and how far these may be apart
+//! (`docs/decisions/0020-ordered-streams.md`).
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,12 +12,13 @@ use crate::media::{Flaw, WINDOW_MAX, broken};
 /// How often a thread that waits looks whether the job has ended.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The window of a set that so many workers write, in blocks: no worker waits for long, and a restore needs few buffers.
+/// The window of a set with so many workers, in blocks: no worker waits for long, and a restore needs few buffers.
 pub fn window_of(workers: usize) -> u32 {
     u32::try_from(workers.saturating_mul(4)).unwrap_or(WINDOW_MAX).clamp(16, WINDOW_MAX)
 }
 
-/// Lets a numbered block in when all blocks up to `window` before it are done. `T` is what a block that is done leaves until its turn comes.
+/// Lets a numbered block in when all blocks up to `window` before it are done. `T` is what a finished block leaves
+/// until its turn comes.
 pub(crate) struct OrderWindow<T> {
     window: u32,
     state: Mutex<State<T>>,
@@ -57,7 +59,7 @@ impl<T> OrderWindow<T> {
         Self { window, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Gives out the next number, and waits until it may be let in. Whoever gets it calls [`done`](Self::done).
+    /// Gives out the next number, and waits until it may be let in. The caller then calls [`done`](Self::done).
     ///
     /// # Errors
     /// No number is left, or the job ends meanwhile.
@@ -76,7 +78,7 @@ impl<T> OrderWindow<T> {
         Ok(number)
     }
 
-    /// Lets in a number that media name. `threads` says what the threads that do this are doing.
+    /// Lets in a number that media name. `threads` tells the state of the threads that do this.
     ///
     /// # Errors
     /// A flaw when the number came before, or when a lower number is missing; an error when the job ends meanwhile.
@@ -102,7 +104,8 @@ impl<T> OrderWindow<T> {
         Ok(Ok(()))
     }
 
-    /// A number is done; `release` gets what was left of each block, in the order of the numbers, as soon as no lower number is missing.
+    /// A number is done; `release` gets what each block left, in the order of the numbers, as soon as no lower number
+    /// is missing.
     ///
     /// # Errors
     /// The number came before, or `release` says what is wrong.

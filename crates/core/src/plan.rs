@@ -114,7 +114,7 @@ pub struct Plan {
     pub part_size: u64,
     /// Buffers that readers fill.
     pub input_buffers: usize,
-    /// Buffers that blocks are packed into, with each worker's own.
+    /// Buffers for packed blocks, with each worker's own.
     pub output_buffers: usize,
     /// Bytes of all codec contexts.
     pub codec_bytes: u64,
@@ -122,27 +122,29 @@ pub struct Plan {
     pub throttle: Option<u64>,
 }
 
-/// Bytes of parts under way and of those that are filling, of all stripes into object stores together: beyond them a plan does not grow
-/// by itself.
+/// Bytes of parts under way and of parts that are filling, for all stripes into object stores together. Beyond them a
+/// plan does not grow by itself.
 const PARTS_MEMORY: u64 = 192 << 20;
-/// Bytes that are read ahead of an object, and of all objects together: twice as much of the latter brought nothing on a quiet machine.
+/// Bytes that are read ahead of an object, and of all objects together: twice the latter brought nothing on a quiet
+/// machine.
 const RANGES_OF_ONE: u64 = 32 << 20;
 const RANGES_OF_ALL: u64 = 64 << 20;
-/// Bytes of unpacked blocks that wait for the target beside those of a restore from files. A range comes all at once, and its blocks are
-/// unpacked faster than they are written: where they have no room, the buffers of the range do not go home, and the next one is not asked for.
+/// Bytes of unpacked blocks that wait for the target, besides those of a restore from files. A range comes all at once,
+/// and its blocks are unpacked faster than they are written. Without room for them, the buffers of the range stay in
+/// use, and the next range is not requested.
 const UNPACKED_AT_ONCE: u64 = 16 << 20;
 
 const MOST_THREADS: usize = 256;
 const MOST_QUEUE_DEPTH: usize = 256;
 
 impl Plan {
-    /// The plan of a backup into `stripes` families. `differential` needs a buffer more per worker.
+    /// The plan of a backup into `stripes` families. `differential` needs one more buffer per worker.
     pub fn backup(knobs: &Knobs, stripes: usize, compression: Compression, differential: bool) -> Result<Self> {
         Self::backup_in_parts(knobs, stripes, compression, differential, 0)
     }
 
-    /// The same where devices take what they are given in parts of so many bytes, as object stores do: there are buffers for one that
-    /// is filling in each stripe, and for those under way.
+    /// The same for devices that take parts of so many bytes, such as object stores: each stripe has buffers for the
+    /// part that it fills, and for the parts under way.
     pub fn backup_in_parts(
         knobs: &Knobs,
         stripes: usize,
@@ -212,8 +214,8 @@ fn least_of_backup(stripes: usize, readers: usize, workers: usize, differential:
     (readers + workers, stripes + workers * per_worker)
 }
 
-/// The same of an unpacking: a family holds its reads in flight, the piece it parses and the block it assembles from two pieces. Blocks of
-/// ordered streams that wait for one before them hold less than `window` buffers.
+/// The same for an unpacking: a family holds its reads in flight, the piece it parses and the block it assembles from
+/// two pieces. Blocks of ordered streams that wait for an earlier one hold less than `window` buffers.
 fn least_of_unpacking(families: usize, workers: usize, window: usize) -> (usize, usize) {
     (families * 3 + workers, 2 * workers + 1 + window)
 }
@@ -233,17 +235,17 @@ pub struct UnpackPlan {
     pub input_buffers: usize,
     /// Buffers that blocks are unpacked into.
     pub output_buffers: usize,
-    /// Of these, for blocks of ordered streams that wait for one before them.
+    /// Of these, for blocks of ordered streams that wait for an earlier one.
     pub window: usize,
 }
 
 impl UnpackPlan {
-    /// Chooses what the user left open. `window` is that of the set where a target gets ordered streams, else 0.
+    /// Chooses what the user left open. `window` is that of the set if a target gets ordered streams, else 0.
     pub fn new(knobs: &Knobs, families: usize, transfer_size: u32, window: u32) -> Result<Self> {
         Self::reading_ahead(knobs, families, (transfer_size, window), (8 / families.max(1)).clamp(2, 4), 0)
     }
 
-    /// The same where families are in object stores: one request asks for several buffers, and each takes its time.
+    /// The same for families in object stores: one request asks for several buffers, and each takes its time.
     pub fn of_objects(knobs: &Knobs, families: usize, transfer_size: u32, window: u32) -> Result<Self> {
         let bytes = (RANGES_OF_ALL / families.max(1) as u64).min(RANGES_OF_ONE);
         let depth = (bytes / u64::from(transfer_size.max(1))).max(2) as usize;
@@ -251,7 +253,7 @@ impl UnpackPlan {
         Self::reading_ahead(knobs, families, (transfer_size, window), depth, at_once)
     }
 
-    /// Reads so many buffers of each family ahead; `at_once` are packed ones that come all at one time.
+    /// Reads so many buffers of each family ahead; `at_once` packed buffers come at one time.
     fn reading_ahead(
         knobs: &Knobs,
         families: usize,
@@ -305,7 +307,7 @@ fn bounded(flag: &str, asked: Option<usize>, default: usize, most: usize) -> Res
         Some(n) => Err(Error::usage(
             flag,
             format!("{n} is not from 1 to {most}"),
-            "leave it out for a value that fits the machine",
+            "leave it out: fullbore chooses a value that fits the machine",
         )),
     }
 }
@@ -325,7 +327,7 @@ fn share_out(asked: Option<usize>, least: (usize, usize), wanted: (usize, usize)
         return Err(Error::usage(
             "--buffer-count",
             format!("{count} is more than 1048576"),
-            "leave it out for a value that fits the machine",
+            "leave it out: fullbore chooses a value that fits the machine",
         ));
     }
     let surplus = count - minimum;

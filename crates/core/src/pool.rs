@@ -25,9 +25,10 @@ thread_local! {
 
 struct Free {
     buffers: Vec<Memory>,
-    /// Threads that wait for several buffers at once: one that comes home may be too few for them, and is not lost to the others.
+    /// Threads that wait for several buffers at once: a returned buffer may be too few for them, and is not lost to the
+    /// others.
     want_several: usize,
-    /// Buffers that came home so far.
+    /// Buffers that have returned so far.
     returns: u64,
     closed: bool,
 }
@@ -36,13 +37,13 @@ thread_local! {
     static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// How long this thread has waited for free buffers since it last asked: whoever keeps its account books that as blocked, also
-/// where the buffers were taken deep inside of what it called.
+/// How long this thread has waited for free buffers since its last call. Its account books this as blocked, even where
+/// the buffers were taken deep inside a call.
 pub fn waited() -> Duration {
     WAITED.take()
 }
 
-/// Books a wait of this thread for something else that keeps it from its work, such as a throttle, as one for buffers.
+/// Books another wait of this thread, such as for a throttle, as a wait for buffers.
 pub(crate) fn waited_besides(time: Duration) {
     WAITED.set(WAITED.get() + time);
 }
@@ -61,19 +62,19 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Buffers at home now.
+    /// Free buffers now.
     #[cfg(any(test, feature = "testkit"))]
     pub fn free(&self) -> usize {
         self.lock().buffers.len()
     }
 
-    /// Buffers that are not at home now.
+    /// Buffers in use now.
     pub fn in_use(&self) -> usize {
         self.count - self.lock().buffers.len()
     }
 
-    /// The pools that this thread has made since it was last asked and that are still there: a job's own pools are
-    /// not to be had otherwise, and a test wants to see that every buffer has come home.
+    /// The pools that this thread has made since its last call and that still exist. A test has no other way to a job's
+    /// own pools, and checks that every buffer has returned.
     #[cfg(any(test, feature = "testkit"))]
     pub fn made_here() -> Vec<Arc<Self>> {
         MADE_HERE.take().iter().filter_map(std::sync::Weak::upgrade).collect()
@@ -108,8 +109,8 @@ impl Pool {
         }
     }
 
-    /// Waits until so many buffers are free at once; [`Error::Halted`] once the pool is closed. Whoever calls it makes sure that as many come home
-    /// without him.
+    /// Waits until so many buffers are free at once; [`Error::Halted`] once the pool is closed. The caller makes sure
+    /// that enough buffers return without its own.
     pub fn take_all(self: &Arc<Self>, count: usize) -> Result<Vec<Buffer>> {
         let mut free = self.lock();
         loop {
@@ -126,7 +127,7 @@ impl Pool {
         }
     }
 
-    /// Until a buffer came home, or the pool is closed.
+    /// Until a buffer has returned, or the pool is closed.
     fn wait<'a>(&self, free: MutexGuard<'a, Free>) -> MutexGuard<'a, Free> {
         let begun = Instant::now();
         let free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +153,7 @@ impl Pool {
         Some(taken.map(|memory| Buffer { memory: Some(memory), home: Arc::clone(self) }).collect())
     }
 
-    /// Wakes everyone who waits: the job ends.
+    /// Wakes all waiting threads: the job ends.
     pub fn close(&self) {
         self.lock().closed = true;
         self.returned.notify_all();
@@ -163,7 +164,7 @@ impl Pool {
     }
 }
 
-/// One buffer of a pool; it goes home when dropped, on every path.
+/// One buffer of a pool; it returns to the pool when dropped, on every path.
 pub struct Buffer {
     memory: Option<Memory>,
     home: Arc<Pool>,
@@ -197,7 +198,7 @@ impl DerefMut for Buffer {
     }
 }
 
-/// A range of a buffer that several owners may read; the buffer goes home with the last of them.
+/// A range of a buffer that several owners may read; the last of them returns the buffer.
 #[derive(Clone)]
 pub struct Piece {
     buffer: Arc<Buffer>,
@@ -218,14 +219,14 @@ impl Piece {
         Self { buffer: Arc::clone(&self.buffer), range: start..start + range.len() }
     }
 
-    /// Where its pool has no buffer at home, or fewer than somebody waits for: how many have come home so far. This one may be wanted where that
-    /// number stays the same.
+    /// How many buffers have returned so far, if the pool has no free buffer, or fewer than a thread waits for. This
+    /// buffer may be wanted while that number stays the same.
     pub fn returns_of_dry_pool(&self) -> Option<u64> {
         let free = self.buffer.home.lock();
         (free.buffers.is_empty() || free.want_several > 0).then_some(free.returns)
     }
 
-    /// The whole buffer again, when no other piece of it is left.
+    /// The whole buffer again, if no other piece of it is left.
     pub fn into_buffer(self) -> Option<Buffer> {
         Arc::into_inner(self.buffer)
     }

@@ -20,11 +20,11 @@ pub struct Stream {
 pub struct Extent {
     /// Which stream.
     pub stream: u32,
-    /// Phase of the restore: a higher layer is applied after every lower one. Only an open source has others than 0, and
-    /// gives a higher one only when the readers of all lower extents have been asked for their next.
+    /// Phase of the restore: a higher layer is applied after every lower one. Only an open source has layers other than
+    /// 0. It gives a higher layer only after the readers of all lower extents have been asked for their next extent.
     pub layer: u16,
-    /// Where in the stream, in bytes; a multiple of the stream's unit. (Of an open source it need not be: but only of units in
-    /// one piece can be said later whether they have changed.)
+    /// Where in the stream, in bytes; a multiple of the stream's unit. (An open source may give other offsets, but then
+    /// nothing can later say whether a unit that is not in one piece has changed.)
     pub offset: u64,
     /// How many bytes: a multiple of the unit, except at the end of the stream or of an open source.
     pub length: u32,
@@ -32,17 +32,17 @@ pub struct Extent {
 
 /// An open snapshot of a database. It stays consistent until it is dropped.
 pub trait Source: Sync {
-    /// All streams with their final sizes. Of an open source, what there was at the start: for estimates and progress.
+    /// All streams with their final sizes. For an open source, the streams at the start: for estimates and progress.
     fn streams(&self) -> &[Stream];
 
-    /// True when streams may appear, grow, get other names or vanish while the source is read. Then [`stream`](Self::stream)
-    /// and [`found`](Self::found) say what there is.
+    /// True when streams may appear, grow, get other names or vanish while the source is read. Then
+    /// [`stream`](Self::stream) and [`found`](Self::found) give the streams.
     fn is_open(&self) -> bool {
         false
     }
 
-    /// True of a stream that a restore gets in order. One reader gives it, from its start to its end, in layer 0; it has no [`identity`](Self::identity),
-    /// and its extents need not be of whole units.
+    /// True for a stream that a restore gets in order. One reader gives it, from start to end, in layer 0; it has no
+    /// [`identity`](Self::identity), and its extents need not be whole units.
     fn is_ordered(&self, stream: u32) -> bool {
         let _ = stream;
         false
@@ -58,22 +58,25 @@ pub trait Source: Sync {
         self.streams().iter().find(|stream| stream.id == id).cloned()
     }
 
-    /// What tells a stream of an open source from all others of the same backup, and is the same in the next backup of this
-    /// database for as long as it is the same file, whatever its name then: the id of a tablespace. At most 256 bytes, not
-    /// empty, and of one stream only among those [`found`](Self::found). `None`: it is always stored whole, and has no page map.
+    /// Tells a stream of an open source from all others of the same backup. It is the same in the next backup of this
+    /// database for as long as it is the same file, whatever its name then: the id of a tablespace. At most 256 bytes,
+    /// not empty, and of only one stream among those [`found`](Self::found). `None`: the stream is always stored whole,
+    /// and has no page map.
     ///
-    /// This is all that an engine gives for differentials; it need not know whether one is made. The rule is about what is
-    /// *stored*: in layer 0 units whose bytes are those of the full are left out, in higher layers nothing is. So a page must be
-    /// read again until it is not torn *before* it is handed on, what replaces bytes of layer 0 must be in a higher layer (a
-    /// second reading of the same page, the log), and a log has no identity. What
-    /// is not sent at all is zero, as in a full; but of a unit that is sent in part the rest is as in the full.
+    /// This is all that an engine gives for differentials; it need not know whether one is made. The rule is about the
+    /// *stored* bytes: in layer 0, units with the bytes of the full are left out; in higher layers, none is. So:
+    /// - A torn page is read again *before* it is handed on.
+    /// - Bytes that replace those of layer 0 are in a higher layer (a second reading of the same page, the log).
+    /// - A log has no identity.
+    /// - Bytes that are not sent at all are zero, as in a full. But a unit that is sent in part keeps its other bytes
+    /// from the full.
     fn identity(&self, id: u32) -> Option<String> {
         let _ = id;
         None
     }
 
-    /// The engine's own account of a stream of an open source, for the manifest: what it needs to know of the file later. Asked
-    /// for once everything has been read.
+    /// The engine's own account of a stream of an open source, for the manifest: what it needs to know of the file
+    /// later. The pipeline asks for it once everything has been read.
     fn detail(&self, id: u32) -> Option<serde_json::Value> {
         let _ = id;
         None
@@ -95,8 +98,8 @@ pub trait Source: Sync {
     /// comes back as zeros. May always answer false.
     fn is_free(&self, stream: u32, offset: u64) -> bool;
 
-    /// Copies bytes of the snapshot from `offset` (a multiple of the unit) into the start of `buffer`, without touching what the
-    /// readers deliver; returns how many. For estimates; an engine that cannot do it answers 0.
+    /// Copies bytes of the snapshot from `offset` (a multiple of the unit) into the start of `buffer`, without a change
+    /// in what the readers deliver; returns how many. For estimates; an engine that cannot do it answers 0.
     fn sample(&self, stream: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _ = (stream, offset, buffer);
         Ok(0)
@@ -111,8 +114,8 @@ pub trait Reader: Send {
     /// Fills the start of `buffer` (aligned to 4096 bytes) with the next extent; `None` when there is no more.
     fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>>;
 
-    /// Of the bytes that the last [`next`](Self::next) gave, how many needed no reading: free units, which it has made zero. They are
-    /// part of the extent, but no throttle counts them.
+    /// How many of the bytes of the last [`next`](Self::next) needed no reading: free units, which it has made zero.
+    /// They are part of the extent, but no throttle counts them.
     fn unread(&self) -> u64 {
         0
     }

@@ -1,7 +1,8 @@
-//! Starts threads; one that cannot be had is an error and no panic.
+//! Starts threads; a thread that cannot be started is an error, not a panic.
 //!
-//! A limit on processes (`ulimit -u`, `pids.max`) or on address space (`ulimit -v`) may leave a job with some of its
-//! threads. Who starts one stops the job by [`Halt`](crate::halt::Halt) then, so that those which run end by themselves.
+//! A limit on processes (`ulimit -u`, `pids.max`) or on address space (`ulimit -v`) may leave a job with only some of
+//! its threads. The starter then stops the job by [`Halt`](crate::halt::Halt), so that the running threads end by
+//! themselves.
 
 use std::hint::black_box;
 use std::io;
@@ -17,8 +18,8 @@ use crate::io::Memory;
 /// built without optimisation, with a quarter of it.
 const STACK: usize = 1 << 20;
 
-/// Address space that has to be left behind a new stack, in bytes. What a thread maps before its first line of ours
-/// (its signal stack, its heap) ends the process if it fails, and no error can be made of that: so there must be room before.
+/// Address space that has to be left after a new stack, in bytes. A thread maps its signal stack and its heap before
+/// its first line of ours. If that fails, the process ends without an error, so there must be room before.
 const ROOM: usize = 8 << 20;
 
 /// Runs `work` in a thread of `scope`; `name` says what it is for, as "reader 3".
@@ -36,7 +37,7 @@ pub fn start_in<'scope, T: Send + 'scope>(
     started.map_err(|error| refused(name, error))
 }
 
-/// Runs `work` in a thread that nobody has to wait for; `name` as for [`start_in`].
+/// Runs `work` in a thread that no other thread has to wait for; `name` as for [`start_in`].
 ///
 /// # Errors
 /// As [`start_in`].
@@ -47,11 +48,11 @@ pub fn start<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 's
     started.map_err(|error| refused(name, error))
 }
 
-/// Does `work` with each of the items, which are given their place, in a thread each; what came of them, in their order. For what waits for others
-/// most of the time, as for the answers of a store.
+/// Does `work` with each of the items and its place, in a thread each; gives the results in the order of the items. For
+/// work that mostly waits for others, such as for the answers of a store.
 ///
 /// # Errors
-/// That of the first item, in their order, of which `work` failed; a thread that cannot be started.
+/// The error of the first item, in their order, for which `work` failed; a thread that cannot be started.
 pub fn side_by_side<T: Send, R: Send>(
     name: &str,
     items: impl IntoIterator<Item = T>,
@@ -69,11 +70,12 @@ pub fn side_by_side<T: Send, R: Send>(
     })
 }
 
-/// Does `work` with each of the items, at most `at_once` of them at a time: this thread and others take the next as they are free. For many small pieces
-/// that wait for a disk most of the time. A thread that cannot be started is no harm, for those which run take its share.
+/// Does `work` with each of the items, at most `at_once` of them at a time: this thread and others take the next item
+/// when they are free. For many small pieces that mostly wait for a disk. A thread that cannot be started does no harm:
+/// the others take its share.
 ///
 /// # Errors
-/// One of those that `work` gave; the thread that had it takes no other item, and so some may be left.
+/// An error of `work`; its thread takes no other item, and so some may be left.
 pub fn in_turns<T: Send>(
     name: &str,
     at_once: usize,
@@ -91,10 +93,12 @@ pub fn in_turns<T: Send>(
     })
 }
 
-/// `work` behind the first line of every thread: that takes the heap which the allocator has for it, and lets who started it go on.
+/// `work` after the first line of every thread. That line takes the heap that the allocator has for it, and lets the
+/// starter continue.
 ///
-/// For a moment an allocator maps twice the address space that it keeps (glibc: 128 MiB for a heap of 64). A thread that
-/// is being started at that moment would find none for its signal stack, which ends the process: hence one after another.
+/// For a moment an allocator maps twice the address space that it keeps (glibc: 128 MiB for a heap of 64). A thread
+/// that starts at that moment would have no room for its signal stack, which ends the process: so one thread starts
+/// after another.
 fn settled<T>(work: impl FnOnce() -> T + Send) -> (impl FnOnce() -> T + Send, Receiver<()>) {
     let (begins, begun) = mpsc::channel();
     let first = move || {
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn each_item_is_taken_once_whoever_takes_it_and_an_error_is_told() {
+    fn each_item_is_taken_once_by_any_thread_and_an_error_is_told() {
         for at_once in [0, 1, 3, 20] {
             let taken = Mutex::new(Vec::new());
             let take = |item| {

@@ -23,7 +23,7 @@ pub use engine::{
     TextOfTable,
 };
 
-/// What every engine is told when a session starts.
+/// The options of every engine at the start of a session.
 #[derive(Clone)]
 pub struct Options {
     /// How long to wait for a lock on the database; default 10 seconds.
@@ -36,9 +36,9 @@ pub struct Options {
     pub readers: usize,
     /// `--password-file`.
     pub password_file: Option<PathBuf>,
-    /// Whether what is stored will be encrypted: an engine that is handed keys refuses otherwise.
+    /// Whether the media will be encrypted: an engine that receives keys refuses otherwise.
     pub media_encrypted: bool,
-    /// `--accept-unverified`: goes on with a series of the server that this program is not tested with.
+    /// `--accept-unverified`: continues with a series of the server that this program is not tested with.
     pub accept_unverified: bool,
     /// `--continue-after-error`: pages that are damaged at the source are named and backed up as they are.
     pub continue_after_error: bool,
@@ -62,10 +62,10 @@ impl Default for Options {
     }
 }
 
-/// What an engine can tell about a snapshot, for the report.
+/// The facts about a snapshot, for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// What the user should know although the backup is good.
+    /// What the user should know, although the backup is good.
     pub warnings: Vec<String>,
     /// How long writers could have been kept from committing, so far or in all.
     pub writers_blocked: Duration,
@@ -77,10 +77,10 @@ pub struct Facts {
     pub direct: bool,
 }
 
-/// What a backup and its restore take besides the bytes, for estimates.
+/// The costs of a backup and its restore besides the bytes, for estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Besides {
-    /// Files that are read one by one, and made anew one by one: each costs something whatever its size.
+    /// Files that are read one by one, and created one by one: each has a cost that does not depend on its size.
     pub files: u64,
     /// Bytes of these files that were never written: read as zeros without the disk, and not stored.
     pub hole_bytes: u64,
@@ -93,37 +93,37 @@ pub trait Session: Send + Sync {
     /// The engine's name, as in the URL and the manifest.
     fn engine(&self) -> &'static str;
 
-    /// What there is to be read.
+    /// The streams to read.
     fn source(&self) -> &dyn Source;
 
-    /// What identifies the snapshot, for the manifest.
+    /// The position that identifies the snapshot, for the manifest.
     fn position(&self) -> Result<serde_json::Value>;
 
-    /// Where it begins: that of its predecessor, for a log set; else the position itself.
+    /// Its first position: the end of the predecessor for a log set, else the position itself.
     fn first_position(&self) -> Result<serde_json::Value> {
         self.position()
     }
 
-    /// Whether a full with this position (what [`position`](Self::position) gave then) is of the same database, so that a
-    /// differential can be made against it.
+    /// Whether a full with this position (what [`position`](Self::position) gave then) is of the same database, so that
+    /// a differential can be made against it.
     ///
     /// # Errors
-    /// Why not, for the user, as `of another server (…)`. Engines whose databases are files are not asked.
+    /// Why not, for the user, as `of another server (…)`. Engines with file databases are not asked.
     fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
         let _ = position;
         Ok(())
     }
 
-    /// What the report says about it; final once everything has been read.
+    /// Its facts for the report; final after everything was read.
     fn facts(&self) -> Facts;
 
-    /// The file or directory on this machine that its bytes are read from, by whomever.
+    /// The file or directory on this machine that has its bytes, also if the server reads them.
     ///
     /// # Errors
     /// Why that is not known, for the user, as `its data directory is on another machine`.
     fn database_at(&self) -> Result<PathBuf, String>;
 
-    /// What it takes besides its bytes: nothing, of a database in one file.
+    /// Its costs besides its bytes: none for a database in one file.
     fn besides(&self) -> Besides {
         Besides::default()
     }
@@ -142,7 +142,8 @@ pub fn of_url(url: &str) -> Option<&'static dyn Engine> {
     named(url.split_once(':')?.0)
 }
 
-/// What the database that `url` names is called. A URL of no engine is called what stands in it: [`open`] refuses it.
+/// The identity of the database that `url` names. For a URL without a known engine it is the text after the colon:
+/// [`open`] refuses such a URL.
 pub fn identity(url: &str) -> Identity {
     let unknown = || {
         let written = url.split_once(':').map_or(url, |(_, rest)| rest).to_owned();
@@ -172,9 +173,10 @@ pub fn may_have_logs(engine: &str) -> bool {
     named(engine).is_none_or(|engine| engine.log().is_some())
 }
 
-/// Where a set begins and ends in the log: as its position says in shared words. Sets from before 2026-11-25 say it in their engine's own words only.
-/// `finished_at` is when the set was finished, in microseconds since 1970: it counts where the position tells no time. `None` also where the shared words
-/// contradict those of a known engine: then nobody knows where the set belongs.
+/// Where a set begins and ends in the log, from the shared terms of its position. Sets from before 2026-11-25 have only
+/// their engine's own terms. `finished_at` is when the set was finished, in microseconds since 1970: it counts if the
+/// position has no time. `None` also if the shared terms contradict those of a known engine: then the place of the set
+/// is unknown.
 pub fn log_range(engine: &str, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
     let derived = log(engine).map(|log| log.range(kind, position, finished_at));
     match (&position.log, derived) {
@@ -217,18 +219,18 @@ fn cannot_restore(engine: &str, how: &str) -> Error {
 pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
     let known = || ENGINES.iter().map(|engine| format!("{}:…", engine.name())).collect::<Vec<_>>().join(", ");
     let Some((scheme, _)) = url.split_once(':') else {
-        let hint = format!("write the engine before it: {}", known());
+        let hint = format!("write the engine before the path: {}", known());
         return Err(Error::usage(without_password(url), "this is not a database URL", hint));
     };
     let Some(engine) = named(scheme) else {
-        let hint = format!("known are: {}", known());
-        return Err(Error::usage(without_password(url), format!("no engine is called `{scheme}`"), hint));
+        let hint = format!("known engines: {}", known());
+        return Err(Error::usage(without_password(url), format!("`{scheme}` is not an engine"), hint));
     };
     refuse_flags_of_others(engine, &options.flags)?;
     engine.open(url, options)
 }
 
-/// Refuses flags that mean nothing to `engine`.
+/// Refuses flags that `engine` does not have.
 ///
 /// # Errors
 /// It names the first of them.
@@ -239,7 +241,7 @@ pub fn refuse_flags_of_others(engine: &dyn Engine, given: &GivenFlags) -> Result
     }
 }
 
-/// True for what an engine puts into a directory to keep servers from it while a restore is not complete.
+/// True for the name of an engine's mark, which keeps servers from a directory while a restore is not complete.
 pub fn is_mark(name: &OsStr) -> bool {
     ENGINES.iter().filter_map(|engine| engine.directory()).any(|directory| name == directory.mark())
 }
@@ -253,7 +255,7 @@ pub fn check_names(engine: &str, streams: &[ManifestStream]) -> Result<()> {
     let has_directory = named(engine).is_some_and(|engine| engine.directory().is_some());
     let Some(stream) = streams.iter().find(first).filter(|_| has_directory) else { return Ok(()) };
     let why = format!("its manifest names a file `{}`, which marks a restore that is not complete", stream.name);
-    Err(Error::incomplete("media set", why, "use another set: fullbore has not written this one as it is"))
+    Err(Error::incomplete("media set", why, "use another set: fullbore does not write such a set"))
 }
 
 #[cfg(test)]

@@ -9,12 +9,13 @@ pub(crate) const FILES_MAX: u64 = STREAMS_MAX as u64;
 /// The number of the stream of a file; `index` begins at 0.
 ///
 /// # Errors
-/// There is no number left. Files that came while the copy ran, and those that were copied twice, have numbers too.
+/// No number is left. Files that were created during the copy, or were copied twice, have numbers too.
 pub(crate) fn number(index: u64) -> Result<u32> {
     let number = index.saturating_add(1);
     u32::try_from(number).ok().filter(|_| number <= FILES_MAX).ok_or_else(|| {
         let why = format!(
-            "it has more than {FILES_MAX} files, those included that came or changed while they were copied: one backup set holds no more"
+            "it has more than {FILES_MAX} files, with the files that were created or changed during the copy: \
+             one backup set cannot hold more"
         );
         Error::refused("the server", why, HINT)
     })
@@ -28,11 +29,11 @@ pub(crate) fn demand(server: &str, files: u64) -> Result<()> {
     if files <= FILES_MAX {
         return Ok(());
     }
-    Err(Error::refused(server, format!("it has {files} files, and one backup set holds {FILES_MAX} at the most"), HINT))
+    Err(Error::refused(server, format!("it has {files} files, and one backup set holds {FILES_MAX} at most"), HINT))
 }
 
 const HINT: &str =
-    "drop tables or partitions that nobody needs, each of which is a file at least; or back it up with another program";
+    "drop unused tables or partitions (each has at least one file), or back up the server with another program";
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! The axes of a matrix: what a cell sets, and which words each takes.
+//! The axes of a matrix: the settings of a cell, and the words that each axis takes.
 
 use fullbore_core::codec::Compression;
 use fullbore_core::plan::{BlockSize, TransferSize};
@@ -6,12 +6,12 @@ use fullbore_core::{Error, Result};
 
 use crate::units;
 
-/// What may differ between cells, in the order in which they are counted: the last turns fastest.
+/// The settings that may differ between cells, in the order of counting: the last changes fastest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Axis {
     /// backup, restore.
     Operation,
-    /// Which database.
+    /// The database.
     Data,
     /// full, differential.
     Kind,
@@ -27,7 +27,7 @@ pub enum Axis {
     Media,
     /// Media directories.
     Devices,
-    /// How blocks are packed.
+    /// The codec of the blocks.
     Codec,
     /// Families.
     Stripes,
@@ -73,7 +73,7 @@ impl Axis {
         Axis::Workers,
     ];
 
-    /// Axes that say what is done rather than how: only cells that agree in them are compared.
+    /// Axes of the task, not of its settings: only cells that agree in them are compared.
     pub const GROUP: [Axis; 6] = [Axis::Operation, Axis::Data, Axis::Kind, Axis::Volume, Axis::MediaVolume, Axis::Load];
 
     /// Its key.
@@ -104,7 +104,7 @@ impl Axis {
         Axis::ALL.into_iter().find(|axis| axis.name() == name)
     }
 
-    /// The most that its number may be, where it has one.
+    /// The greatest number on it, if it has numbers.
     pub fn most(self) -> Option<u64> {
         match self {
             Axis::Stripes => Some(MOST_STRIPES),
@@ -120,7 +120,7 @@ impl Axis {
         matches!(self, Axis::BlockSize | Axis::MaxTransferSize)
     }
 
-    /// True for two words, which are both of this axis, that mean the same.
+    /// True if two words of this axis mean the same.
     pub fn is_same(self, one: &str, other: &str) -> bool {
         let codec = |word: &str| word.parse::<Compression>().ok();
         let size = |word: &str| units::bytes(self.name(), word).ok();
@@ -133,7 +133,7 @@ impl Axis {
             }
     }
 
-    /// Refuses a word that the product would not take. Names (data, instances, volumes, loads) are looked up elsewhere.
+    /// Refuses a word that the program would not accept. Names (data, instances, volumes, loads) are checked elsewhere.
     ///
     /// # Errors
     /// A usage error that names the axis.

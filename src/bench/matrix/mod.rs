@@ -1,4 +1,4 @@
-//! The matrix: a TOML file as a checked value. What each key means is in `docs/BENCH.md`.
+//! The matrix: a TOML file as a checked value. `docs/BENCH.md` explains each key.
 
 mod axis;
 mod parts;
@@ -33,46 +33,46 @@ const USUAL_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 /// The name that means no profile and no load.
 pub const NONE: &str = "none";
 
-/// What is run, and how often.
+/// The runs, and their number.
 #[derive(Debug, Clone)]
 pub struct Matrix {
-    /// For the reader.
+    /// The title of the report.
     pub title: String,
-    /// Of the order and of generated data.
+    /// The seed of the order and of generated data.
     pub seed: u64,
     /// Counted rounds.
     pub repetitions: u32,
-    /// Rounds before them.
+    /// Rounds before the counted ones.
     pub warm_up: u32,
     /// Whether each run begins with cold caches.
     pub cold: bool,
-    /// What sizes and burst credits are multiplied by.
+    /// The factor of sizes and burst credits.
     pub scale: f64,
     /// Whether the machine's raw path is measured beside each backup.
     pub raw_path: bool,
     /// How long a run may take.
     pub timeout: Duration,
-    /// Where data sets and media are made.
+    /// The directory for data sets and media.
     pub work: PathBuf,
-    /// Where media go instead.
+    /// Other directories for media.
     pub media_directories: Vec<PathBuf>,
     /// For sources that are servers.
     pub password_file: Option<PathBuf>,
-    /// What an hour of the machine costs.
+    /// The price of an hour of the machine.
     pub price_per_hour: Option<f64>,
-    /// What that is counted in.
+    /// The currency of the price.
     pub currency: String,
     /// Databases, by name.
     pub data: BTreeMap<String, Data>,
-    /// Values of each axis that the file names, and of `operation` and `data`.
+    /// Values of each axis in the file, and of `operation` and `data`.
     pub axes: BTreeMap<Axis, Vec<String>>,
     /// Combinations to leave out.
     pub exclude: Vec<BTreeMap<Axis, Vec<String>>>,
     /// Volume profiles that the axes name.
     pub volumes: BTreeMap<String, Profile>,
-    /// How volumes are to be made.
+    /// The requested kind of volumes.
     pub volume_choice: Choice,
-    /// How this machine makes them: in process until that was looked at.
+    /// The kind of volumes on this machine: in process until it is tried.
     pub means: Means,
     /// Instance classes.
     pub instances: BTreeMap<String, Instance>,
@@ -109,19 +109,19 @@ impl Matrix {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// It cannot be read, or something in it is wrong: with its line, and what to write.
+    /// It cannot be read, or a part is wrong: with its line, and the right form.
     pub fn load(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let wrong = |why: String| Error::usage(&shown, why, "give a matrix as in docs/BENCH.md");
-        // Not what its length is said to be: a device and a pipe have none, and no end.
+        // Do not trust the length in the metadata: a device or a pipe has none, and may have no end.
         let bytes = read_whole(path, FILE_MAX).map_err(|e| Error::io("read the matrix", &shown, e))?;
         let bytes = bytes.ok_or_else(|| wrong(format!("is longer than {}", units::show_bytes(FILE_MAX as u64))))?;
-        let text = std::str::from_utf8(&bytes).map_err(|e| wrong(format!("is no text: {e}")))?;
+        let text = std::str::from_utf8(&bytes).map_err(|e| wrong(format!("is not text: {e}")))?;
         let stem = path.file_stem().map_or_else(|| "bench".into(), |stem| stem.to_string_lossy().into_owned());
         Self::parse(&shown, &stem, text)
     }
 
-    /// The same of a text; `title` is what it is called if it does not say.
+    /// The same for a text; `title` is the title if the text has none.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -168,7 +168,7 @@ impl Matrix {
         })
     }
 
-    /// What an hour of the machine costs that a cell runs on.
+    /// The price of an hour of a cell's machine.
     pub fn price_of(&self, cell: &Cell) -> Option<f64> {
         let class = cell.get(Axis::Instance).and_then(|name| self.instances.get(name));
         class.and_then(|class| class.price_per_hour).or(self.price_per_hour)
@@ -275,6 +275,6 @@ mod tests {
         refused("[data.a]\nsize = \"4MiB\"\nsource = \"sqlite:a\"\n[axes]\n", &["size", "source"]);
         refused("[data.a\n", &["line 1"]);
         refused("data = 3\n", &["line 1", "data"]);
-        refused(&format!("{SMALL}[[exclude]]\ncodec = \"lz4\"\n"), &["codec", "no axis"]);
+        refused(&format!("{SMALL}[[exclude]]\ncodec = \"lz4\"\n"), &["codec", "not an axis"]);
     }
 }

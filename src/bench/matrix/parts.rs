@@ -13,31 +13,31 @@ use crate::units;
 /// Bytes of the smallest and the largest database before scaling, and of the smallest after it.
 const SIZE: (u64, u64) = (16 << 10, 64 << 40);
 const LEAST_MADE: u64 = 256 << 10;
-/// The share of bytes that no codec packs: gives about 2 : 1, as the databases of the published reports have it.
+/// The share of bytes that no codec packs. It gives a ratio of about 2 : 1, as in the published reports.
 const USUAL_RANDOM: f64 = 0.4;
 const MOST_CONNECTIONS: u64 = 64;
 const USUAL_ALONE: u64 = 3;
 const MOST_CLASS_THREADS: u64 = 1024;
-/// Bytes of the least memory that a child starts in: what every plan takes besides its pool.
+/// The least memory in which a child starts, in bytes: every plan needs this besides its pool.
 const LEAST_MEMORY: u64 = fullbore_core::plan::FIXED_MEMORY;
 
 /// A database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Data {
-    /// Where it is from.
+    /// Its origin.
     pub from: DataFrom,
 }
 
-/// Where a database is from.
+/// The origin of a database.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DataFrom {
-    /// It is there, and is only read.
+    /// It exists, and is only read.
     Source(String),
-    /// It is made.
+    /// The bench makes it.
     Made {
-        /// Bytes that it stands for.
+        /// Bytes before scaling.
         full_bytes: u64,
-        /// Bytes that it gets.
+        /// Bytes after scaling.
         bytes: u64,
         /// The share of bytes that no codec packs.
         random: f64,
@@ -53,22 +53,22 @@ pub struct Instance {
     pub threads: Option<usize>,
     /// Bytes of memory.
     pub memory: Option<u64>,
-    /// What an hour costs.
+    /// The price of an hour.
     pub price_per_hour: Option<f64>,
 }
 
-/// Connections that work on the database meanwhile.
+/// Connections that work on the database during the job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
-    /// Those that write.
+    /// Writing connections.
     pub writers: usize,
-    /// Those that read.
+    /// Reading connections.
     pub readers: usize,
-    /// Seconds for which they work alone first.
+    /// Seconds for which they first work alone.
     pub seconds: u64,
 }
 
-/// What axes may name.
+/// The names that axes may use.
 pub(super) struct Names<'a> {
     pub data: &'a BTreeMap<String, Data>,
     pub instances: &'a BTreeMap<String, Instance>,
@@ -76,7 +76,7 @@ pub(super) struct Names<'a> {
     pub volumes: &'a BTreeMap<String, Profile>,
 }
 
-/// Refuses more than anybody means.
+/// Refuses a list that is too long.
 fn few<T>(what: &str, list: Vec<T>) -> Result<Vec<T>> {
     match list.len() {
         0..=MOST_VALUES => Ok(list),
@@ -114,7 +114,7 @@ fn one_data(table: &Table<'_>, scale: f64) -> Result<Data> {
         }),
         _ => {
             Err(table
-                .wrong("it has either a size or a source", "write size = \"1GiB\", or source = \"sqlite:…\" alone"))
+                .wrong("it needs either a size or a source", "write size = \"1GiB\", or source = \"sqlite:…\" alone"))
         }
     }
 }
@@ -143,7 +143,7 @@ pub(super) fn loads(table: &Table<'_>) -> Result<BTreeMap<String, Load>> {
         let count = |key| load.whole_number(key, 0, MOST_CONNECTIONS).map(|count| count.unwrap_or(0) as usize);
         let (writers, readers) = (count("writers")?, count("readers")?);
         if writers + readers == 0 {
-            return Err(load.wrong("a load without connections is none", "write writers = 1"));
+            return Err(load.wrong("a load needs connections", "write writers = 1"));
         }
         Ok((name, Load { writers, readers, seconds: load.whole_number("seconds", 1, 600)?.unwrap_or(USUAL_ALONE) }))
     };
@@ -155,7 +155,7 @@ pub(super) fn paths(table: &Table<'_>, key: &'static str) -> Result<Vec<PathBuf>
     few(key, value.each())?.iter().map(|one| one.text().map(PathBuf::from)).collect()
 }
 
-/// The values of each axis that is named, and of `operation` and `data` in any case.
+/// The values of each axis in the file, and always of `operation` and `data`.
 pub(super) fn axes(table: &Table<'_>, names: &Names<'_>) -> Result<BTreeMap<Axis, Vec<String>>> {
     let mut axes = BTreeMap::new();
     let named = table.table("axes")?;
@@ -180,7 +180,7 @@ fn words(axis: Axis, value: &Value<'_>, names: &Names<'_>) -> Result<Vec<String>
         check_name(axis, &word, &one, names)?;
         // `zstd` and `zstd:1`, `1MiB` and `1048576` are one value.
         if words.iter().any(|known| axis.is_same(known, &word)) {
-            return Err(one.refused(format!("`{word}` is there twice"), "name each value once"));
+            return Err(one.refused(format!("`{word}` is listed twice"), "list each value once"));
         }
         words.push(word);
     }
@@ -207,7 +207,7 @@ fn check_name(axis: Axis, word: &str, value: &Value<'_>, names: &Names<'_>) -> R
     Err(value.refused(format!("there is no [{}.{word}]", axis.name()), hint))
 }
 
-/// The profiles that the axes name.
+/// The profiles that the axes use.
 pub(super) fn used_volumes(
     axes: &BTreeMap<Axis, Vec<String>>,
     own: &BTreeMap<String, Profile>,
@@ -230,14 +230,14 @@ pub(super) fn exclusions(
         for axis in Axis::ALL {
             let Some(value) = rule.get(axis.name()) else { continue };
             let Some(there) = axes.get(&axis) else {
-                return Err(value.refused(format!("`{}` is no axis of this matrix", axis.name()), "leave it out"));
+                return Err(value.refused(format!("`{}` is not an axis of this matrix", axis.name()), "leave it out"));
             };
             let mut words = Vec::new();
             for each in few(axis.name(), value.each())? {
                 let word = each.word()?;
                 if !there.contains(&word) {
                     let there: Vec<&str> = there.iter().map(String::as_str).collect();
-                    let why = format!("`{word}` is none of the values of `{}`", axis.name());
+                    let why = format!("`{word}` is not one of the values of `{}`", axis.name());
                     return Err(each.refused(why, nearest(&word, &there)));
                 }
                 words.push(word);
@@ -245,7 +245,7 @@ pub(super) fn exclusions(
             conditions.insert(axis, words);
         }
         match conditions.is_empty() {
-            true => Err(table.wrong("an [[exclude]] without conditions leaves nothing", "name values in it")),
+            true => Err(table.wrong("an [[exclude]] without conditions excludes every cell", "name values in it")),
             false => Ok(conditions),
         }
     };

@@ -1,4 +1,4 @@
-//! Reads a TOML file with the line of everything in it, so that each error names one.
+//! Reads a TOML file with the line of each value, so that each error names its line.
 
 use fullbore_core::{Error, Result};
 use toml::Spanned;
@@ -12,7 +12,7 @@ pub struct Place<'a> {
     pub text: &'a str,
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Copy)]
 pub struct Value<'a> {
     place: &'a Place<'a>,
@@ -43,7 +43,7 @@ impl<'a> Table<'a> {
         Self { place, name: String::new(), table }
     }
 
-    /// Refuses keys that are none of `known`, with the nearest of them.
+    /// Refuses keys that are not in `known`, and suggests the nearest one.
     pub fn only(&self, known: &[&str]) -> Result<()> {
         for (key, _) in self.table {
             if !known.contains(&key.get_ref().as_ref()) {
@@ -114,7 +114,7 @@ impl<'a> Table<'a> {
         self.get(key).map(|value| value.number(least, most)).transpose()
     }
 
-    /// What `parse` makes of a text; its error gets the line.
+    /// A text, parsed by `parse`; its error gets the line.
     pub fn parsed<T>(&self, key: &'a str, parse: impl Fn(&str) -> Result<T>) -> Result<Option<T>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let text = value.text()?;
@@ -130,7 +130,7 @@ impl<'a> Table<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The value, or the values of a list, each in its place.
+    /// The value, or the values of a list, each with its position.
     pub fn each(&self) -> Vec<Value<'a>> {
         match self.value {
             DeValue::Array(list) => {
@@ -186,7 +186,7 @@ impl<'a> Value<'a> {
         within.ok_or_else(|| self.wrong(&format!("a number from {least} to {most}"), &least.to_string()))
     }
 
-    /// It should be `what`, for example `example`.
+    /// The error that the value should be `what`, for example `example`.
     pub fn wrong(&self, what: &str, example: &str) -> Error {
         let why = format!("`{}` should be {what}", self.key);
         self.place.wrong(self.start, why, format!("for example {} = {example}", self.key))
@@ -205,9 +205,9 @@ impl<'a> Value<'a> {
     }
 }
 
-/// What was meant, or all that there is.
+/// The word that was probably meant, or all known words.
 pub fn nearest(word: &str, known: &[&str]) -> String {
-    // Further away than a third of its letters, a word is another one.
+    // If more than a third of the letters differ, it is another word.
     let close =
         known.iter().map(|one| (distance(word, one), one)).min().filter(|(far, _)| far * 3 <= word.len().max(3));
     match close {

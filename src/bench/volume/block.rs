@@ -1,7 +1,7 @@
-//! A volume that is a real block device: an image file, a loop device with direct I/O on it, ext4, and a directory where it is mounted; its
-//! rates are kept by the kernel's block controller ([`Throttle`]).
+//! A volume that is a real block device: an image file, a loop device with direct I/O on it, ext4, and a mount point.
+//! The kernel's block controller limits its rates ([`Throttle`]).
 //!
-//! An image is locked by the bench that made it, so that what a killed bench has left can be told from what another one is using.
+//! A bench locks its image. So the leftovers of a killed bench differ from the volumes of a running one.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -16,45 +16,45 @@ use fullbore_core::{Error, Result};
 
 use super::throttle::{self, Throttle};
 
-/// The name of every image: by it a loop device is known as one of a bench.
+/// The name of every image: it shows that a loop device belongs to a bench.
 const IMAGE: &str = "fullbore-bench-volume.img";
 /// The directory beside it.
 const MOUNTED: &str = "volume";
-/// Bytes of the smallest image: room for ext4's journal and for what a small job keeps besides its data.
+/// Bytes of the smallest image: space for ext4's journal and for the other files of a small job.
 const LEAST_IMAGE: u64 = 64 << 20;
-/// What the kernel writes behind the name of an image that was removed.
+/// The kernel appends this to the name of an image that was removed.
 const DELETED: &str = " (deleted)";
-/// How long a file may still be open on a volume that goes: a child that was ended cleans up first.
+/// How long a file may still be open on a volume to remove: a child that was ended cleans up first.
 const BUSY: Duration = Duration::from_secs(20);
-/// How long the kernel may take to let a loop device go, and how often all that is looked at.
+/// How long the kernel may take to free a loop device, and how often this is checked.
 const LETTING_GO: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(50);
-/// Where the tools of an administrator are, which is not on the path of everybody.
+/// The path of an administrator's tools: not every user has it.
 const TOOLS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What has to be there.
+/// Required programs.
 pub const PROGRAMS: [&str; 4] = ["losetup", "mkfs.ext4", "mount", "umount"];
 
 /// A mounted volume. Unmounted, detached and removed when dropped.
 pub struct BlockVolume {
     folder: PathBuf,
-    /// Held as long as the volume is there.
+    /// Held while the volume exists.
     _lock: LockableFile,
     device: Option<PathBuf>,
     throttle: Option<Arc<Throttle>>,
 }
 
 impl BlockVolume {
-    /// Makes one in `folder`, which is there and empty: with room for `bytes` bytes, of which `used` will be written. Its rates are not kept
-    /// before [`Throttle::begin`].
+    /// Makes a volume in `folder`, which exists and is empty. It has space for `bytes` bytes; `used` bytes will be
+    /// written. Its rates begin with [`Throttle::begin`].
     ///
     /// # Errors
-    /// No room, or a step that this machine does not allow. Nothing is left then.
+    /// Not enough space, or a step that this machine does not allow. Then no file stays.
     pub fn make(folder: &Path, bytes: u64, used: u64, promise: Promise) -> Result<Self> {
         let free = free_space(folder)?;
         if free < used {
             let shown = crate::units::show_bytes;
-            let why = format!("has {} free, and a volume there will hold {}", shown(free), shown(used));
+            let why = format!("has {} free, but a volume there will hold {}", shown(free), shown(used));
             return Err(Error::refused(folder.display().to_string(), why, "free space there, or make `scale` smaller"));
         }
         let image = folder.join(IMAGE);
@@ -69,13 +69,13 @@ impl BlockVolume {
         volume.device = Some(device.clone());
         let direct = fs::read_to_string(sysfs(&device).join("loop/dio")).unwrap_or_default();
         if direct.trim() != "1" {
-            let why = "its loop device has no direct I/O, so the page cache would answer for it";
+            let why = "its loop device has no direct I/O, so the page cache would hide its speed";
             return Err(Error::refused(image.display().to_string(), why, "give a --work on another file system"));
         }
         let throttle = Throttle::of(&sysfs(&device), promise)?;
-        throttle.lift(); // What was left for a device of that number.
+        throttle.lift(); // An earlier device of that number may have left rates.
         volume.throttle = Some(Arc::new(throttle));
-        // Few inodes, and nothing that the file system would write later, by itself; a journal that is not zeroed is not, either.
+        // Few inodes, and no writes by the file system itself later: also no zeroing of the journal.
         let quiet = "nodiscard,lazy_itable_init=0,lazy_journal_init=1";
         tool("mkfs.ext4", &["-q", "-F", "-m", "0", "-i", "1048576", "-E", quiet], &[&device])?;
         let at = volume.directory();
@@ -84,15 +84,15 @@ impl BlockVolume {
         Ok(volume)
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     pub fn directory(&self) -> PathBuf {
         self.folder.join(MOUNTED)
     }
 
-    /// What keeps its rates.
+    /// Its throttle.
     ///
     /// # Errors
-    /// None that a volume that was made has.
+    /// None for a volume that was made.
     pub fn throttle(&self) -> Result<&Arc<Throttle>> {
         let missing = || Error::refused(self.folder.display().to_string(), "its volume has no rates", "");
         self.throttle.as_ref().ok_or_else(missing)
@@ -102,18 +102,18 @@ impl BlockVolume {
 impl Drop for BlockVolume {
     fn drop(&mut self) {
         if let Some(throttle) = &self.throttle {
-            throttle.lift(); // First: what is still to be written would take as long as its rates say.
+            throttle.lift(); // First: otherwise the remaining writes would be throttled.
             throttle.put_back();
         }
         if let Some(device) = &self.device {
-            let _ = take_away(device); // The next start tries again, and says why it could not.
+            let _ = take_away(device); // The next start tries again, and reports a failure.
         }
         let _ = fs::remove_file(self.folder.join(IMAGE)); // Likewise.
         let _ = fs::remove_dir(self.directory());
     }
 }
 
-/// Takes away every volume whose bench is gone, wherever its image is.
+/// Removes every volume of a bench that has ended, wherever its image is.
 ///
 /// # Errors
 /// One cannot be unmounted or detached.
@@ -125,13 +125,13 @@ pub fn sweep() -> Result<()> {
         throttle::lift(&device);
         let name = device.file_name().unwrap_or_default();
         take_away(&Path::new("/dev").join(name))?;
-        let _ = fs::remove_file(&image); // Its directory is emptied by who knows it.
+        let _ = fs::remove_file(&image); // The owner of its directory empties it.
     }
     Ok(())
 }
 
-/// The image of a loop device, if it is one of a bench that is gone: nobody holds its lock. It is held from here on, so that two benches that
-/// start do not both take it away.
+/// The image of a loop device, if it belongs to a bench that has ended: then its lock is free. The lock is held from
+/// here on, so that two starting benches do not both remove it.
 fn dead_image(backing: &str) -> Option<(PathBuf, Option<LockableFile>)> {
     let image = PathBuf::from(backing.trim_end_matches(DELETED));
     if image.file_name()? != IMAGE {
@@ -143,7 +143,7 @@ fn dead_image(backing: &str) -> Option<(PathBuf, Option<LockableFile>)> {
             _ => Some((image, Some(file))),
         },
         Err(e) if e.kind() == ErrorKind::NotFound && backing.ends_with(DELETED) => Some((image, None)),
-        Err(_) => None, // Another user's, or in a container that sees other directories.
+        Err(_) => None, // Of another user, or of a container with other directories.
     }
 }
 
@@ -157,7 +157,7 @@ fn take_away(device: &Path) -> Result<()> {
         match tool("umount", &[], &[place]) {
             Ok(_) => {}
             Err(_) if begun.elapsed() < BUSY => std::thread::sleep(TICK),
-            // From its name at once, the rest when the last file on it is closed.
+            // Detach the name at once, and the rest when the last file on it is closed.
             Err(_) => drop(tool("umount", &["--lazy"], &[place])?),
         }
     }
@@ -169,7 +169,7 @@ fn take_away(device: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the kernel's table of mounts has `device`.
+/// The mount points of `device` in the kernel's table of mounts.
 fn mount_points(table: &str, device: &str) -> Vec<PathBuf> {
     let of = |line: &str| {
         let (place, source) = line.split_once(" - ")?;
@@ -185,7 +185,7 @@ fn sysfs(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default())
 }
 
-/// Runs a program of the system; gives what it printed.
+/// Runs a program of the system; returns its output.
 fn tool(program: &str, words: &[&str], paths: &[&PathBuf]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(words).args(paths).env("PATH", TOOLS).env("LC_ALL", "C").stdin(Stdio::null());
@@ -201,7 +201,7 @@ fn tool(program: &str, words: &[&str], paths: &[&PathBuf]) -> Result<String> {
     }
 }
 
-/// The programs of [`PROGRAMS`] that are not there.
+/// The missing programs of [`PROGRAMS`].
 pub fn missing_programs() -> Vec<&'static str> {
     let there = |name: &&str| TOOLS.split(':').any(|folder| Path::new(folder).join(name).exists());
     PROGRAMS.into_iter().filter(|name| !there(name)).collect()
@@ -233,8 +233,8 @@ mod tests {
         drop(file);
         assert_eq!(dead(&shown), Some(image.clone()));
         fs::remove_file(&image).unwrap();
-        assert_eq!(dead(&format!("{shown} (deleted)")), Some(image), "somebody has removed the directory");
-        assert_eq!(dead(&shown), None, "another machine's name for it: a container's");
+        assert_eq!(dead(&format!("{shown} (deleted)")), Some(image), "the directory was removed");
+        assert_eq!(dead(&shown), None, "the name belongs to another container");
         assert_eq!(dead("/home/somebody/disk.img"), None, "not ours");
     }
 

@@ -1,4 +1,5 @@
-//! How a child of `fullbore bench` is told its emulated volumes: `FULLBORE_BENCH_VOLUMES`, a JSON object. For benchmarks only.
+//! The emulated volumes for a child of `fullbore bench`, in `FULLBORE_BENCH_VOLUMES`, a JSON object. For benchmarks
+//! only.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The variable.
 pub const VARIABLE: &str = "FULLBORE_BENCH_VOLUMES";
 
-/// The volumes of a job, as they are handed to it.
+/// The volumes of a job, in the form of the variable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handed {
@@ -47,7 +48,7 @@ impl From<Promise> for HandedVolume {
     }
 }
 
-/// Numbers outside of which a bucket would wait for ever or divide by nothing.
+/// The bounds of the numbers: outside of them, a bucket would wait for ever or divide by zero.
 fn sane((rate, burst): (f64, Option<(f64, f64)>)) -> Option<Ceiling> {
     let within = |number: f64| (1e-3..=1e15).contains(&number);
     let fine = within(rate) && burst.is_none_or(|(high, credit)| within(high) && (0.0..=1e18).contains(&credit));
@@ -70,10 +71,10 @@ impl HandedVolume {
     }
 }
 
-/// The volumes that this process was told; none nearly always.
+/// The volumes for this process; nearly always none.
 ///
 /// # Errors
-/// The variable is there, and is not what [`Handed`] writes.
+/// The variable is set, but not in the form of [`Handed`].
 pub fn volumes() -> Result<Option<Arc<Volumes>>> {
     match std::env::var_os(VARIABLE) {
         None => Ok(None),

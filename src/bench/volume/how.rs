@@ -1,4 +1,5 @@
-//! How a volume is made on this machine: as a block device that the kernel throttles, or in the child's process, and why.
+//! How a volume is made on this machine: as a block device that the kernel throttles, or in the child's process, and
+//! why.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,13 +14,13 @@ use super::Profile;
 use super::block::{self, BlockVolume};
 use super::throttle::{BYTES, CONTROLLER, OPERATIONS};
 
-/// What the matrix asks for.
+/// The request of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// Block devices where the machine allows them.
+    /// Block devices if the machine allows them.
     #[default]
     WherePossible,
-    /// Nothing else.
+    /// Only block devices.
     Block,
     /// Never a block device.
     InProcess,
@@ -38,7 +39,7 @@ pub enum How {
 const WHY_BLOCK: &str = "a loop device with direct I/O that the kernel's block controller holds to its rates";
 
 impl How {
-    /// As records have it.
+    /// The name in records.
     pub fn name(&self) -> &'static str {
         match self {
             How::Block => "block device",
@@ -46,7 +47,7 @@ impl How {
         }
     }
 
-    /// As records have it.
+    /// The reason in records.
     pub fn why(&self) -> &str {
         match self {
             How::Block => WHY_BLOCK,
@@ -55,7 +56,7 @@ impl How {
     }
 }
 
-/// What this machine can do about volumes; decided before the first run.
+/// The kind of volumes that this machine can make; decided before the first run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Means(std::result::Result<(), String>);
 
@@ -66,10 +67,10 @@ impl Default for Means {
 }
 
 impl Means {
-    /// What can be seen without making anything.
+    /// The decision without a trial.
     ///
     /// # Errors
-    /// Block devices were asked for, and cannot be had.
+    /// Block devices were requested, but are not possible.
     pub fn seen(choice: Choice) -> Result<Self> {
         if choice == Choice::InProcess {
             return Ok(Self(Err("the matrix says volumes = \"in-process\"".into())));
@@ -77,7 +78,7 @@ impl Means {
         Self(obstacle(Path::new(CONTROLLER)).map_or(Ok(()), Err)).or_refused(choice)
     }
 
-    /// The same after a trial in `folder`, which is made for it and removed.
+    /// The decision after a trial in `folder`, which is made for it and removed.
     ///
     /// # Errors
     /// As [`seen`](Self::seen).
@@ -87,7 +88,7 @@ impl Means {
         }
         let made = fs::create_dir_all(folder).map_err(|e| Error::io("make", folder.display().to_string(), e));
         let tried = made.and_then(|()| trial(folder));
-        let _ = fs::remove_dir_all(folder); // Of the run's directory, which is emptied at the next start too.
+        let _ = fs::remove_dir_all(folder); // The next start empties it too.
         let what = |error: Error| error.to_string().lines().next().unwrap_or_default().to_owned();
         Self(tried.map_err(what)).or_refused(choice)
     }
@@ -95,26 +96,26 @@ impl Means {
     fn or_refused(self, choice: Choice) -> Result<Self> {
         match (&self.0, choice) {
             (Err(why), Choice::Block) => {
-                Err(Error::refused("volumes = \"block\"", why, "leave it out: volumes are emulated in process then"))
+                Err(Error::refused("volumes = \"block\"", why, "leave it out: then volumes are emulated in process"))
             }
             _ => Ok(self),
         }
     }
 
-    /// How a volume of that profile is made; `given`: under a database that is there already.
+    /// How a volume of this profile is made; `given`: under a database that exists already.
     pub fn of(&self, profile: &Profile, given: bool) -> How {
         match &self.0 {
             Err(why) => How::InProcess(why.clone()),
             Ok(()) if !profile.promise.latency.is_zero() => {
-                How::InProcess("a block device has no latency-ms of its own".into())
+                How::InProcess("a block device cannot have latency-ms".into())
             }
-            Ok(()) if given => How::InProcess("a database that is given stays where it is".into()),
+            Ok(()) if given => How::InProcess("an existing database stays where it is".into()),
             Ok(()) => How::Block,
         }
     }
 }
 
-/// What stands in the way of block devices, as far as can be seen.
+/// The visible reason why block devices are not possible.
 fn obstacle(controller: &Path) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("throttling is not permitted: only root may make a loop device and set its rates".into());
@@ -134,12 +135,12 @@ fn obstacle(controller: &Path) -> Option<String> {
     None
 }
 
-/// Bytes that the trial writes and reads, their rate in bytes per second, and the least time that they may take then: the kernel
-/// lets what falls into its first slices pass.
+/// Bytes that the trial writes and reads, and their rate in bytes per second. `TRIAL_LEAST` is the least time that they
+/// may take: the kernel does not throttle its first slices.
 const TRIAL: (usize, f64) = (4 << 20, (8 << 20) as f64);
 const TRIAL_LEAST: Duration = Duration::from_millis(200);
 
-/// Makes a small volume and looks whether buffered writes and reads, those that are hardest to throttle, keep to its rate.
+/// Makes a small volume, and checks that buffered writes and reads keep to its rate: they are the hardest to throttle.
 fn trial(folder: &Path) -> Result<()> {
     let bytes = Ceiling { rate: TRIAL.1, burst: None };
     let promise = Promise { bytes, operations: None, operation_bytes: 256 << 10, latency: Duration::ZERO };
@@ -152,7 +153,7 @@ fn trial(folder: &Path) -> Result<()> {
     let begun = Instant::now();
     file.write_all(&vec![1; TRIAL.0]).and_then(|()| file.sync_all()).map_err(failed)?;
     let written = begun.elapsed();
-    let _ = fadvise(&file, 0, None, Advice::DontNeed); // Advice; without it the trial says that reads are not held.
+    let _ = fadvise(&file, 0, None, Advice::DontNeed); // If it fails, the trial finds reads that are not throttled.
     let begun = Instant::now();
     std::io::Seek::rewind(&mut file)
         .and_then(|()| file.read_to_end(&mut Vec::with_capacity(TRIAL.0)))
@@ -177,7 +178,7 @@ mod tests {
     fn a_machine_without_the_controller_is_said_to_have_none() {
         let folder = tempfile::tempdir().unwrap();
         let why = obstacle(folder.path()).unwrap();
-        // Without root it ends before.
+        // Without root, it ends earlier.
         assert!(why.contains("throttling is not permitted") || why.contains("no program"), "{why}");
     }
 

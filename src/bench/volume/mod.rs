@@ -1,4 +1,4 @@
-//! Volume profiles: what volumes of cloud providers promise, by name, and how a child is put on one.
+//! Volume profiles: the promises of cloud volumes, by name, and how a child gets such a volume.
 
 pub mod block;
 pub mod environment;
@@ -17,9 +17,10 @@ use super::matrix::Table;
 use crate::tune::model::nominal;
 use crate::units;
 
-/// Bytes of the largest operation of EBS that counts as one; figures of `nominal` are in bytes of such operations.
+/// The largest operation of EBS that counts as one, in bytes; the figures of `nominal` are in bytes of such operations.
 const OPERATION: u32 = 256 << 10;
-/// gp2: operations per second for each GiB, the least and most of them, and those of a burst with its credit; as in `nominal`.
+/// gp2: operations per second for each GiB, the least and the most; then those of a burst with its credit; as in
+/// `nominal`.
 const GP2: (f64, f64, f64) = (3.0, 100.0, 16_000.0);
 const GP2_BURST: (f64, f64) = (3_000.0, 5_400_000.0);
 /// The greatest figures that a profile may have: bytes and operations per second, bytes of credit, milliseconds.
@@ -28,17 +29,17 @@ const MOST_IOPS: u64 = 100_000_000;
 const MOST_CREDIT: u64 = 1 << 50;
 const MOST_LATENCY: f64 = 10_000.0;
 
-/// A volume by its promise.
+/// A volume, given by its promise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     /// As the matrix calls it.
     pub name: String,
-    /// What it promises.
+    /// Its promise.
     pub promise: Promise,
 }
 
 impl Profile {
-    /// The same with burst credits of a smaller world.
+    /// The promise with scaled burst credits.
     pub fn scaled(&self, scale: f64) -> Promise {
         let smaller =
             |ceiling: Ceiling| Ceiling { burst: ceiling.burst.map(|(rate, credit)| (rate, credit * scale)), ..ceiling };
@@ -46,7 +47,7 @@ impl Profile {
         Promise { bytes: smaller(promise.bytes), operations: promise.operations.map(smaller), ..promise }
     }
 
-    /// Bytes per second that it gives for long, in operations of a MiB.
+    /// Bytes per second without burst, in operations of a MiB.
     pub fn lasting_rate(&self) -> f64 {
         let by_operations = self
             .promise
@@ -70,7 +71,7 @@ impl Profile {
 /// The profile of a known kind of volume: `gp2-1.5tb`, `io1-9000`.
 ///
 /// # Errors
-/// There is none of that name.
+/// There is no profile with that name.
 pub fn profile(name: &str) -> Result<Profile> {
     let unknown = || {
         Error::usage(
@@ -133,7 +134,7 @@ pub(super) fn own_profiles(table: &Table<'_>) -> Result<BTreeMap<String, Profile
             (None, None) => None,
             _ => {
                 return Err(own.wrong(
-                    "a burst has a rate above `rate`, and credit",
+                    "a burst needs a rate above `rate`, and credit",
                     "give burst-rate and burst-credit, or neither",
                 ));
             }

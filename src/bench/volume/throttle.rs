@@ -1,8 +1,9 @@
-//! Rates of a block device, kept by the kernel: the block controller of control groups, version 1, on the root group, which also counts
-//! what the kernel writes back later. Burst credit is kept here: while there is some, the higher rates are written there.
+//! Rates of a block device, limited by the kernel: the block controller of control groups, version 1, on the root
+//! group. The root group also counts later write-backs of the kernel. This module counts burst credit, and sets the
+//! higher rates while there is some.
 //!
-//! The kernel counts requests as the device gets them. With requests of at most `io-size` bytes (`max_sectors_kb`) it counts as the
-//! provider does: a transfer of a MiB is four operations of 256 KiB (measured; `docs/BENCH.md`, "How").
+//! The kernel counts requests as the device gets them. With requests of at most `io-size` bytes (`max_sectors_kb`), it
+//! counts as the provider does: a transfer of a MiB is four operations of 256 KiB (measured; `docs/BENCH.md`, "How").
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +13,11 @@ use std::time::{Duration, Instant};
 use fullbore_core::emulated::{Ceiling, Promise};
 use fullbore_core::{Error, Result, threads};
 
-/// Where the controller is.
+/// The directory of the controller.
 pub const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
 /// Its files of bytes per second, for reads and for writes.
 pub const BYTES: [&str; 2] = ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
-/// The same of operations per second.
+/// The same for operations per second.
 pub const OPERATIONS: [&str; 2] = ["blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"];
 /// How often credit is counted: at 250 MiB/s no more than 13 MiB pass at the old rate.
 const TICK: Duration = Duration::from_millis(50);
@@ -24,19 +25,19 @@ const TICK: Duration = Duration::from_millis(50);
 const SECTOR: f64 = 512.0;
 /// The kernel's file of the largest request of a device in KiB.
 const REQUEST: &str = "queue/max_sectors_kb";
-/// KiB of the smallest request that the kernel can be held to: a page.
+/// The smallest request limit of the kernel, in KiB: a page.
 const LEAST_REQUEST_KIB: u64 = 4;
 
-/// What keeps the rates of one device.
+/// The limit of one device's rates.
 pub struct Throttle {
     /// The kernel's directory of the device.
     device: PathBuf,
-    /// Its number, as the controller wants it: `7:0`.
+    /// Its number in the form of the controller: `7:0`.
     number: String,
     promise: Promise,
-    /// Operations that the kernel counts for one of the promise.
+    /// Operations of the kernel for one operation of the promise.
     operations_for_one: f64,
-    /// KiB of the largest request before, as the kernel wrote it.
+    /// The earlier largest request in KiB, as the kernel wrote it.
     request_before: Option<String>,
     state: Mutex<State>,
 }
@@ -49,11 +50,12 @@ enum State {
 }
 
 impl Throttle {
-    /// Of a device, which is held to requests of the promise's size from here on; where that counts no operations, to what the device takes:
-    /// its number may have been another volume's before.
+    /// For a device, whose requests are limited to the promise's size from here on. If the promise counts no
+    /// operations, the limit is the device's largest request: an earlier volume of the same number may have left
+    /// another limit.
     ///
     /// # Errors
-    /// The kernel does not take the size, or does not say the number.
+    /// The kernel does not accept the size, or does not show the number.
     pub fn of(device: &Path, promise: Promise) -> Result<Self> {
         let path = device.join("dev");
         let number = fs::read_to_string(&path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
@@ -76,17 +78,17 @@ impl Throttle {
         Ok(Self { device, number, promise, operations_for_one, request_before, state })
     }
 
-    /// Gives the device the requests that it had before; while it is still the volume's.
+    /// Restores the earlier request limit, while the device still belongs to the volume.
     pub fn put_back(&self) {
         if let Some(before) = &self.request_before {
-            let _ = fs::write(self.device.join(REQUEST), before.trim()); // The kernel took it before.
+            let _ = fs::write(self.device.join(REQUEST), before.trim()); // The kernel accepted it before.
         }
     }
 
-    /// Keeps the rates from here on, with full credit.
+    /// Limits the rates from here on, with full credit.
     ///
     /// # Errors
-    /// The kernel does not take them.
+    /// The kernel does not accept the rates.
     pub fn begin(self: &Arc<Self>) -> Result<()> {
         *self.lock() = State::Kept;
         let mut credits = Credits::full(&self.promise);
@@ -100,7 +102,7 @@ impl Throttle {
         Ok(())
     }
 
-    /// Takes all caps away; what waited for them goes on at once.
+    /// Removes all caps; waiting threads continue at once.
     pub fn lift(&self) {
         let mut state = self.lock();
         *state = State::Lifted;
@@ -111,7 +113,7 @@ impl Throttle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts credit until the caps are lifted, and changes them when it ends or has come back.
+    /// Counts credit until the caps are lifted, and changes them when the credit ends or returns.
     fn count(&self, credits: &mut Credits) {
         let (mut last, mut seen, mut kept) = (Instant::now(), used(&self.device), credits.rates(&self.promise));
         loop {
@@ -130,7 +132,7 @@ impl Throttle {
         }
     }
 
-    /// Writes rates of bytes and operations; not when they were lifted meanwhile.
+    /// Writes rates of bytes and operations, unless they were lifted meanwhile.
     fn keep(&self, (bytes, operations): (f64, Option<f64>)) -> Result<()> {
         let state = self.lock();
         if *state == State::Lifted {
@@ -154,7 +156,7 @@ impl Throttle {
     }
 }
 
-/// Takes the caps of a device away, of which no more is known, and gives it its greatest requests.
+/// Removes the caps of a device of an earlier bench, and gives it its greatest requests.
 pub fn lift(device: &Path) {
     no_caps(fs::read_to_string(device.join("dev")).unwrap_or_default().trim());
     if let Some(most) = greatest_request_kib(device) {
@@ -167,24 +169,25 @@ fn greatest_request_kib(device: &Path) -> Option<u64> {
     fs::read_to_string(device.join("queue/max_hw_sectors_kb")).ok()?.trim().parse().ok()
 }
 
-/// Takes the caps of a device away, by its number.
+/// Removes the caps of a device, by its number.
 fn no_caps(number: &str) {
     for file in BYTES.iter().chain(&OPERATIONS) {
         let _ = fs::write(Path::new(CONTROLLER).join(file), format!("{number} 0\n")); // There may be none.
     }
 }
 
-/// KiB of the largest request for operations of `bytes` bytes on a device that takes `most` KiB, and how many of them make one.
+/// The request limit in KiB for operations of `bytes` bytes, on a device that takes `most` KiB; and the number of
+/// requests for one operation.
 fn request_kib(bytes: u64, most: u64) -> (u64, f64) {
     let request = (bytes >> 10).clamp(LEAST_REQUEST_KIB, most.max(LEAST_REQUEST_KIB));
     (request, bytes as f64 / (request << 10) as f64)
 }
 
-/// Bytes and requests of a device since it is there.
+/// Bytes and requests of a device since it exists.
 fn used(device: &Path) -> (f64, f64) {
     let text = fs::read_to_string(device.join("stat")).unwrap_or_default();
     let field = |at| text.split_whitespace().nth(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
-    // Documentation/block/stat.rst: reads, merged, sectors, milliseconds; the same of writes.
+    // Documentation/block/stat.rst: reads, merged, sectors, milliseconds; the same for writes.
     ((field(2) + field(6)) * SECTOR, field(0) + field(4))
 }
 
@@ -200,7 +203,7 @@ impl Credits {
         Self { bytes: of(promise.bytes), operations: promise.operations.map_or(0.0, of) }
     }
 
-    /// So much passed in `seconds`. Credit comes in at the lasting rate, up to what there was at the start.
+    /// Books bytes and operations of `seconds`. Credit returns at the lasting rate, up to its value at the start.
     fn pass(&mut self, promise: &Promise, seconds: f64, bytes: f64, operations: f64) {
         let after = |credit: f64, ceiling: Ceiling, amount: f64| {
             let most = ceiling.burst.map_or(0.0, |(_, credit)| credit);
@@ -252,7 +255,7 @@ mod tests {
         assert_eq!(request(), "512");
         promise.operations = None;
         Throttle::of(device, promise).unwrap();
-        assert_eq!(request(), "1280", "whatever was left there");
+        assert_eq!(request(), "1280", "an earlier limit is replaced");
     }
 
     #[test]
@@ -261,14 +264,14 @@ mod tests {
         let (_, most) = promise.operations.unwrap().burst.unwrap();
         let mut credits = Credits::full(&promise);
         assert_eq!(credits.rates(&promise).1, Some(3000.0));
-        // 3,000 in a second, of which 300 come in: all is gone after credit / 2,700 seconds.
+        // 3,000 are used in a second, and 300 return: the credit ends after credit / 2,700 seconds.
         let seconds = most / 2700.0;
         credits.pass(&promise, seconds - 1.0, 0.0, (seconds - 1.0) * 3000.0);
         assert_eq!(credits.rates(&promise).1, Some(3000.0));
         credits.pass(&promise, 2.0, 0.0, 6000.0);
         assert_eq!(credits.rates(&promise).1, Some(300.0));
         credits.pass(&promise, 1e9, 0.0, 0.0);
-        assert!(credits.operations <= most, "no more than there was: {}", credits.operations);
+        assert!(credits.operations <= most, "not more than at the start: {}", credits.operations);
         assert_eq!(credits.rates(&promise).1, Some(3000.0));
     }
 

@@ -1,4 +1,5 @@
-//! What stands on what: of each set its effective time, its depth, and whether its chain is there, whole and verified.
+//! The graph of sets and their bases. For each set: its effective time, its depth, and whether its chain is there,
+//! whole and verified.
 
 use std::collections::HashMap;
 
@@ -7,35 +8,35 @@ use fullbore_core::media::SetKind;
 use super::KeptSet;
 use crate::chain::CLOCK_TOLERANCE;
 
-/// The sets and what follows from their edges alone.
+/// The sets, and the facts that follow from their edges.
 pub(super) struct Graph<'a> {
     pub sets: &'a [KeptSet],
-    /// The place of what each stands on, where it is there. A full stands on nothing, whatever it says.
+    /// The place of each set's base, if it is there. A full has no base, even if its header names one.
     pub base: Vec<Option<usize>>,
     pub lineage: Vec<Lineage>,
     /// Ids that were given more than once.
     pub twice: Vec<bool>,
 }
 
-/// What a set inherits.
+/// The facts that a set inherits from the sets below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lineage {
-    /// The latest time of itself and of all it stands on: it is later than these, whatever the clock said.
+    /// The latest time in its chain, itself included: a set is later than its base, whatever the clock said.
     pub time: i64,
-    /// The latest beginning of these: what was committed before that is in it. A full that took hours was stored after log sets that were begun, and ended,
-    /// while it ran, and shows less than they.
+    /// The latest beginning in its chain: every commit before it is in the set. A full that took hours is stored after
+    /// log sets that began and ended while it ran, but shows less than they do.
     pub shows: i64,
     /// Steps to the end of its chain.
     pub depth: u32,
     /// The end of its chain: its full, if nothing is missing.
     pub root: usize,
-    /// The full or differential that it is, or whose log it continues.
+    /// The full or differential: itself, or for a log set the one whose log it continues.
     pub backup: usize,
-    /// An unbroken way to a full of the same database, of sets that were committed and that nobody is deleting.
+    /// An unbroken chain to a full of the same database, of committed sets without a tombstone.
     pub linked: bool,
-    /// Linked, all families of all of it are there, and nothing of it is known to be damaged: a restore point.
+    /// Linked, all families of the chain are there, and no set of it is known to be damaged: a restore point.
     pub whole: bool,
-    /// Whole, and all of it has passed a verification.
+    /// Whole, and every set of the chain has passed a verification.
     pub verified: bool,
 }
 
@@ -50,7 +51,7 @@ impl<'a> Graph<'a> {
                 places.insert(set.backup_set_id, at);
             }
         }
-        // An id that was given twice names nothing: both sets are kept, and what names them is not linked.
+        // An id that was given twice names no set: both sets are kept, and sets based on them are not linked.
         let base_of = |set: &KeptSet| {
             let id = set.base.filter(|_| set.kind != SetKind::Full)?;
             places.get(&id).copied().filter(|&at| !twice[at])
@@ -61,12 +62,13 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// The order of restore points: later ones are greater. Of equal times the deeper is later, and then the id decides.
+    /// The order of restore points: later ones are greater. With equal times the deeper is later, and then the id
+    /// decides.
     pub fn age(&self, at: usize) -> (i64, u32, uuid::Uuid) {
         (self.lineage[at].time, self.lineage[at].depth, self.sets[at].backup_set_id)
     }
 
-    /// Walks each way once, down to a full, to a base that is missing, or into a ring.
+    /// Walks each chain once, down to a full, to a missing base, or into a ring.
     fn trace(&self, now: i64) -> Vec<Lineage> {
         let mut known: Vec<Option<Lineage>> = vec![None; self.sets.len()];
         let mut on_the_way = vec![false; self.sets.len()];
@@ -91,7 +93,7 @@ impl<'a> Graph<'a> {
         known.into_iter().flatten().collect()
     }
 
-    /// Sets that stand on each other: the same for all of them, wherever the walk came in.
+    /// Sets that are based on each other: all of them get the same lineage, wherever the walk entered the ring.
     fn ring(&self, members: &[usize]) -> Lineage {
         let root = members.iter().copied().min_by_key(|&at| self.sets[at].backup_set_id).unwrap_or_default();
         let time = members.iter().map(|&at| self.sets[at].time()).max().unwrap_or_default();
@@ -116,7 +118,7 @@ impl<'a> Graph<'a> {
         let trusted = time <= now.saturating_add(CLOCK_TOLERANCE) && !self.twice[at];
         let linked = stands && trusted && !set.unfinished && !set.tombstoned;
         let whole = linked && set.complete && !set.is_damaged() && below.is_none_or(|(_, below)| below.whole);
-        // A verdict of a clock that is ahead proves nothing.
+        // A verdict from the future proves nothing: its clock was ahead.
         let passed = set.verified_at.is_some_and(|passed| passed <= now.saturating_add(CLOCK_TOLERANCE));
         Lineage {
             time,

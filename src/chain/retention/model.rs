@@ -1,4 +1,5 @@
-//! The exhaustive check: every small world of a grid, against `oracle.rs`. `FULLBORE_RETENTION_WORLD=7` takes the large grid.
+//! The exhaustive check: every small world of a grid, against `oracle.rs`. `FULLBORE_RETENTION_WORLD=7` takes the large
+//! grid.
 
 use fullbore_core::media::SetKind;
 use uuid::Uuid;
@@ -7,12 +8,12 @@ use super::oracle::Oracle;
 use super::{KeepRules, KeptSet, Policy, plan};
 
 const HOUR: i64 = 3_600_000_000;
-/// A Thursday: the sets of a world lie on both sides of the end of a week, a month and a year.
+/// A Thursday: the sets of a world are on both sides of the end of a week, a month and a year.
 const NOW: i64 = 1_735_776_000_000_000;
 /// Hours before `NOW`, by the number of sets that are newer: several on one day, then further and further apart.
 const AGES: [i64; 8] = [1, 5, 26, 30, 55, 79, 200, 900];
 
-/// What a set stands on.
+/// The base of a set.
 #[derive(Clone, Copy)]
 enum Base {
     Nothing,
@@ -20,7 +21,8 @@ enum Base {
     Missing,
 }
 
-/// Which sets are tried: those of a small world can be anything, those of a large one what matters for chains.
+/// Which sets are tried. Sets of a small world can have any state, sets of a large one only the states that matter for
+/// chains.
 #[derive(Clone, Copy)]
 struct Grid {
     sets: usize,
@@ -113,7 +115,7 @@ struct World {
 }
 
 impl World {
-    /// Every way in which sets can stand on earlier ones.
+    /// Every way in which sets can depend on earlier sets.
     fn shapes(&mut self, grid: Grid, shape: &mut Vec<(SetKind, Base)>) {
         if shape.len() == grid.sets {
             self.tried += 1;
@@ -141,7 +143,7 @@ impl World {
         let deviating = states.iter().filter(|&&state| state != grid.states[0]).count();
         let allowed = if deviating < grid.deviations { grid.states } else { &grid.states[..1] };
         for &state in allowed {
-            // A copy-only set of another kind than a full is no more than a full one.
+            // Only fulls are tried as copy-only: other kinds add no case.
             if state != CopyOnly || shape[states.len()].0 == SetKind::Full {
                 states.push(state);
                 self.states(grid, shape, states);
@@ -158,7 +160,7 @@ impl World {
         }
         self.plans += 1;
         self.deleted += first.delete.len() as u64;
-        // A run that is killed after any deletion: the next one plans what is left of this one, and nothing else.
+        // A run can be killed after any deletion. The next run plans exactly the remaining deletions of this one.
         for killed in 1..=first.delete.len() {
             let gone = &first.delete[..killed];
             let rest: Vec<KeptSet> =

@@ -1,5 +1,5 @@
-//! What a plan must be, said a second time, slowly and in other words: reachability by trying, rules by their definition.
-//! At most 32 sets, each a bit.
+//! A second, slow definition of a correct plan: reachability by trying, rules by their definition. At most 32 sets, one
+//! bit for each.
 
 use fullbore_core::media::SetKind;
 
@@ -12,11 +12,11 @@ const TOLERANCE: i64 = 5 * 60 * 1_000_000;
 pub(super) struct Oracle<'a> {
     sets: &'a [KeptSet],
     now: i64,
-    /// Of each set all that it needs, itself included.
+    /// For each set: all sets that it needs, itself included.
     needs: Vec<u32>,
-    /// The latest time of what it needs.
+    /// The latest time of the sets that it needs.
     time: Vec<i64>,
-    /// Its chain ends in a full of its database, and nobody is deleting it.
+    /// Its chain ends in a full of its database, and no set of it has a tombstone.
     linked: Vec<bool>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Oracle<'a> {
         let direct: Vec<u32> = (0..count)
             .map(|at| (0..count).filter(|&base| same(at, base)).fold(0, |all, base| all | 1 << base))
             .collect();
-        // After as many rounds as there are sets nothing new can be reached.
+        // After one round for each set, nothing new can be reached.
         let mut needs: Vec<u32> = (0..count).map(|at| 1 << at).collect();
         for _ in 0..count {
             for at in 0..count {
@@ -66,7 +66,7 @@ impl<'a> Oracle<'a> {
         self.is_point(at) && !self.sets[at].copy_only && bits(self.needs[at]).all(passed)
     }
 
-    /// What was committed before this is in a point: nothing that it needs was begun later.
+    /// Every commit before this time is in the point: no set that it needs was begun later.
     fn shows(&self, at: usize) -> i64 {
         let begun = |at: usize| self.sets[at].started_at.min(self.sets[at].time());
         bits(self.needs[at]).map(begun).max().unwrap_or(i64::MIN)
@@ -103,7 +103,7 @@ impl<'a> Oracle<'a> {
         (0..self.sets.len()).filter(move |&other| self.sets[other].database == self.sets[at].database)
     }
 
-    /// What must stay because of the policy or of the set itself, with all that it needs.
+    /// The sets that stay because of the policy or of the set itself, with all that they need.
     fn demanded(&self, policy: &Policy) -> u32 {
         let start = policy.window_start(self.now);
         let by_itself = |at: usize| {
@@ -141,7 +141,7 @@ impl<'a> Oracle<'a> {
         anchors.map(|full| self.time[full]).max().is_none_or(|from| self.time[at] >= from)
     }
 
-    /// Of the newest verified fulls of the database of `at`, as many as have to stay, the newest verified points.
+    /// The newest verified points of the newest verified fulls in the database of `at`, as many as must stay.
     fn newest_proofs(&self, at: usize, policy: &Policy) -> u32 {
         let verified: Vec<usize> = self.of_database(at).filter(|&at| self.is_verified(at)).collect();
         let root = |at: usize| bits(self.needs[at]).find(|&at| self.sets[at].kind == SetKind::Full);
@@ -167,15 +167,15 @@ impl<'a> Oracle<'a> {
         self.closed(kept)
     }
 
-    /// The two sentences, and that the plan is neither more nor less than the rules ask for.
+    /// Checks the two rules of the module, and that the plan does exactly what the policy asks for.
     pub fn check(&self, policy: &Policy, plan: &RetentionPlan) -> Result<(), String> {
         let fates = plan.fates.iter().enumerate();
         let kept = fates.fold(0, |all, (at, fate)| if *fate == Fate::Delete { all } else { all | 1 << at });
-        // Sentence 1: retention never removes what a kept restore point needs.
+        // Rule 1: retention never removes a set that a kept restore point needs.
         if let Some(at) = bits(kept).find(|&at| self.needs[at] & !kept != 0) {
             return Err(format!("set {at} is kept without what it needs"));
         }
-        // Sentence 2: a set goes only when a newer chain of its database was verified, and that one stays.
+        // Rule 2: a set is deleted only when a newer chain of its database was verified, and this newer chain stays.
         for at in (0..self.sets.len()).filter(|&at| kept & 1 << at == 0) {
             let proof = |newer: &usize| {
                 self.is_verified(*newer) && self.shows(*newer) > self.time[at] && self.needs[*newer] & !kept == 0
@@ -194,7 +194,7 @@ impl<'a> Oracle<'a> {
         self.check_order(plan, kept)
     }
 
-    /// After every deletion what remains has all that it had below it.
+    /// After every deletion, each remaining set still has all sets below it.
     fn check_order(&self, plan: &RetentionPlan, kept: u32) -> Result<(), String> {
         let mut remaining = (0..self.sets.len()).fold(0_u32, |all, at| all | 1 << at);
         for &at in &plan.delete {
@@ -202,10 +202,10 @@ impl<'a> Oracle<'a> {
                 return Err(format!("set {at} is deleted twice"));
             }
             remaining &= !(1 << at);
-            // On a ring each stands on each: there is no order that serves it, and nothing to save.
+            // In a ring, each set depends on each: no order is right, and there is nothing to save.
             let broken = |other: &usize| self.needs[*other] & 1 << at != 0 && self.needs[at] & 1 << *other == 0;
             if let Some(other) = bits(remaining).find(broken) {
-                return Err(format!("set {at} is deleted before set {other}, which stands on it"));
+                return Err(format!("set {at} is deleted before set {other}, which depends on it"));
             }
         }
         if remaining == kept { Ok(()) } else { Err("the order names other sets than the fates".into()) }

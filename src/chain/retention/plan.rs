@@ -1,4 +1,4 @@
-//! The plan: which sets the rules ask for, what these need, and whether the rest may go.
+//! The plan: which sets the rules keep, which sets those need, and whether the rest may be deleted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -15,26 +15,27 @@ use crate::units::counted;
 /// How many sets a warning names.
 const NAMED: usize = 5;
 
-/// What becomes of a set.
+/// The decision about a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// It stays, for these reasons: at least one.
     Keep(Vec<Reason>),
-    /// Nothing needs it, and something newer was proved good.
+    /// No set needs it, and a newer chain is verified.
     Delete,
 }
 
-/// What is to be done with all sets.
+/// The decisions about all sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionPlan {
     /// One for each set, in the order in which they were given.
     pub fates: Vec<Fate>,
-    /// Places of the sets to delete: what stands on another before that other, so that a run that is killed leaves no
-    /// chain without its full. Chain by chain, the oldest first.
+    /// Places of the sets to delete. A set comes before its base, so that a killed run leaves no chain without its
+    /// full. Chain by chain, the oldest first.
     pub delete: Vec<usize>,
-    /// Places of the sets whose verdicts prove that the others may go: the verified chains that have to stay, of the databases of which something goes.
+    /// Places of the sets whose verdicts allow the deletions: the verified chains that must stay, for each database
+    /// with deletions.
     pub proof: Vec<usize>,
-    /// Length of what is deleted.
+    /// Length of the deleted sets.
     pub bytes_freed: u64,
     /// Each database, by its name.
     pub databases: Vec<DatabasePlan>,
@@ -55,12 +56,12 @@ pub struct DatabasePlan {
     pub deleted: usize,
     /// Length of these.
     pub bytes_freed: u64,
-    /// Nothing of it may be deleted although the policy asks for some to go, and why: exit code 4.
+    /// The reason why none of its sets may be deleted although the policy would delete some: exit code 4.
     pub nothing_may_be_deleted: Option<String>,
 }
 
 impl RetentionPlan {
-    /// Why nothing of some databases may be deleted, a line for each: the run ends with exit code 4 then.
+    /// A line for each database whose deletions are all refused, with the reason. The run then ends with exit code 4.
     pub fn refusals(&self) -> impl Iterator<Item = &str> {
         self.databases.iter().filter_map(|database| database.nothing_may_be_deleted.as_deref())
     }
@@ -79,7 +80,7 @@ pub fn plan(sets: &[KeptSet], policy: &Policy, now: i64) -> RetentionPlan {
         members.sort_unstable_by_key(|&at| Reverse(planner.graph.age(at)));
         planner.ask(name, members);
     }
-    // What the rules and the world ask for: with all it needs, also across databases, should media claim such a thing.
+    // The sets that have a reason, with all sets they need: also across databases, if media claim such a base.
     let wanted = planner.closure();
     let proofs: Vec<Proof> = databases.values().map(|members| planner.prove(members, &wanted)).collect();
     planner.need();
@@ -94,7 +95,7 @@ struct Planner<'a> {
     notes: Vec<String>,
 }
 
-/// What the verified chains of a database allow.
+/// The verified chains of a database.
 struct Proof {
     have: u32,
     /// Sets that stay only because nothing newer is verified.
@@ -116,10 +117,10 @@ impl Planner<'_> {
         }
     }
 
-    /// What the policy and the minimum of verified chains ask for in one database, whose sets come newest first.
+    /// The sets that the policy and the minimum of verified chains keep in one database. Its sets come newest first.
     fn ask(&mut self, name: &str, members: &[usize]) {
         for copy_only in [false, true] {
-            // What is damaged or misses a family takes no place from what is whole, but does not go before its time either.
+            // A damaged or incomplete set takes no place from a whole set, but it is not deleted early either.
             for if_whole in [false, true] {
                 let counts = |at: &usize| {
                     let lineage = self.graph.lineage[*at];
@@ -160,7 +161,8 @@ impl Planner<'_> {
         }
     }
 
-    /// All that is as new as the last whole full at or before the window's start. Without such a full that is everything.
+    /// All sets that are not older than the last whole full at or before the window's start. Without such a full: all
+    /// sets.
     fn open_window(&mut self, name: &str, members: &[usize]) {
         let (Some(window), Some(start)) = (self.policy.window, self.policy.window_start(self.now)) else { return };
         let is_anchor = |at: &usize| {
@@ -171,9 +173,9 @@ impl Planner<'_> {
         if anchor.is_none() {
             let oldest = members.iter().copied().rfind(is_anchor);
             let from =
-                oldest.map_or_else(|| "it has none".into(), |at| format!("its oldest is from {}", self.shown_time(at)));
+                oldest.map_or_else(|| "it has none".into(), |at| format!("the oldest is from {}", self.shown_time(at)));
             self.notes.push(format!(
-                "the recovery window of {name} is not covered yet: no whole full is from {} or before; {from}",
+                "the recovery window of {name} is not covered yet: it needs a whole full from {} or before; {from}",
                 show_time(start)
             ));
         }
@@ -183,7 +185,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The newest verified point of each of the newest verified fulls, as many as have to stay.
+    /// The newest verified point of each of the newest verified fulls, as many as must stay.
     fn verified_tips(&self, members: &[usize]) -> Vec<usize> {
         let mut roots = HashSet::new();
         let proven = |at: &usize| self.graph.lineage[*at].verified && !self.graph.sets[*at].copy_only;
@@ -192,7 +194,7 @@ impl Planner<'_> {
         tips.take(self.policy.min_verified_chains as usize).collect()
     }
 
-    /// Of each set whether it has a reason, or one that has stands on it.
+    /// For each set: does it have a reason, or does a set with a reason depend on it?
     fn closure(&self) -> Vec<bool> {
         let mut kept: Vec<bool> = self.reasons.iter().map(|reasons| !reasons.is_empty()).collect();
         for start in 0..kept.len() {
@@ -205,7 +207,7 @@ impl Planner<'_> {
         kept
     }
 
-    /// Keeps what may not go because nothing newer is known to be good.
+    /// Keeps the sets that may not be deleted because no newer chain is verified.
     fn prove(&mut self, members: &[usize], wanted: &[bool]) -> Proof {
         let tips = self.verified_tips(members);
         let (have, need) = (tips.len() as u32, self.policy.min_verified_chains);
@@ -225,7 +227,7 @@ impl Planner<'_> {
         Proof { have, held }
     }
 
-    /// Says of everything that kept sets stand on by which it is needed.
+    /// Adds a reason to each base of kept sets: the set that needs it.
     fn need(&mut self) {
         let kept = self.closure();
         let mut needed: Vec<Option<(usize, usize)>> = vec![None; kept.len()];
@@ -257,13 +259,14 @@ impl Planner<'_> {
             });
             if proof.held > 0 && proof.have >= self.policy.min_verified_chains {
                 warnings.push(format!(
-                    "{} of {name} would go, but nothing newer is verified: `fullbore verify` the newest chain",
+                    "the policy deletes {} of {name}, but nothing newer is verified: verify the newest chain first, \
+                     with `fullbore verify`",
                     count(proof.held)
                 ));
             }
         }
         let outlived = self.outlived();
-        self.notes.extend(self.named("locked for a shorter time than what stands on them", &|at| outlived[at]));
+        self.notes.extend(self.named("locked for a shorter time than the sets based on them", &|at| outlived[at]));
         let delete = self.order();
         let proof = self.proof(databases);
         let reasons = std::mem::take(&mut self.reasons);
@@ -279,7 +282,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The verified chains on whose word something goes, with all that they stand on.
+    /// The verified chains that allow deletions, with all sets below them.
     fn proof(&self, databases: &BTreeMap<&str, Vec<usize>>) -> Vec<usize> {
         let mut proof = BTreeSet::new();
         for members in databases.values().filter(|members| members.iter().any(|&at| self.reasons[at].is_empty())) {
@@ -298,13 +301,13 @@ impl Planner<'_> {
         let why = match proof.have {
             have if have >= need || proof.held == 0 => return None,
             0 => "none of its chains is verified".to_owned(),
-            have => format!("{have} of its chains verified, and {need} have to stay"),
+            have => format!("{have} of its chains verified, and {need} must stay"),
         };
         let held = count(proof.held);
-        Some(format!("nothing of {name} may be deleted: {why}; {held} would go once `fullbore verify` has passed"))
+        Some(format!("no set of {name} may be deleted: {why}; after a good `fullbore verify`, {held} can be deleted"))
     }
 
-    /// Chain by chain, the oldest first; in each what is deepest first, logs before differentials, newer before older.
+    /// Chain by chain, the oldest first. In a chain: the deepest first, logs before differentials, newer before older.
     fn order(&self) -> Vec<usize> {
         let mut delete: Vec<usize> = (0..self.reasons.len()).filter(|&at| self.reasons[at].is_empty()).collect();
         let rank = |kind| match kind {
@@ -320,7 +323,7 @@ impl Planner<'_> {
         delete
     }
 
-    /// What is wrong with the sets that were given, by kind of fault.
+    /// The faults of the given sets, by kind of fault.
     fn doubts(&self) -> Vec<String> {
         let orphan = |at: usize| {
             let set = &self.graph.sets[at];
@@ -335,15 +338,15 @@ impl Planner<'_> {
             ("incomplete: families are missing or damaged", &|at| {
                 !self.graph.sets[at].complete && !self.graph.sets[at].unfinished
             }),
-            ("without what they stand on", &orphan),
-            ("standing on themselves", &ring),
+            ("without their base", &orphan),
+            ("based on themselves", &ring),
             ("dated in the future, and kept", &|at| self.reasons[at].contains(&Reason::DatedInTheFuture)),
             ("found more than once, and kept", &|at| self.graph.twice[at]),
         ];
         faults.iter().filter_map(|(what, is_at_fault)| self.named(what, is_at_fault)).collect()
     }
 
-    /// Of each set whether the store will let it go while it still holds what stands on it, which is worth nothing then.
+    /// For each set: does its lock end before the lock of a set that depends on it? That set is then useless.
     fn outlived(&self) -> Vec<bool> {
         let lock = |at: usize| self.graph.sets[at].locked_until.filter(|&until| until > self.now);
         let mut above: Vec<Option<i64>> = vec![None; self.reasons.len()];

@@ -1,4 +1,4 @@
-//! The policy: which restore points somebody wants to have, as it stands in `fullbore.toml`.
+//! The policy: which restore points the user wants to keep, as written in `fullbore.toml`.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::units;
 
-/// The longest recovery window: a number of days beyond it is a slip of the keyboard.
+/// The longest recovery window: a longer one is a typing error.
 const LONGEST_WINDOW: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// The most places that a rule may have.
 const MOST_PLACES: u32 = 100_000;
@@ -24,15 +24,15 @@ pub struct KeepRules {
     pub last: Option<u32>,
     /// The newest point of each of so many days.
     pub daily: Option<u32>,
-    /// The same of ISO weeks.
+    /// The same for ISO weeks.
     pub weekly: Option<u32>,
-    /// The same of months.
+    /// The same for months.
     pub monthly: Option<u32>,
-    /// The same of years.
+    /// The same for years.
     pub yearly: Option<u32>,
     /// Every point of this time: `14d`, `36h`, `2w`.
     pub window: Option<String>,
-    /// So many verified chains stay, and without them nothing is deleted. Default 1.
+    /// This number of verified chains stays. Without them, nothing is deleted. Default 1.
     pub min_verified_chains: Option<u32>,
     /// Where days, weeks, months and years begin: `Europe/Berlin`. Default `UTC`.
     pub time_zone: Option<String>,
@@ -63,7 +63,7 @@ pub enum Rule {
 }
 
 impl KeepRules {
-    /// Checks the keys. `thing` is where they stand: `[repository.nightly.keep]`.
+    /// Checks the keys. `thing` is their section: `[repository.nightly.keep]`.
     ///
     /// # Errors
     /// A usage error: a policy that would keep nothing, an unknown time zone, a number out of bounds.
@@ -77,7 +77,7 @@ impl KeepRules {
             (Rule::Yearly, self.yearly),
         ];
         if let Some((rule, _)) = keys.iter().find(|(_, places)| places.is_some_and(|places| places > MOST_PLACES)) {
-            return wrong(format!("`{rule}` is more than {MOST_PLACES}"), "use `window` to keep everything of a time");
+            return wrong(format!("`{rule}` is more than {MOST_PLACES}"), "use `window` to keep every point");
         }
         let window = self.window.as_ref().map(|text| units::duration(&format!("{thing} window"), text)).transpose()?;
         if window.is_some_and(|window| window > LONGEST_WINDOW) {
@@ -95,19 +95,19 @@ impl KeepRules {
         if !(1..=MOST_PLACES).contains(&min_verified_chains) {
             return wrong(
                 format!("`min-verified-chains` is {min_verified_chains}"),
-                "it is at least 1: nothing is deleted before something newer is known to be good",
+                "use at least 1: fullbore deletes nothing before a newer chain is verified",
             );
         }
         let name = self.time_zone.as_deref().unwrap_or("UTC");
         let time_zone = TimeZone::get(name).map_err(|e| {
-            Error::usage(thing, format!("the time zone `{name}` is not known: {e}"), "write a name as `Europe/Berlin`")
+            Error::usage(thing, format!("the time zone `{name}` is unknown: {e}"), "write a name like `Europe/Berlin`")
         })?;
         Ok(Policy { places, window, min_verified_chains, time_zone })
     }
 }
 
 impl Policy {
-    /// The day on which a time falls, microseconds since 1970. What is out of bounds is the first or the last day.
+    /// The day of a time in microseconds since 1970. A time out of bounds gives the first or the last day.
     pub(super) fn day(&self, micros: i64) -> Date {
         let edge = if micros < 0 { Timestamp::MIN } else { Timestamp::MAX };
         self.time_zone.to_datetime(Timestamp::from_microsecond(micros).unwrap_or(edge)).date()
@@ -135,7 +135,7 @@ impl Rule {
     }
 }
 
-/// A stretch of the calendar, shown as ISO 8601 writes it.
+/// A period of the calendar, shown in ISO 8601 notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Period {
     Day(Date),

@@ -1,4 +1,4 @@
-//! Worlds that no honest repository has, by chance: rings, missing and foreign bases, ids given twice, impossible times.
+//! Random worlds that no honest repository has: rings, missing and foreign bases, ids given twice, impossible times.
 
 use fullbore_core::media::SetKind;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn any_time() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// A set of a world of `count`: its id is mostly its own, its base any of them or none.
+/// A set of a world of `count` sets. Its id is mostly unique. Its base is any set, or none.
 fn any_set(at: u128, count: u128) -> impl Strategy<Value = KeptSet> {
     let id = prop_oneof![12 => Just(at), 1 => 0..count];
     let kind = prop_oneof![2 => Just(SetKind::Full), 2 => Just(SetKind::Differential), 3 => Just(SetKind::Log)];

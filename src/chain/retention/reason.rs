@@ -21,16 +21,16 @@ pub enum Reason {
         place: u32,
         /// How many it has.
         of: u32,
-        /// The period: `2026-11-20`. Nothing of `last`.
+        /// The period: `2026-11-20`. `None` for `last`.
         period: Option<String>,
         /// Copy-only sets have places of their own.
         copy_only: bool,
-        /// It would have the place if it, and what it stands on, were whole: it takes none from those that are.
+        /// It would have the place if its chain were whole. It takes no place from whole sets.
         if_whole: bool,
     },
-    /// It is as new as the full with which the recovery window begins, or newer.
+    /// It is not older than the full with which the recovery window begins.
     Window(Duration),
-    /// Kept sets stand on it.
+    /// Kept sets depend on it.
     NeededBy {
         /// What one of them contains.
         kind: SetKind,
@@ -39,29 +39,29 @@ pub enum Reason {
         /// How many others.
         others: usize,
     },
-    /// The store refuses to delete it before, microseconds since 1970.
+    /// The store refuses to delete it before this time, in microseconds since 1970.
     LockedUntil(i64),
-    /// Somebody is reading it or building on it.
+    /// A task reads it, or makes a set on top of it.
     LeasedBy(String),
-    /// It is one of the verified chains that have to stay.
+    /// It is one of the verified chains that must stay.
     VerifiedChain {
         /// Which, from 1, the newest first.
         place: u32,
         /// How many have to stay.
         of: u32,
     },
-    /// Nothing newer of its database was proved good.
+    /// No newer chain of its database is verified.
     NoNewerVerifiedChain,
-    /// Fewer chains of its database are verified than have to stay.
+    /// Its database has fewer verified chains than must stay.
     TooFewVerifiedChains {
         /// How many are.
         have: u32,
         /// How many have to stay.
         need: u32,
     },
-    /// It was never committed: it is no backup, and not the planner's business.
+    /// It was never committed: it is not a backup, and the planner leaves it alone.
     Unfinished,
-    /// Whose it is only a key would tell.
+    /// Its database is unknown without a key.
     Unknown,
     /// Its time cannot be right.
     DatedInTheFuture,
@@ -83,9 +83,9 @@ impl fmt::Display for Reason {
             Reason::NeededBy { kind, id, others } => {
                 write!(f, "needed by {kind} {} and {others} more", short(*id))
             }
-            // A legal hold, or what nobody may ask for.
+            // A legal hold, or the account may not read the lock.
             Reason::LockedUntil(time) if *time >= jiff::Timestamp::MAX.as_microsecond() => {
-                f.write_str("locked, and no end of that is known")
+                f.write_str("locked, and the end of the lock is not known")
             }
             Reason::LockedUntil(time) => write!(f, "locked until {}", show_time(*time)),
             Reason::LeasedBy(who) => write!(f, "leased by {who}"),
@@ -94,7 +94,7 @@ impl fmt::Display for Reason {
             Reason::NoNewerVerifiedChain => f.write_str("its database has no newer verified chain"),
             Reason::TooFewVerifiedChains { have: 0, .. } => f.write_str("no chain of its database is verified"),
             Reason::TooFewVerifiedChains { have, need } => {
-                write!(f, "of the {need} verified chains that have to stay its database has {have}")
+                write!(f, "its database has {have} of the {need} verified chains that must stay")
             }
             Reason::Unfinished => f.write_str("unfinished: it was never committed"),
             Reason::Unknown => f.write_str("its database is not known without a key"),

@@ -1,4 +1,4 @@
-//! Examples: what a DBA asks for, and what goes and stays then.
+//! Examples: a DBA's policy, and the sets that are kept and deleted.
 
 use fullbore_core::media::SetKind;
 use uuid::Uuid;
@@ -151,7 +151,10 @@ fn without_a_verified_chain_nothing_goes_and_the_verdict_says_why() {
     let plan = planned(&sets, "last = 1");
     assert!(plan.delete.is_empty());
     let refusal = plan.refusals().next().unwrap();
-    assert!(refusal.contains("none of its chains is verified") && refusal.contains("2 sets would go"), "{refusal}");
+    assert!(
+        refusal.contains("none of its chains is verified") && refusal.contains("2 sets can be deleted"),
+        "{refusal}"
+    );
     assert_eq!(reasons(&plan, 0), "no chain of its database is verified");
 }
 
@@ -231,13 +234,13 @@ fn a_full_whose_lock_ends_before_that_of_its_differential_is_named() {
     assert!(text.contains("shorter time") && text.contains(&id(1).to_string()[..13]), "{text}");
     assert!(text.contains(&id(2).to_string()[..13]), "the differential between them is not locked at all: {text}");
     assert_eq!(named(until(9, full(1, 9)), full(3, 7)), "");
-    assert_eq!(named(full(1, 9), until(-1, log(3, 2, 7))), "", "a lock that has ended holds nothing");
+    assert_eq!(named(full(1, 9), until(-1, log(3, 2, 7))), "", "an expired lock protects nothing");
 }
 
 #[test]
 fn what_another_run_has_marked_for_deletion_is_not_counted_on() {
     let sets = [full(1, 9), full(2, 8), KeptSet { tombstoned: true, ..full(3, 1) }];
-    assert_eq!(deleted(&sets, "last = 1"), [1], "the newest is about to go: the one before it has to stay");
+    assert_eq!(deleted(&sets, "last = 1"), [1], "the newest will be deleted, so the one before it must stay");
 }
 
 #[test]
@@ -291,11 +294,11 @@ fn rings_orphans_and_ids_found_twice_end_and_are_named() {
     ];
     let plan = planned(&sets, "last = 1");
     let text = plan.warnings.join("\n");
-    for what in ["without what they stand on: differential", "standing on themselves: log", "found more than once"] {
+    for what in ["without their base: differential", "based on themselves: log", "found more than once"] {
         assert!(text.contains(what), "{text}");
     }
-    assert_eq!(deleted(&sets, "last = 1").len(), 5, "of both sets with one id none goes");
-    assert_eq!(deleted(&sets, "last = 1")[0], 4, "what stands on a ring goes before it");
+    assert_eq!(deleted(&sets, "last = 1").len(), 5, "two sets with the same id are both kept");
+    assert_eq!(deleted(&sets, "last = 1")[0], 4, "a set is deleted before the ring that it is based on");
 }
 
 #[test]
@@ -353,11 +356,11 @@ fn a_chain_of_thirty_thousand_logs_needs_no_stack() {
 
 #[test]
 fn log_sets_that_ended_while_a_full_ran_are_newer_than_that_until_another_was_begun() {
-    // A full of yesterday with its log sets; a full that began then too, and was done today.
+    // A full of yesterday with its log sets, and a full that began yesterday and ended today.
     let before = [full(1, 2), log(2, 1, 1)];
     let long = KeptSet { started_at: NOW - DAY - HOUR, verified_at: Some(NOW), ..full(3, 0) };
     let held = [&before[..], std::slice::from_ref(&long)].concat();
-    assert_eq!(deleted(&held, "last = 1"), [0; 0], "what was committed behind its beginning is in the log set alone");
+    assert_eq!(deleted(&held, "last = 1"), [0; 0], "only the log set has the commits after its beginning");
     let next = KeptSet { started_at: NOW + 1, finished_at: Some(NOW + 2), verified_at: Some(NOW + 3), ..full(4, 0) };
     let freed = [&before[..], &[long, next]].concat();
     assert_eq!(deleted(&freed, "last = 1"), [2, 1, 3]);
@@ -374,5 +377,5 @@ fn a_plan_names_the_sets_that_its_deletions_count_upon() {
     assert_eq!(proof(&sets, "last = 9"), [], "nothing goes");
     let other = KeptSet { database: "sqlite /data/other.db".into(), ..full(6, 1) };
     let sets = [full(1, 5), full(2, 4), full(3, 3), other];
-    assert_eq!(proof(&sets, "last = 1\nmin-verified-chains = 2"), [2, 3], "of another database nothing goes");
+    assert_eq!(proof(&sets, "last = 1\nmin-verified-chains = 2"), [2, 3], "no set of the other database is deleted");
 }

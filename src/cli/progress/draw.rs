@@ -17,7 +17,7 @@ const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 /// Bold for the stage that is the limit, and back.
 const BOLD: (&str, &str) = ("\x1b[1m", "\x1b[0m");
 
-/// Lines of at most `width` - 1 columns, so that none goes on below: where all of them are is how they are written over.
+/// Lines of at most `width` - 1 columns, so that no line wraps. A redraw depends on the place of each line.
 pub fn picture(view: &View, width: usize, colours: bool) -> Vec<String> {
     let columns = width.saturating_sub(1);
     let mut lines = vec![cut(&heading(view), columns)];
@@ -35,7 +35,7 @@ pub fn picture(view: &View, width: usize, colours: bool) -> Vec<String> {
     lines
 }
 
-/// The first so many characters.
+/// The first `columns` characters.
 pub fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
 }
@@ -68,7 +68,7 @@ fn speed(view: &View, columns: usize) -> String {
     format!("  {:>6.0} MiB/s{left}{sparks}", view.rate / MIB)
 }
 
-/// The last so many rates, by the greatest of them.
+/// The last `columns` rates, relative to the greatest.
 fn sparkline(rates: &[f64], columns: usize) -> String {
     let shown = &rates[rates.len().saturating_sub(columns)..];
     let most = shown.iter().copied().fold(0.0, f64::max);

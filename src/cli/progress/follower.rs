@@ -1,4 +1,4 @@
-//! The line of a log that is followed: it has no end, so that what counts is how far behind its database it is.
+//! The progress line of `log follow`. The job has no end, so the line shows how far it is behind its database.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use super::{LOOKED, REDRAWN, draw, goes_on};
 use crate::cli::args::{How, Shown};
 use crate::cli::show::{self, Terminal};
 
-/// A plain line at most so often: a follower runs for months.
+/// The shortest time between plain lines: a follower runs for months.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// What is shown of a follower while it runs, and where what happens is told meanwhile.
+/// The display of a follower: its line, and the messages beside it.
 pub struct FollowerLine {
     shared: Arc<Shared>,
     stop: Option<(Sender<()>, JoinHandle<()>)>,
@@ -25,24 +25,25 @@ pub struct FollowerLine {
 #[derive(Default)]
 struct Shared {
     standing: Mutex<Standing>,
-    /// Where the line is drawn, over and over. Locked while it is written to, which a terminal may hold up: the follower waits for it only where it
-    /// has something to tell itself.
+    /// Where the line is drawn. It is locked during a write, which a terminal may delay. The follower waits for it only
+    /// when it has a message.
     terminal: Mutex<Option<Terminal>>,
 }
 
-/// What is known so far.
+/// The state so far.
 #[derive(Debug, Default)]
 struct Standing {
     sets: u64,
     log_bytes: u64,
     stored_bytes: u64,
-    /// What was committed before is durable.
+    /// Everything that was committed before this moment is durable.
     durable_until: Option<Instant>,
     limit: Option<&'static str>,
 }
 
 impl FollowerLine {
-    /// Starts showing: one line on a terminal, lines where they are asked for, and nothing elsewhere, for it would fill the journal of a service.
+    /// Starts the display: one line on a terminal, lines with `--progress plain`, and else nothing. Lines would fill
+    /// the journal of a service.
     pub fn start(shown: &Shown) -> Self {
         let terminal = match shown.progress {
             _ if shown.quiet => None,
@@ -63,17 +64,17 @@ impl FollowerLine {
             }
         });
         if thread.is_err() {
-            show::note("no progress is shown: a thread for it cannot be started");
+            show::note("progress is not shown: its thread cannot be started");
         }
         Self { shared, stop: thread.ok().map(|thread| (sender, thread)) }
     }
 
-    /// Hears of what happens, and tells it if that is `wanted`.
+    /// Notes an event, and prints a message if that is `wanted`.
     pub fn tell(&self, event: &Event, wanted: bool) {
         lock(&self.shared.standing).hear(event);
         if wanted {
             let mut terminal = lock(&self.shared.terminal);
-            // Not at the end of the line that is drawn.
+            // The message does not go to the end of the drawn line.
             terminal.iter_mut().for_each(Terminal::clear);
             show::event(event);
         }
@@ -100,7 +101,7 @@ struct Plain {
 }
 
 impl Plain {
-    /// There is something to be said: sets, or commits that none has come for.
+    /// True if there is news: new sets, or commits that wait for a set.
     fn is_due(&self, now: Instant, standing: &Standing) -> bool {
         let is_behind = standing.behind(now).is_some_and(|behind| behind >= LINE_EVERY);
         now.saturating_duration_since(self.at) >= LINE_EVERY && (standing.sets > self.sets || is_behind)
@@ -142,7 +143,7 @@ impl Standing {
         }
     }
 
-    /// How old a commit may be that is not durable.
+    /// The greatest age of a commit that is not durable.
     fn behind(&self, now: Instant) -> Option<Duration> {
         self.durable_until.map(|until| now.saturating_duration_since(until))
     }

@@ -1,4 +1,4 @@
-//! What was seen of a job over the last seconds: rates, their scatter, and what that says of the end.
+//! The last seconds of a job: rates, their scatter, and the estimate of the end.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use fullbore_core::meter::{Account, PoolUse, Progress};
 
 /// Looks that are kept: at four in a second, half a minute.
 const KEPT: usize = 120;
-/// Rates below this number say nothing of their scatter.
+/// With fewer rates than this, their scatter is unknown.
 const LEAST_RATES: usize = 4;
 
 /// A job at one moment.
@@ -35,7 +35,7 @@ impl Look {
     }
 }
 
-/// What is drawn.
+/// The drawn values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
     pub verb: String,
@@ -43,7 +43,7 @@ pub struct View {
     pub bytes: (u64, u64, u64),
     /// Bytes per second on average since the first byte.
     pub rate: f64,
-    /// Bytes per second of one look after the other, oldest first.
+    /// Bytes per second between looks, oldest first.
     pub rates: Vec<f64>,
     /// Seconds to the end, and by how many that may be wrong (one standard deviation).
     pub left: Option<(f64, f64)>,
@@ -79,7 +79,7 @@ impl History {
         last.zip(self.begun).map_or(Duration::ZERO, |(last, begun)| last - begun)
     }
 
-    /// The stages over the last `span`, or as long as there are looks.
+    /// The stages over the last `span`, or since the oldest look.
     pub fn recent(&self, span: Duration) -> Interval {
         let nothing = || interval(&Default::default(), &Default::default());
         let Some(last) = self.looks.back() else { return nothing() };
@@ -123,8 +123,8 @@ impl History {
     }
 }
 
-/// Seconds for so many bytes at the mean of these rates, each over `between` seconds, and the standard deviation of that: the mean is
-/// uncertain by the scatter of what was seen, and what is to come scatters as much.
+/// Seconds for `bytes` at the mean of these rates, each over `between` seconds, and their standard deviation. Both the
+/// mean and the coming rates are uncertain by the scatter of the rates so far.
 fn left(rates: &[f64], between: f64, bytes: f64) -> Option<(f64, f64)> {
     let count = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / count;
@@ -156,7 +156,7 @@ mod tests {
         let (seconds, uncertain) = left(&[5.0, 15.0, 5.0, 15.0, 5.0, 15.0, 5.0, 15.0], 1.0, 100.0).unwrap();
         assert!((seconds - 10.0).abs() < 1e-9 && (2.0..3.0).contains(&uncertain), "{seconds} ± {uncertain}");
         let longer = left(&[5.0, 15.0, 5.0, 15.0, 5.0, 15.0, 5.0, 15.0], 1.0, 10_000.0).unwrap();
-        assert!(longer.1 / longer.0 < uncertain / seconds, "what is to come evens out");
+        assert!(longer.1 / longer.0 < uncertain / seconds, "a longer time evens out");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Progress of a running job on standard error: plain lines, one line that changes, or (`--progress rich`) a small picture.
+//! Progress of a running job on standard error: plain lines, one changing line, or (`--progress rich`) a small picture.
 
 mod draw;
 mod follower;
@@ -19,10 +19,10 @@ use super::show::{self, Terminal};
 pub use follower::FollowerLine;
 use history::{History, Look};
 
-/// How often a terminal is drawn anew, and how often it is seen whether a plain line is due.
+/// How often a terminal is redrawn, and how often a plain line is checked for.
 const REDRAWN: Duration = Duration::from_millis(250);
 const LOOKED: Duration = Duration::from_millis(500);
-/// What the limit on a changing line is about: shorter, and it would flicker.
+/// The interval of the limit on a changing line. With a shorter interval, it would flicker.
 const RECENT: Duration = Duration::from_secs(2);
 
 /// The display of one job.
@@ -30,7 +30,7 @@ pub struct Display {
     stop: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-/// What is shown, once it is known what standard error is.
+/// The form of the display, which depends on standard error.
 enum Shape {
     Lines,
     OneLine(Terminal),
@@ -49,7 +49,7 @@ impl Shape {
 }
 
 impl Display {
-    /// Starts showing, unless the user wants quiet. A job without a display is better than none.
+    /// Starts the display, unless the user wants quiet. Without a display, the job still runs.
     pub fn start(verb: &str, shown: &Shown, progress: &Arc<Progress>) -> Self {
         if shown.quiet || shown.progress == How::None {
             return Self::none();
@@ -65,7 +65,7 @@ impl Display {
         match threads::start("progress", show) {
             Ok(thread) => Self { stop: Some((sender, thread)) },
             Err(_) => {
-                show::note("no progress is shown: a thread for it cannot be started");
+                show::note("progress is not shown: its thread cannot be started");
                 Self::none()
             }
         }
@@ -89,7 +89,7 @@ fn goes_on(receiver: &Receiver<()>, pause: Duration) -> bool {
     matches!(receiver.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
 }
 
-/// A line every so many percent.
+/// A line in steps of `step` percent.
 fn lines(verb: &str, progress: &Progress, step: u64, receiver: &Receiver<()>) {
     let (mut begun, mut next, mut before) = (Instant::now(), step, progress.live());
     while goes_on(receiver, LOOKED) {
@@ -118,13 +118,13 @@ fn one_line(verb: &str, progress: &Progress, mut terminal: Terminal, receiver: &
     terminal.clear();
 }
 
-/// The stages, the speed, what is left and the memory.
+/// The stages, the speed, the time left and the memory.
 fn picture(verb: &str, progress: &Progress, mut terminal: Terminal, receiver: &Receiver<()>) {
     let mut history = History::default();
     while goes_on(receiver, REDRAWN) {
         history.add(Look::now(progress));
         let lines = draw::picture(&history.view(verb, RECENT), terminal.width(), terminal.colours());
-        // Of a low terminal the top lines would be gone, and could not be written over.
+        // On a low terminal, the top lines would scroll away and could not be overwritten.
         let fits = lines.len().min(terminal.height().saturating_sub(1).max(1));
         terminal.draw(&lines[..fits]);
     }

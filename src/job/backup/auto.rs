@@ -1,4 +1,4 @@
-//! `--auto`: codec, stripes, buffers and workers are those that `fullbore advise` would print.
+//! `--auto`: takes codec, stripes, buffers and workers as `fullbore advise` would print them.
 
 use std::path::PathBuf;
 
@@ -14,27 +14,27 @@ use crate::tune::estimate::Goal;
 use crate::tune::profile;
 use crate::units::{counted, show_bytes};
 
-/// What the choice goes by.
+/// The input of the choice.
 #[derive(Debug, Clone)]
 pub struct Auto {
-    /// What the configuration is to serve.
+    /// The goal of the choice.
     pub goal: Goal,
     /// `--profile`.
     pub profile: String,
-    /// `--data-path`: where the files of a server are.
+    /// `--data-path`: the directory with the files of a server.
     pub data_path: Option<PathBuf>,
-    /// The codec, where flag or configuration says one.
+    /// The codec, if flag or configuration gives one.
     pub compression: Option<Compression>,
-    /// Where the catalog is.
+    /// The path of the catalog.
     pub catalog: PathBuf,
 }
 
-/// `request` with what `--auto` chooses, and without `--auto`; as it is where that was not asked for. There are no fewer stripes than
-/// `least_stripes`, the places of a second side. A note says what was chosen.
+/// `request` with the settings that `--auto` chooses, and without `--auto`; unchanged if `--auto` was not given. There
+/// are at least `least_stripes` stripes, the places of a second side. A note says what was chosen.
 ///
 /// # Errors
-/// Those of `fullbore advise`, but for a profile that is not of this machine: a backup that ran last night does not fail because the machine has
-/// another processor since. A log set; a deadline that nothing keeps.
+/// Those of `fullbore advise`, except a profile of another machine: a backup must not begin to fail because the machine
+/// got another processor. A log set; a deadline that no configuration keeps.
 pub(in crate::job) fn chosen(
     request: &Request,
     least_stripes: usize,
@@ -44,14 +44,14 @@ pub(in crate::job) fn chosen(
     let Some(auto) = &request.auto else { return Ok(request.clone()) };
     if request.kind == SetKind::Log {
         let why = "a log set is too small for a choice to matter";
-        return Err(Error::usage("--auto", why, "leave it out, or say --compression and --stripes"));
+        return Err(Error::usage("--auto", why, "leave it out, or give --compression and --stripes"));
     }
     let profile = match profile::of_this_machine(&auto.profile) {
         Ok(profile) => profile,
-        Err(error @ Error::Usage { .. }) => return Err(error), // There is none of that name.
+        Err(error @ Error::Usage { .. }) => return Err(error), // No profile has that name.
         Err(error) => {
             let why = media::one_line(&error);
-            report.warnings.push(format!("--auto chose nothing, what is left open is as without it: {why}"));
+            report.warnings.push(format!("--auto chose nothing, the usual defaults apply: {why}"));
             return Ok(Request { auto: None, ..request.clone() });
         }
     };
@@ -77,10 +77,14 @@ pub(in crate::job) fn chosen(
         let line = &advice.advised;
         let p90 = auto.goal.by.of(p90(line.backup), p90(line.restore)).unwrap_or(f64::NAN);
         let why = format!(
-            "no configuration keeps it: {} of the nearest is done after {p90:.1} s in nine of ten runs",
+            "no configuration keeps it: the nearest one needs {p90:.1} s for {}, in nine of ten runs",
             auto.goal.by.name()
         );
-        return Err(Error::usage("--deadline", why, "fullbore estimate --deadline says what hardware would"));
+        return Err(Error::usage(
+            "--deadline",
+            why,
+            "`fullbore estimate --deadline` says which hardware would keep it",
+        ));
     }
     let line = &advice.advised;
     report.warnings.extend(advice.warnings);

@@ -1,4 +1,4 @@
-//! The full that a differential is made against: found, and checked to fit.
+//! Finds the full for a differential, and checks that it fits.
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::media::{EngineValue, Manifest, SetHeader, SetKind};
@@ -12,14 +12,14 @@ use super::super::media;
 use super::Request;
 use crate::chain;
 
-/// Fulls that may be what a differential is made against, newest first.
+/// Fulls that may be the base of a differential, newest first.
 pub(super) struct Candidates {
     /// Each with its position.
     fulls: Vec<(media::Found, EngineValue)>,
     passed_over: String,
 }
 
-/// The fulls that `--base` names, as far as they can be told apart before the database is asked; `None` without a differential.
+/// The fulls that `--base` names and that may be the base, before the database is asked; `None` without a differential.
 ///
 /// # Errors
 /// None of them can be the base, or the request contradicts itself.
@@ -29,13 +29,13 @@ pub(super) fn candidates(request: &Request, stores: &Stores) -> Result<Option<Ca
         (SetKind::Full, false) => {
             return Err(Error::usage("--base", "only a differential has a base", "add --kind differential"));
         }
-        // It does not compare pages: see `job::log`.
+        // A log set does not compare pages: see `job::log`.
         (SetKind::Log, _) => return Ok(None),
         (SetKind::Differential, true) => {
             return Err(Error::usage(
                 "--kind differential",
-                "the full that it belongs to is not named",
-                "name its families with --base",
+                "its full is not named",
+                "name the families of the full with --base",
             ));
         }
         (SetKind::Differential, false) => {}
@@ -63,19 +63,19 @@ fn gather(heap: &media::Heap, request: &Request, key: Option<&SecretKey>) -> Res
         if let Some(why) = why {
             passed_over.push_str(&format!("\n    {}: {why}", chain::title(&found.set)));
         } else if !is_server(&request.source) {
-            break; // Nothing more has to be asked.
+            break; // The newest fit is enough.
         }
     }
     if candidates.fulls.is_empty() { Err(candidates.none()) } else { Ok(candidates) }
 }
 
-/// Why a full cannot be the base, as far as it shows in its manifest.
+/// Why a full cannot be the base, by its manifest.
 fn unfit(manifest: &Manifest, request: &Request) -> Option<String> {
     let engine = request.source.split_once(':').map_or("", |(scheme, _)| scheme);
     if manifest.engine != engine {
         return Some(format!("of another engine, {}", manifest.engine));
     }
-    // Of a server the session knows better than its name: it has many.
+    // The same server may have many names: the session compares it.
     if !is_server(&request.source) && manifest.database != fullbore_engines::identity(&request.source).name {
         return Some(format!("of another database, `{}`", manifest.database));
     }
@@ -102,7 +102,7 @@ impl Candidates {
             if base.is_encrypted() && request.encrypt_to.is_empty() {
                 return Err(Error::usage(
                     "--kind differential",
-                    "its full is encrypted, and this differential would be written in clear",
+                    "its full is encrypted, but this differential would be written in clear",
                     "name the recipients with --encrypt-to",
                 ));
             }
@@ -120,7 +120,7 @@ impl Candidates {
     }
 }
 
-/// Errors of a search speak of `--from`; here the families follow `--base`.
+/// Errors of a search name `--from`; here the flag is `--base`.
 pub(in crate::job) fn about_base(error: Error) -> Error {
     let rename = |thing: String| thing.replace("--from", "--base");
     match error {
@@ -131,7 +131,7 @@ pub(in crate::job) fn about_base(error: Error) -> Error {
     }
 }
 
-/// The base must have the page size that the database has now.
+/// Checks that the base has the page size of the database.
 pub(super) fn check(set: &SetHeader, base: Option<&BaseMap>) -> Result<()> {
     let Some(base) = base else { return Ok(()) };
     for stream in &set.streams {
@@ -140,7 +140,7 @@ pub(super) fn check(set: &SetHeader, base: Option<&BaseMap>) -> Result<()> {
         if !same {
             return Err(Error::refused(
                 format!("base {}", base.backup_set_id()),
-                "the database has another page size now than when this full was taken",
+                "the page size of the database has changed since this full was taken",
                 "take a full (--kind full)",
             ));
         }

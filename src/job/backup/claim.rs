@@ -1,4 +1,4 @@
-//! The memory of a backup: its plan, and a smaller one where there is not enough and nobody asked for so much.
+//! The memory of a backup: its plan, and a smaller plan if memory is short and BUFFERCOUNT was not given.
 
 use fullbore_core::Result;
 use fullbore_core::plan::{Knobs, Plan};
@@ -8,11 +8,11 @@ use super::{Request, plan_with};
 use crate::report::{PoolReport, Report};
 use crate::units::{counted, show_bytes};
 
-/// The plan for families that are expected to be so long, in bytes (0 while that is not known), once its memory is known to be there. Says what it
-/// takes.
+/// The plan for families of an expected length in bytes (0: not known yet), after a check that there is enough memory.
+/// Reports the memory.
 ///
 /// # Errors
-/// Not even the smallest plan that does what was asked for fits.
+/// Even the smallest plan with the given settings does not fit.
 pub(super) fn claimed(
     request: &Request,
     stripes: usize,
@@ -37,15 +37,15 @@ pub(super) fn claimed(
         stripes => format!("{stripes} families"),
     };
     Err(too_large.noting(&format!(
-        "the smallest plan for {families} has {} of {} and {}, and does not fit either",
+        "the smallest plan for {families} has {} of {} and {}, but does not fit either",
         counted(smallest.buffer_count() as u64, "buffer"),
         show_bytes(smallest.transfer_size.into()),
         counted(smallest.workers as u64, "worker"),
     )))
 }
 
-/// Ever smaller plans than `usual`, the last the smallest; none where BUFFERCOUNT was asked for. What was asked for stays, and so do the readers:
-/// a session may be open for that many.
+/// Plans smaller than `usual`, the smallest last; none if BUFFERCOUNT was given. The given settings stay, and so do the
+/// readers: a session may already be open for that many.
 fn smaller(request: &Request, usual: &Plan) -> Vec<Knobs> {
     let asked = &request.knobs;
     if asked.buffer_count.is_some() {
@@ -63,7 +63,7 @@ fn smaller(request: &Request, usual: &Plan) -> Vec<Knobs> {
     }
 }
 
-/// Says what memory the plan takes, and refuses what there is not.
+/// Reports the memory of the plan, and refuses it if there is not enough.
 fn claim(request: &Request, plan: &Plan, per_family: u64, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let part_bytes = request.part_bytes(plan, per_family, &conduct.stores)?;
     report.pool = PoolReport {

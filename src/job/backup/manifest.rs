@@ -1,4 +1,4 @@
-//! What a set says of itself: the streams in its header, and its manifest.
+//! The description of a set: the streams in its header, and its manifest.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use fullbore_engines::Session;
 
 use super::{Prepared, Request};
 
-/// The streams, as the header has them.
+/// The streams for the header.
 pub(super) fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetKind) -> Vec<StreamRecord> {
     if source.is_open() {
-        return Vec::new(); // The manifest will have them.
+        return Vec::new(); // The manifest has them.
     }
     let mapped = |id| kind == SetKind::Full && !source.is_ordered(id);
     let streams = source.streams().iter();
@@ -32,7 +32,7 @@ pub(super) fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetK
     streams.map(record).collect()
 }
 
-/// The manifest, written when everything is read.
+/// The manifest, which is made after everything was read.
 pub(super) fn manifest(
     request: &Request,
     prepared: &Prepared,
@@ -70,7 +70,7 @@ pub(super) fn manifest(
     })
 }
 
-/// Where the set begins and ends, in the engine's own words and in those that all engines share.
+/// Begin and end of the set, in the terms of the engine and in the shared terms.
 fn position(set: &SetHeader, session: &dyn Session, finished_at: jiff::Timestamp) -> Result<Position> {
     let last = EngineValue::from(session.position()?);
     let position = Position { first: session.first_position()?.into(), checkpoint: last.clone(), last, log: None };
@@ -83,7 +83,7 @@ fn manifest_families(devices: &[Device]) -> Vec<ManifestFamily> {
     numbered.map(|(device, family)| ManifestFamily { family, device: device.to_string() }).collect()
 }
 
-/// The streams with their names: as the header has them, or as they were found in the end.
+/// The streams with their names: those of the header, or those that were found in the end.
 fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<ManifestStream>> {
     let set = &prepared.set;
     let windows: HashMap<u32, u32> = set.streams.iter().map(|stream| (stream.id, stream.map_window)).collect();
@@ -101,7 +101,7 @@ fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<Mani
     };
     let mut streams: Vec<ManifestStream> = source.found()?.into_iter().map(described).collect();
     if set.open {
-        // Of a file that went, nothing is kept.
+        // A file that disappeared meanwhile is not kept.
         for stream in streams.iter_mut().filter(|stream| !stream.name.is_empty()) {
             stream.identity = source.identity(stream.id).unwrap_or_default();
             stream.detail = source.detail(stream.id).map(EngineValue::from);
@@ -119,7 +119,7 @@ fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<Mani
     Ok(streams)
 }
 
-/// An identity that two streams have is none: they are stored whole, and no differential begins as one of them.
+/// Removes an identity that two streams share: both are stored whole, and no differential depends on one of them.
 fn forget_doubles(streams: &mut [ManifestStream]) {
     let mut times: HashMap<String, usize> = HashMap::new();
     streams.iter().for_each(|stream| *times.entry(stream.identity.clone()).or_default() += 1);
@@ -127,7 +127,7 @@ fn forget_doubles(streams: &mut [ManifestStream]) {
     doubles.for_each(|stream| stream.identity.clear());
 }
 
-/// What each stream of a differential begins as: what its units were compared with.
+/// The stream of the full for each stream of a differential: its units were compared with it.
 fn find_bases(streams: &mut [ManifestStream], base: &BaseMap, source: &dyn Source) -> Result<()> {
     for stream in streams.iter_mut().filter(|stream| !stream.name.is_empty()) {
         let identity = source.identity(stream.id).unwrap_or_default();
@@ -135,7 +135,7 @@ fn find_bases(streams: &mut [ManifestStream], base: &BaseMap, source: &dyn Sourc
         if stream.base.is_some() && stream.identity.is_empty() {
             return Err(Error::refused(
                 &stream.name,
-                format!("is one of two files that are both `{identity}`, so that neither can be told from the full"),
+                format!("has the same identity `{identity}` as another file, so its file in the full is not known"),
                 "take a full (--kind full)",
             ));
         }

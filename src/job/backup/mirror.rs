@@ -1,4 +1,4 @@
-//! `--copy-to`: the second places of a backup, to which each family goes in the same pass.
+//! `--copy-to`: the second places of a backup. Each family goes there in the same pass.
 
 use fullbore_core::device::Device;
 use fullbore_core::plan::Plan;
@@ -9,14 +9,14 @@ use uuid::Uuid;
 
 use super::{Raised, Request, sinks, stripes};
 
-/// Where the families go as well.
+/// The second destination of the families.
 #[derive(Clone)]
 pub struct Mirror {
     /// Directories and prefixes.
     pub to: Vec<Device>,
-    /// What they are called there.
+    /// The names of the families there.
     pub name_template: Option<String>,
-    /// What its object stores are reached through, and how families are kept in them.
+    /// Access to its object stores, and the options of objects in them.
     pub stores: Stores,
 }
 
@@ -27,7 +27,7 @@ impl Request {
         Some(Self { to: mirror.to, name_template: mirror.name_template, mirror: None, ..self.clone() })
     }
 
-    /// How many families there are if nobody says: one for each place of the side that has more.
+    /// The default number of families: one for each place of the side that has more.
     pub(super) fn places(&self) -> usize {
         self.mirror.as_ref().map_or(0, |mirror| mirror.to.len()).max(self.to.len())
     }
@@ -38,7 +38,7 @@ impl Request {
         std::iter::once((&self.to[..], stores)).chain(second)
     }
 
-    /// As many stripes as either side needs, where these are not enough.
+    /// The stripes that the two sides need, if the planned ones are not enough.
     pub(super) fn enough_stripes(&self, planned: usize, whole: u64, stores: &Stores) -> Result<Option<Raised>> {
         let mut raised: Option<Raised> = None;
         for (to, stores) in self.sides(stores) {
@@ -48,20 +48,20 @@ impl Request {
         Ok(raised)
     }
 
-    /// The parts that so many families, so long, are sent in, in bytes, on either side; 0 without a store.
+    /// The size of upload parts for these families, in bytes, on either side; 0 without a store.
     pub(super) fn part_size(&self, stripes: usize, per_family: u64) -> u64 {
         let second = self.mirror.as_ref().map_or(0, |mirror| stripes::part_size(&mirror.to, stripes, per_family));
         stripes::part_size(&self.to, stripes, per_family).max(second)
     }
 
-    /// What parts that are not full may take on both sides, in bytes.
+    /// The memory of parts that are not full, on both sides, in bytes.
     pub(super) fn part_bytes(&self, plan: &Plan, per_family: u64, stores: &Stores) -> Result<u64> {
         let of = |(to, stores)| stripes::part_bytes(to, plan.stripes, per_family, plan.part_size, stores);
         self.sides(stores).map(of).sum()
     }
 }
 
-/// The second devices of all families, which are not the `first` ones: two copies in one file are one.
+/// The second devices of all families. They must differ from the `first` ones: two copies in one file are one.
 pub(super) fn devices(
     request: &Request,
     stripes: usize,
@@ -79,7 +79,7 @@ pub(super) fn devices(
             && first.iter().any(|first| first.identity() == identity)
     };
     if let Some(device) = devices.iter().find(taken) {
-        let why = "is where the backup itself goes";
+        let why = "is a destination of the backup itself";
         return Err(Error::usage(format!("--copy-to: {device}"), why, "name a repository in other places"));
     }
     Ok(devices)

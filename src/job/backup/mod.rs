@@ -55,7 +55,7 @@ pub struct Request {
     pub stripes: Option<usize>,
     /// `--compression`.
     pub compression: Compression,
-    /// `--auto`: what is left open is chosen by the model.
+    /// `--auto`: the model chooses the settings that were not given.
     pub auto: Option<Auto>,
     /// MAXTRANSFERSIZE, BUFFERCOUNT and the like.
     pub knobs: Knobs,
@@ -83,11 +83,11 @@ pub struct Request {
     pub name: String,
     /// `--description`.
     pub description: String,
-    /// `--copy-to`: the second places.
+    /// `--copy-to`: the places of the second repository.
     pub mirror: Option<Mirror>,
-    /// `--name-template`, or what the configuration says.
+    /// `--name-template`, else the template of the configuration.
     pub name_template: Option<String>,
-    /// `--name-template` alone.
+    /// `--name-template` only.
     pub own_template: Option<String>,
     /// `--lock-timeout`.
     pub lock_timeout: Duration,
@@ -99,11 +99,11 @@ pub struct Request {
     pub accept_unverified: bool,
     /// `--continue-after-error`.
     pub continue_after_error: bool,
-    /// The flags that only its engine has.
+    /// The flags of its engine.
     pub flags: GivenFlags,
 }
 
-/// What a set goes on from.
+/// What a new set depends on.
 pub(super) enum Predecessor {
     /// Nothing: a full.
     None,
@@ -116,7 +116,7 @@ pub(super) enum Predecessor {
 /// Everything known before the first byte is read.
 struct Prepared {
     devices: Vec<Device>,
-    /// Of the same families, the second places; none without `--copy-to`.
+    /// The second devices of the same families; empty without `--copy-to`.
     mirrors: Vec<Device>,
     plan: Plan,
     set: SetHeader,
@@ -128,29 +128,29 @@ struct Prepared {
     file_mode: Mode,
 }
 
-/// The repository that a backup goes to, and the task that it is there.
+/// The repository that a backup goes to, and its task there.
 #[derive(Clone, Copy)]
 pub struct Within<'a> {
-    /// Where.
+    /// The repository.
     pub repository: &'a Repository,
-    /// Who is asked before the commit.
+    /// The task, which permits the commit.
     pub task: &'a Task,
-    /// The repository of `--copy-to`, and the task that it is there.
+    /// The repository of `--copy-to`, and the task there.
     pub second: Option<(&'a Repository, &'a Task)>,
 }
 
 /// Runs the backup and fills `report`, also when it fails.
 ///
 /// # Errors
-/// Whatever stops it; then nothing usable was left behind.
+/// Any error; then no usable set was left behind.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     run_within(&auto::chosen(request, 0, conduct, report)?, None, conduct, report).map(drop)
 }
 
-/// The same into a repository: what was committed, for its records; nothing after `--dry-run`.
+/// The same into a repository: returns the record of the committed set; `None` after `--dry-run`.
 ///
 /// # Errors
-/// Those of [`run`], and what the repository has against the commit.
+/// Those of [`run`], and a commit that the repository does not permit.
 pub fn run_within(
     request: &Request,
     within: Option<Within<'_>>,
@@ -160,10 +160,10 @@ pub fn run_within(
     report.kind = Some(request.kind.to_string());
     report.database = Some(without_password(&request.source));
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
-    // A server is one, whatever account and options it is asked with.
+    // A server has one identity, whatever account and options are used.
     let identity = fullbore_engines::identity(&request.source).name;
     let plan = checked_plan(request, conduct, report)?;
-    // Beside a full a log may be backed up, but only by one.
+    // A log backup may run beside a full, but only one log backup.
     let identity = if request.kind == SetKind::Log { format!("{identity}#log") } else { identity };
     let _exclusive = exclusive::take(&without_password(&request.source), &identity, request.wait, conduct)?;
     let halt = conduct.halt();
@@ -179,10 +179,10 @@ pub fn run_within(
     write(request, base, &*session, within, conduct, &halt, report)
 }
 
-/// Writes a set of what `session` has open: what was committed, if it went into a repository.
+/// Writes a set of the open `session`; returns the record of the committed set if it went into a repository.
 ///
 /// # Errors
-/// Whatever stops it; then nothing usable was left behind.
+/// Any error; then no usable set was left behind.
 pub(super) fn write(
     request: &Request,
     base: Predecessor,
@@ -210,7 +210,7 @@ pub(super) fn write(
         None
     };
     if request.measure_limit && raw.is_none() {
-        report.notes.push("the limit was not measured: this source gives its bytes once, to the backup itself".into());
+        report.notes.push("the limit was not measured: this source can be read only once, by the backup itself".into());
     }
     if raw.is_some() {
         report.begin_processor_time();
@@ -230,12 +230,12 @@ pub(super) fn write(
     within.zip(manifest).map(|(within, manifest)| within.described(&prepared, &outcome, &manifest, unread)).transpose()
 }
 
-/// The plan, once its memory is known to be there.
+/// The plan, after a check that there is enough memory.
 pub(super) fn checked_plan(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Plan> {
     claim::claimed(request, request.families(), 0, conduct, report)
 }
 
-/// What the engine is told.
+/// The options for the engine.
 pub(super) fn options(request: &Request, readers: usize, halt: &Halt) -> Options {
     Options {
         lock_timeout: request.lock_timeout,
@@ -268,7 +268,7 @@ impl Predecessor {
 }
 
 impl Request {
-    /// How many families there are, before it is known how long they would be.
+    /// The number of families, before their lengths are known.
     fn families(&self) -> usize {
         self.stripes.unwrap_or_else(|| self.places())
     }
@@ -278,13 +278,13 @@ impl Request {
     }
 }
 
-/// The plan with these knobs, for families that are expected to be so long, in bytes; 0 while that is not known.
+/// The plan with these knobs, for families of an expected length in bytes (0: not known yet).
 fn plan_with(request: &Request, knobs: &Knobs, stripes: usize, per_family: u64) -> Result<Plan> {
     let part_size = request.part_size(stripes, per_family);
     Plan::backup_in_parts(knobs, stripes, request.compression, request.is_differential(), part_size)
 }
 
-/// The plan for `whole` bytes in so many stripes, or in more where they would be too long for their stores.
+/// The plan for `whole` bytes in so many stripes, or in more if they would be too long for their stores.
 fn fitting_plan(
     request: &Request,
     mut stripes: usize,
@@ -367,7 +367,7 @@ fn prepare(
     })
 }
 
-/// A data key that was never used, and itself wrapped for each recipient; none for nobody.
+/// A new data key, and the key wrapped for each recipient; `None` without recipients.
 pub(super) fn fresh_key(encrypt_to: &[PathBuf], media_set_id: Uuid) -> Result<(Option<DataKey>, Vec<WrappedKey>)> {
     if encrypt_to.is_empty() {
         return Ok((None, Vec::new()));
@@ -380,12 +380,12 @@ pub(super) fn fresh_key(encrypt_to: &[PathBuf], media_set_id: Uuid) -> Result<(O
 /// The public keys in these files.
 ///
 /// # Errors
-/// One cannot be read, or is none.
+/// A file cannot be read, or is not a public key.
 pub fn recipients(encrypt_to: &[PathBuf]) -> Result<Vec<PublicKey>> {
     encrypt_to.iter().map(|path| KeyFile::read(path).map(|file| file.public().clone())).collect()
 }
 
-/// 64 bits from the system's randomness.
+/// 64 random bits of the system.
 fn random_seed() -> u64 {
     // A version-4 UUID has 122 random bits; these two halves hide its six fixed ones.
     let (a, b) = (Uuid::new_v4().as_u64_pair(), Uuid::new_v4().as_u64_pair());

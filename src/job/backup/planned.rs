@@ -1,4 +1,4 @@
-//! What `--dry-run` says of a backup: where its families would go, how they are packed, and who could open them.
+//! The output of `--dry-run` for a backup: where its families would go, how they are packed, and which keys open them.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub(super) fn planned(request: &Request, prepared: &Prepared) -> PlannedReport {
     }
 }
 
-/// Bytes that are free where a family would be; nothing of a store, and of a directory that is yet to be made.
+/// Free bytes at the place of a family; `None` for a store, and for a directory that does not exist yet.
 fn free_for(device: &Device) -> Option<u64> {
     match device.place() {
         Place::File(path) => free_space(directory_of(path)).ok(),
@@ -34,7 +34,7 @@ fn free_for(device: &Device) -> Option<u64> {
     }
 }
 
-/// The keys that a set is encrypted to, with those of these files that they were read from.
+/// The keys that a set is encrypted to, each with its file among these.
 pub(in crate::job) fn encrypted_to(keys: &[WrappedKey], files: &[PathBuf]) -> Vec<KeyReport> {
     let id_in = |path: &PathBuf| KeyFile::read(path).ok().map(|file| file.public().id());
     let read: Vec<_> = files.iter().map(|path| (id_in(path), path)).collect();

@@ -1,4 +1,4 @@
-//! Where the families go: their devices and sinks, and what may not be overwritten.
+//! The devices and sinks of the families, and the files that must not be overwritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,25 +35,25 @@ pub(super) fn devices(
     Ok(devices)
 }
 
-/// A backup must not be written over the database or its side files.
+/// Refuses to write a backup over the database or its side files.
 fn refuse_the_source(devices: &[Device], database: &Identity) -> Result<()> {
     match devices.iter().find(|device| is_of_database(database, device)) {
         Some(device) => Err(Error::usage(
             device.to_string(),
-            "is the database itself, or a file that belongs to it",
+            "is the database itself, or one of its files",
             "name another file or directory",
         )),
         None => Ok(()),
     }
 }
 
-/// True for the database itself and for what belongs to it; none of these files need exist.
+/// True for the database itself and for its side files; none of these files need exist.
 pub fn is_of_database(database: &Identity, device: &Device) -> bool {
     let it = device.identity();
     it.is_some() && database.files.iter().any(|file| Device::file(file.clone()).identity() == it)
 }
 
-/// What `template` makes of the database at any time, now and in earlier versions.
+/// The names that `template` makes for the database at any time, now and in earlier versions.
 pub(in crate::job) fn patterns(template: &str, stems: &Stems) -> Vec<glob::Pattern> {
     let mut patterns = names::patterns(template, &stems.now);
     if stems.now != stems.earlier {
@@ -62,7 +62,8 @@ pub(in crate::job) fn patterns(template: &str, stems: &Stems) -> Vec<glob::Patte
     patterns
 }
 
-/// The stem for this run: with `--init` that of an earlier version, where its families stand under their names: they are what is replaced.
+/// The stem for this run. With `--init`, the stem of an earlier version if families have names with it: these are
+/// replaced.
 fn stem_for(request: &Request, database: &Identity, made: impl Fn(&str) -> Result<Vec<Device>>) -> Result<String> {
     let Stems { now, earlier } = stems_of(request, database);
     if request.init && now != earlier {
@@ -83,7 +84,7 @@ fn template(request: &Request) -> &str {
     request.name_template.as_deref().unwrap_or(DEFAULT_TEMPLATE)
 }
 
-/// How recovery knows what earlier backups of this database have left under other names.
+/// How recovery recognises leftovers of earlier backups of this database under other names.
 fn ours(request: &Request) -> Ours {
     let database = fullbore_engines::identity(&request.source);
     let made = request.to.iter().any(|device| matches!(device.place(), Place::Directory(_)));
@@ -91,16 +92,16 @@ fn ours(request: &Request) -> Ours {
     Ours { database: database.written, patterns }
 }
 
-/// A family that `--init` is to replace.
+/// A family that `--init` replaces.
 struct Replaced<'a> {
     device: &'a Device,
     header: FamilyHeader,
-    /// Where its manifest says that the families of its set were written; empty when it does not tell.
+    /// Where the families of its set were written, by its manifest; empty if not known.
     written_to: Vec<Device>,
 }
 
-/// What `--init` replaces: the media set of each device's old family. Refused is what would cost more than it says; among it `base`,
-/// the set that the new one, of this kind, stands on.
+/// What `--init` replaces: the media set of the old family on each device. Refuses to replace `base`, the set that the
+/// new one of this `kind` depends on, and a part of a set.
 pub(in crate::job) fn check_replaced(
     init: bool,
     devices: &[Device],
@@ -114,8 +115,8 @@ pub(in crate::job) fn check_replaced(
     if let (Some(object), true) = (devices.iter().find(in_store), devices.len() > 1) {
         return Err(Error::usage(
             format!("--init on {object}"),
-            "an object store cannot replace the families of a set all at once",
-            "name a prefix that ends in `/`, where every backup gets names of its own; or write one family",
+            "an object store cannot replace several families at once",
+            "name a prefix that ends in `/`, so that every backup gets its own names; or write one family",
         ));
     }
     let mut replaced = Vec::new();
@@ -126,7 +127,7 @@ pub(in crate::job) fn check_replaced(
                 refuse_foreign(path)?;
                 look_at_replaced(device, path)
             }
-            // What is no family the sink refuses, which has claimed the key then.
+            // The sink refuses an object that is not a family, after it has claimed the key.
             Place::Object { .. } => {
                 media::header_on(device, stores)?.map(|header| Replaced { device, header, written_to: Vec::new() })
             }
@@ -139,10 +140,10 @@ pub(in crate::job) fn check_replaced(
             return Err(Error::usage(
                 device.to_string(),
                 match of_log {
-                    true => "is the set that this log set continues, and --init would replace it",
-                    false => "is the full that this differential belongs to, and --init would replace it",
+                    true => "is the set that this log set continues, but --init would replace it",
+                    false => "is the full of this differential, but --init would replace it",
                 },
-                "name another file: what is based on a set is worth nothing without it",
+                "name another file: a set is useless without its base",
             ));
         }
         ids.push(id);
@@ -155,15 +156,15 @@ pub(in crate::job) fn check_replaced(
 fn look_at_replaced<'a>(device: &'a Device, path: &Path) -> Option<Replaced<'a>> {
     let look = media::look(path)?;
     let header = look.header?;
-    // Of encrypted media, and of a damaged family, the header alone is known.
+    // For encrypted media and a damaged family, only the header is known.
     let manifest = look.family.filter(|_| header.set.keys.is_empty()).and_then(|mut family| family.manifest(None).ok());
     let families = manifest.map(|manifest| manifest.families).unwrap_or_default();
     let written_to = families.iter().filter_map(|family| Device::parse(&family.device).ok()).collect();
     Some(Replaced { device, header, written_to })
 }
 
-/// A set that loses one family is lost. So all its families are replaced at once, or none. One whose own place is
-/// among the devices counts as well: it is gone, or overwritten here.
+/// A set that loses one family is lost, so all its families are replaced at once, or none. A family counts as replaced
+/// if its place is among the devices: it is missing, or overwritten here.
 fn refuse_parts_of_sets(replaced: &[Replaced<'_>], devices: &[Device]) -> Result<()> {
     let mut sets: BTreeMap<Uuid, Vec<&Replaced<'_>>> = BTreeMap::new();
     for old in replaced {
@@ -189,37 +190,37 @@ fn refuse_parts_of_sets(replaced: &[Replaced<'_>], devices: &[Device]) -> Result
         return Err(Error::refused(
             members[0].device.to_string(),
             format!(
-                "holds family {} of {of} of media set {id}, and --init would make that whole set unusable; not \
-                 overwritten would be:{kept}",
+                "has family {} of {of} of media set {id}: --init would make the whole set unusable, because it would \
+                 not overwrite:{kept}",
                 members[0].header.family,
             ),
-            "name all its families with --to, or other files; or remove the old set yourself, if it is not needed",
+            "name all its families with --to, or other files; or remove the old set yourself if you do not need it",
         ));
     }
     Ok(())
 }
 
-/// `--init` replaces families, also damaged ones, and nothing else: a mistyped name must not cost a file of another kind.
+/// Refuses other files: `--init` replaces only families, also damaged ones. A mistyped name must not destroy a file.
 fn refuse_foreign(path: &Path) -> Result<()> {
     if !path.is_file() || media::begins_like_a_family(path)? {
         return Ok(());
     }
     Err(Error::refused(
         path.display().to_string(),
-        "is no media family, and --init replaces nothing else",
+        "is not a media family, and --init replaces only media families",
         "choose another name, or remove the file yourself",
     ))
 }
 
-/// Puts right what earlier runs have left, and then looks whether there is room for the backup. A plan only counts what
-/// would be removed.
+/// Tidies up after earlier runs, then checks that there is space for the backup. A dry run only counts what would be
+/// removed.
 pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, report: &mut Report) -> Result<()> {
     let recovered = recover::recover(devices, &ours(request), request.dry_run)?;
     report.notes.extend(recovered.notes);
     estimate::check_room(devices, per_family, &recovered.freed)
 }
 
-/// True for a name that was made of a template which tells one set from another.
+/// True for a name from a template that gives each set its own names.
 fn is_made_unique(request: &Request, device: &Device) -> bool {
     let made = template(request).contains("{id}") || template(request).contains("{set}");
     made && !request.to.iter().any(|to| to.identity() == device.identity())

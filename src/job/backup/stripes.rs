@@ -1,4 +1,4 @@
-//! How many families: as many as was asked for, or as many as it takes so that each fits into an object of its store.
+//! The number of families: the given number, or as many as needed so that each fits into an object of its store.
 
 use fullbore_core::device::{Device, Place};
 use fullbore_core::media::MAX_FAMILIES;
@@ -8,20 +8,20 @@ use fullbore_core::{Error, Result};
 
 use crate::units::show_bytes;
 
-/// More stripes than the destinations say, and why.
+/// More stripes than there are destinations, and why.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Raised {
-    /// How many.
+    /// The number of stripes.
     pub stripes: usize,
     /// A line for the user.
     pub note: String,
 }
 
-/// Looks whether `whole` bytes in `stripes` families fit into the stores of `to`. Where names are made, and nobody said how many
-/// families there are to be (`asked`), there are more instead.
+/// Checks that `whole` bytes in `stripes` families fit into the stores of `to`. If not, raises the number, if names are
+/// made by a template and the number was not given (`asked`).
 ///
 /// # Errors
-/// They do not fit: with the number of stripes that it takes.
+/// They do not fit; the hint says how many stripes are needed.
 pub(super) fn enough(
     to: &[Device],
     stripes: usize,
@@ -34,27 +34,28 @@ pub(super) fn enough(
     if per_family <= most {
         return Ok(None);
     }
-    // Spread evenly over the destinations.
+    // Evenly over the destinations.
     let needed = (whole.div_ceil(most) as usize).next_multiple_of(to.len());
     let why = format!(
-        "about {} are expected in each of {stripes} families, and an object there is planned for {} at most",
+        "about {} are expected in each of {stripes} families, but an object there may have at most {}",
         show_bytes(per_family),
         show_bytes(most)
     );
     if needed > usize::from(MAX_FAMILIES) {
         let hint = format!(
-            "it would take {needed} families, and a set has {MAX_FAMILIES}: choose a stronger --compression or a store that takes more parts"
+            "it would need {needed} families, but a set has at most {MAX_FAMILIES}: choose a stronger --compression or \
+             a store that takes more parts"
         );
         return Err(Error::usage(device.to_string(), why, hint));
     }
     if asked || !to.iter().all(Device::holds_many) {
         return Err(Error::usage(device.to_string(), why, format!("use at least --stripes {needed}")));
     }
-    Ok(Some(Raised { stripes: needed, note: format!("{needed} stripes instead of {stripes}: of {device}, {why}") }))
+    Ok(Some(Raised { stripes: needed, note: format!("{needed} stripes instead of {stripes}: for {device}, {why}") }))
 }
 
-/// What the parts that are not full may take, all stripes together, in bytes: each one in a store keeps one of its own while it waits.
-/// They are `part_size` bytes long, or longer where these would be too many.
+/// The memory of upload parts that are not full, for all stripes together, in bytes: each stripe in a store keeps one
+/// part while it waits. A part has `part_size` bytes, or more if there would be too many parts.
 pub(in crate::job) fn part_bytes(
     to: &[Device],
     stripes: usize,
@@ -71,12 +72,12 @@ pub(in crate::job) fn part_bytes(
     Ok(bytes)
 }
 
-/// The parts in which destinations take so many families that are expected to be so long, in bytes: 0 where none is a store.
+/// The size of upload parts for so many families of an expected length, in bytes: 0 without a store.
 pub(in crate::job) fn part_size(to: &[Device], stripes: usize, per_family: u64) -> u64 {
     if to.iter().any(Device::is_in_store) { usual_part(per_family, stripes) } else { 0 }
 }
 
-/// The destination that takes the shortest objects, and how long these may be.
+/// The destination with the smallest limit for an object, and this limit.
 fn tightest<'a>(to: &'a [Device], stores: &Stores) -> Result<Option<(&'a Device, u64)>> {
     let mut tightest: Option<(&Device, u64)> = None;
     for device in to {

@@ -1,4 +1,4 @@
-//! What a backup tells the repository that it goes to.
+//! What a backup reports to its repository.
 
 use fullbore_core::Result;
 use fullbore_core::device::Device;
@@ -11,7 +11,7 @@ use crate::repository::inventory::family_record;
 use crate::tune::profile::Whereabouts;
 
 impl Within<'_> {
-    /// Which set will be written, and where: what is left of it can be found should this host die.
+    /// Records which set will be written, and where: if this host dies, its leftovers can be found.
     pub(super) fn begins(&self, prepared: &Prepared) -> Result<()> {
         let sides = [(&prepared.devices, Some((self.repository, self.task))), (&prepared.mirrors, self.second)];
         for (devices, side) in sides {
@@ -22,13 +22,13 @@ impl Within<'_> {
         Ok(())
     }
 
-    /// Leave to commit, of all repositories that the set goes to.
+    /// Asks all repositories of the set for permission to commit.
     pub(super) fn permit(&self) -> Result<()> {
         self.task.permit()?;
         self.second.map_or(Ok(()), |(_, task)| task.permit())
     }
 
-    /// The record of the set that was committed. `unread_bytes` are those of its source that nobody had to read.
+    /// The record of the committed set. `unread_bytes` are the bytes of its source that were not read.
     pub(super) fn described(
         &self,
         prepared: &Prepared,

@@ -1,4 +1,4 @@
-//! Copies of backup sets: from where they are to other devices, as they are or made anew. See `docs/decisions/0014-copy.md`.
+//! Copies backup sets to other devices, as they are or made anew. See `docs/decisions/0014-copy.md`.
 
 mod one;
 mod prepare;
@@ -24,11 +24,11 @@ use crate::report::Report;
 /// What the user asked for.
 #[derive(Clone)]
 pub struct Request {
-    /// What is read: `--from`, `--key`, `--set`, `--latest`.
+    /// What to read: `--from`, `--key`, `--set`, `--latest`.
     pub reading: Reading,
-    /// Through what they are reached, where that is another account than that of the copies.
+    /// Access to the stores of the sets, if it is another account than for the copies.
     pub from_stores: Option<Stores>,
-    /// `--chain`: with the set that is named also what it stands on.
+    /// `--chain`: also copies the sets that the named set depends on.
     pub chain: bool,
     /// `--to`.
     pub to: Vec<Device>,
@@ -38,7 +38,7 @@ pub struct Request {
     pub compression: Option<Compression>,
     /// `--encrypt-to`.
     pub encrypt_to: Vec<PathBuf>,
-    /// Whom the configuration names for what goes there: a set in clear is encrypted for them.
+    /// The recipients in the configuration of the target: a set that is not encrypted is encrypted for them.
     pub encrypt_plain_to: Vec<PathBuf>,
     /// `--decrypt`.
     pub decrypt: bool,
@@ -55,7 +55,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// How what is read is reached.
+    /// The conduct with the stores to read from.
     pub(super) fn source(&self, conduct: &Conduct) -> Conduct {
         let stores = self.from_stores.as_ref().unwrap_or(&conduct.stores);
         Conduct { stores: stores.clone(), ..conduct.clone() }
@@ -65,7 +65,7 @@ impl Request {
 /// Copies the sets that `--from` names and fills `report`, also when it fails.
 ///
 /// # Errors
-/// Whatever stops it; then nothing usable was left behind of the set that it came to. Sets that were copied before are whole.
+/// Any error; then no usable copy of the current set was left behind. Sets that were copied before are whole.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let key = media::read_key(request.reading.key.as_deref())?;
@@ -80,7 +80,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// The sets that are meant, in the order in which they stand on each other.
+/// The sets to copy, each after its base.
 pub(super) fn found(
     request: &Request,
     key: Option<&SecretKey>,
@@ -89,11 +89,11 @@ pub(super) fn found(
 ) -> Result<(media::Heap, Vec<usize>)> {
     let reading = &request.reading;
     if media::is_pipe(&reading.from)? {
-        let why = "a pipe tells its end only when it is there, and may be read once";
-        return Err(Error::usage("--from -", why, "put the stream into a file first, and name that with --from"));
+        let why = "the end of a pipe is not known in advance, and it can be read only once";
+        return Err(Error::usage("--from -", why, "put the stream into a file first, and name the file with --from"));
     }
     let alone = reading.choice.set.is_some() || reading.choice.latest;
-    // Where nothing is said of it the newest chain is meant.
+    // The default is the newest chain.
     let choice = chain::Choice { latest: reading.choice.set.is_none(), ..reading.choice.clone() };
     let reading = &Reading { choice, ..reading.clone() };
     let mut heap = reading.find(key, conduct)?;
@@ -115,7 +115,7 @@ pub(super) fn found(
     Ok((heap, sequence.sets))
 }
 
-/// A family that is missing may be there, and damaged: then that is what is said.
+/// A family that seems to be missing may be there, but damaged: then this gives the error of the damage.
 fn naming_damage(error: Error, heap: &mut media::Heap) -> Error {
     let in_need =
         |id: uuid::Uuid| heap.sets.iter().any(|found| found.media_set_id == id && found.set.incomplete.is_some());
@@ -126,20 +126,20 @@ fn naming_damage(error: Error, heap: &mut media::Heap) -> Error {
     }
 }
 
-/// Several sets need names of their own.
+/// Refuses one name for several sets.
 pub(super) fn refuse_one_name_for_many(request: &Request, sets: usize) -> Result<()> {
     let fixed = request.to.iter().find(|device| !device.holds_many() && *device.place() != Place::Null);
     match fixed.filter(|_| sets > 1) {
         None => Ok(()),
         Some(device) => Err(Error::usage(
             device.to_string(),
-            format!("is one file, and {sets} sets are to be copied"),
-            "name directories or prefixes, which end in /; or say which set with --set ID",
+            format!("is one file, but {sets} sets would be copied"),
+            "name directories or prefixes, which end in /; or name one set with --set ID",
         )),
     }
 }
 
-/// Tells the display how much there is to do: bytes of media, or of the database where blocks are made anew.
+/// Sets the total for the display: bytes of media, or of the database if blocks are made anew.
 pub(super) fn expect(request: &Request, sets: &[&media::Found], conduct: &Conduct) {
     let of = |found: &&media::Found| match way::Way::of(request, found) {
         Ok(way::Way::Anew { .. }) => found.database_bytes.unwrap_or(found.stored_bytes),

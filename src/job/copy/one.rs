@@ -25,30 +25,30 @@ use crate::repository::format::{FORMAT, SetRecord};
 use crate::repository::inventory::{family_as_it_is, family_record};
 use crate::repository::task::Task;
 
-/// The repository that copies go to, and the task that they are there.
+/// The repository that copies go to, and their task there.
 #[derive(Clone, Copy)]
 pub struct Arrival<'a> {
-    /// Where.
+    /// The repository.
     pub repository: &'a Repository,
-    /// Who is asked before the commit.
+    /// The task, which permits the commit.
     pub task: &'a Task,
 }
 
-/// One set that is to be copied.
+/// One set to copy.
 pub struct One<'a> {
     /// What the user asked for.
     pub request: &'a Request,
     /// The set.
     pub found: &'a media::Found,
-    /// What opens it.
+    /// The key that opens it.
     pub key: Option<&'a SecretKey>,
-    /// Where it goes, when that is a repository.
+    /// The target, if that is a repository.
     pub arrival: Option<Arrival<'a>>,
-    /// What the repository that it comes from says of it.
+    /// Its record in the repository that it comes from.
     pub known: Option<&'a SetRecord>,
 }
 
-/// What came of a copy, whichever way it went.
+/// The result of a copy, for both ways.
 struct Done {
     families: Vec<FamilyOutcome>,
     plain: Option<(u64, u64)>,
@@ -57,16 +57,16 @@ struct Done {
 }
 
 impl One<'_> {
-    /// Copies it: the record of what was committed, if it went into a repository. Nothing where it was there already, and of a plan.
+    /// Copies it; returns the record of the committed set if it went into a repository. `None` for a plan.
     ///
     /// # Errors
-    /// Whatever stops it; then nothing usable of it was left behind.
+    /// Any error; then no usable copy was left behind.
     pub fn run(&self, conduct: &Conduct, report: &mut Report) -> Result<Option<SetRecord>> {
         if let Some(why) = &self.found.set.incomplete {
             return Err(Error::incomplete(
                 chain::title(&self.found.set),
                 why,
-                "copy another set, or give all its families",
+                "copy another set, or name all its families",
             ));
         }
         let way = Way::of(self.request, self.found)?;
@@ -76,7 +76,7 @@ impl One<'_> {
         let mut set = self.open(&way, &pool, plan.reading.queue_depth)?;
         report.warnings.extend(self.found.unreadable_sidecars());
         if self.arrival.is_some() && set.manifest().is_none() && self.known.is_none() {
-            let why = "is encrypted, and without its key it cannot be told of which database it is: a repository records that";
+            let why = "is encrypted: the repository records the name of its database, and this name needs the key";
             return Err(Error::refused(chain::title(&self.found.set), why, "name the key file with --key"));
         }
         let prepared = self.prepare(&way, &mut set, &conduct.stores, report)?;
@@ -88,8 +88,8 @@ impl One<'_> {
             }
         }
         if prepared.stands() {
-            // Head and foot are: the rest is compared.
-            report.notes.push(format!("{} is there already, as it is", chain::title(&self.found.set)));
+            // By header and footer: the rest is compared.
+            report.notes.push(format!("{} is already there, as it is", chain::title(&self.found.set)));
         }
         if self.request.dry_run {
             self.book_planned(prepared.how(&way), &prepared, report);
@@ -140,7 +140,7 @@ impl One<'_> {
             }
             let as_it_is = *way == Way::AsItIs;
             let in_store = matches!(device.place(), Place::Object { .. });
-            // Of an unfinished file with the id of the source's media others would conclude that these were never committed.
+            // An unfinished file with the media-set id of the source would look as if the source was never committed.
             let id = if as_it_is && !in_store { prepared.attempt } else { header.media_set_id };
             let options = sink::Options {
                 old_set_id: replaced.get(at).copied().flatten().map(|id| id.to_string()),
@@ -158,7 +158,7 @@ impl One<'_> {
         Ok(made)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "everything that a copy has come to know")]
+    #[expect(clippy::too_many_arguments, reason = "everything that is known about a copy")]
     fn moved(
         &self,
         way: &Way,
@@ -217,14 +217,14 @@ impl One<'_> {
         }
     }
 
-    /// Whoever can open the source by a key that was wrapped later can open a copy of it as it is.
+    /// Copies keys that were wrapped later, so that they also open a copy as it is.
     fn take_rotated_keys(&self, way: &Way, prepared: &Prepared, report: &mut Report) {
         let records = self.found.rotated_keys();
         if *way != Way::AsItIs || records.is_empty() {
             return;
         }
         if let Err(error) = keys::write_sidecars(&prepared.devices, self.found.media_set_id, &records) {
-            report.warnings.push(format!("rotated keys were not copied: {}", media::one_line(&error)));
+            report.warnings.push(format!("cannot copy rotated keys: {}", media::one_line(&error)));
         }
     }
 
@@ -248,7 +248,7 @@ impl One<'_> {
         let stored = if how == "there already" { 0 } else { planned.stored_bytes };
         if self.request.dry_run {
             if how == "made anew" {
-                planned.media_set_id = String::new(); // It is made when it is written.
+                planned.media_set_id = String::new(); // The copy makes a new one.
             }
             report.stored_bytes += stored;
         }
@@ -323,7 +323,7 @@ impl One<'_> {
     }
 }
 
-/// Books the devices that were read.
+/// Adds the devices that were read to the report.
 fn book_read(devices: &[(String, DeviceAccount)], report: &mut Report) {
     for (device, account) in devices {
         report.add_device(device, account);
@@ -332,7 +332,7 @@ fn book_read(devices: &[(String, DeviceAccount)], report: &mut Report) {
 }
 
 impl Arrival<'_> {
-    /// Which set will be written, and where: what is left of it can be found should this host die.
+    /// Records which set will be written, and where: if this host dies, its leftovers can be found.
     fn begins(&self, prepared: &Prepared) -> Result<()> {
         let devices = prepared.devices.iter().map(|device| family_record(device, 0, self.repository));
         let families = devices.collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! What is known of a copy before its first byte is read: its media, its names, its plan.
+//! The preparation of a copy, before its first byte is read: its media, its names, its plan.
 
 use fullbore_core::cipher::{CipherId, DataKey};
 use fullbore_core::codec::{self, Compression};
@@ -22,50 +22,50 @@ use crate::job::{Conduct, estimate, media, memory, reading};
 use crate::report::{PoolReport, Report};
 use crate::tune::verdict::{Copying, Setup};
 
-/// Writes in flight for each family, where memory is not short.
+/// Writes in flight for each family, if memory is not short.
 const QUEUE_DEPTH: usize = 4;
-/// What a family needs besides its blocks.
+/// Bytes of a family in addition to its blocks.
 const FAMILY_OVERHEAD: u64 = 256 << 10;
 
 /// Everything known before the first byte is read.
 pub(super) struct Prepared {
-    /// Where its families go.
+    /// The devices of its families.
     pub devices: Vec<Device>,
-    /// The header of the copy; of a copy as it is that of its source.
+    /// The header of the copy; for a copy as it is, the header of its source.
     pub header: SetHeader,
-    /// The manifest of the copy, where it is known.
+    /// The manifest of the copy, if known.
     pub manifest: Option<Manifest>,
     /// The fresh key of a copy that is made anew and encrypted.
     pub data_key: Option<DataKey>,
     /// Bytes expected in each family.
     pub expected: Vec<u64>,
-    /// Families that stand there already, from a copy that was killed.
+    /// Families that exist already, from a copy that was killed.
     pub standing: Vec<bool>,
-    /// What the working names contain: nobody must take what is unfinished here for a family of the source.
+    /// Part of the working names, so that unfinished files do not count as families of the source.
     pub attempt: Uuid,
 }
 
 /// Threads and buffers of a copy.
 pub(super) struct CopyPlan {
-    /// Those of the reading.
+    /// Threads and buffers for reading.
     pub reading: UnpackPlan,
-    /// Those that are written from, where blocks are made anew.
+    /// Buffers for writing, if blocks are made anew.
     pub output_buffers: usize,
     /// Writes in flight for each family of the copy.
     pub queue_depth: usize,
 }
 
 impl CopyPlan {
-    /// Of a set that is copied this way, with so many writes in flight for each family.
+    /// The plan for a set that is copied this way, with so many writes in flight for each family.
     ///
     /// # Errors
-    /// A knob out of its bounds.
+    /// A setting out of its bounds.
     fn new(knobs: &Knobs, found: &media::Found, way: &Way, queue_depth: usize) -> Result<Self> {
         let families = usize::from(found.families);
         let mut reading = UnpackPlan::new(knobs, families, found.header.transfer_size, 0)?;
         let output_buffers = match way {
             Way::AsItIs => {
-                // What is read is what is written: it comes home later.
+                // The same buffers are read and written, so they are in use longer.
                 reading.input_buffers += families * queue_depth;
                 0
             }
@@ -74,10 +74,11 @@ impl CopyPlan {
         Ok(Self { reading, output_buffers, queue_depth })
     }
 
-    /// The plan, once its memory is known to be there; a smaller one where there is not enough, and nobody asked for so many buffers. Says what it takes.
+    /// The plan, after a check that there is enough memory; a smaller plan if memory is short and BUFFERCOUNT was not
+    /// given. Reports the memory.
     ///
     /// # Errors
-    /// A knob out of its bounds; not even the smallest plan fits.
+    /// A setting out of its bounds; even the smallest plan does not fit.
     pub fn claimed(
         request: &Request,
         found: &media::Found,
@@ -101,7 +102,7 @@ impl CopyPlan {
         Err(reading::naming_smallest(too_large, knobs, report))
     }
 
-    /// Says what memory it takes for families of at most `each` bytes, and refuses what there is not.
+    /// Reports the memory for families of at most `each` bytes, and refuses the plan if there is not enough.
     pub fn claim(
         &self,
         request: &Request,
@@ -131,7 +132,7 @@ impl CopyPlan {
 }
 
 impl One<'_> {
-    /// `stores` are those that the copy goes to.
+    /// `stores` are the stores of the copy.
     pub(super) fn prepare(
         &self,
         way: &Way,
@@ -164,7 +165,7 @@ impl One<'_> {
                 prepared.describe_anew(media_set_id, *compression)?;
             }
         }
-        // Also where all of it stands: what a killed copy has left beside it goes with this run.
+        // Also if all families exist: this run removes the leftovers of a killed copy beside them.
         let database = self.database(set.manifest());
         let stems = fullbore_engines::stems(&self.found.header.engine, &database);
         let patterns = sinks::patterns(self.template(), &stems);
@@ -179,7 +180,7 @@ impl One<'_> {
         Ok(prepared)
     }
 
-    /// What the verdict has to know of the plan; nothing where families stand there already, which are read instead of written.
+    /// The plan for the verdict; `None` if families exist already, because these are read instead of written.
     pub(super) fn setup(
         &self,
         way: &Way,
@@ -221,7 +222,7 @@ impl One<'_> {
         self.request.name_template.as_deref().unwrap_or(DEFAULT_TEMPLATE)
     }
 
-    /// The database, as far as it can be told.
+    /// The name of the database, if known.
     pub(super) fn database(&self, manifest: Option<&Manifest>) -> String {
         let of_label = || self.found.set.database.clone();
         let known = || self.known.map(|known| known.database.clone());
@@ -236,7 +237,7 @@ impl One<'_> {
         }
     }
 
-    /// The devices of all families. What is made of a set is called the same each time, so that a copy which was killed is found.
+    /// The devices of all families. Each copy of a set gets the same names, so that a killed copy is found again.
     fn devices(&self, media_set_id: Uuid, stripes: usize, manifest: Option<&Manifest>) -> Result<Vec<Device>> {
         let (stem, set_id) = (self.stem(manifest), media_set_id.to_string());
         let started = jiff::Timestamp::from_microsecond(self.found.header.started_at).unwrap_or_default();
@@ -250,11 +251,9 @@ impl One<'_> {
         };
         match devices.iter().find(read) {
             None => Ok(devices),
-            Some(device) => Err(Error::usage(
-                device.to_string(),
-                "is a family of the set that is copied",
-                "name another place with --to",
-            )),
+            Some(device) => {
+                Err(Error::usage(device.to_string(), "is a family of the set to copy", "name another place with --to"))
+            }
         }
     }
 }
@@ -278,24 +277,24 @@ fn expected(way: &Way, set: &mut MediaSet) -> Result<Vec<u64>> {
 }
 
 impl Prepared {
-    /// True when all of it is there already.
+    /// True if all families exist already.
     pub fn stands(&self) -> bool {
         self.standing.iter().all(|stands| *stands)
     }
 
-    /// The families that are to be written, each with what is expected of it.
+    /// The families to write, each with its expected length.
     pub fn to_write(&self) -> impl Iterator<Item = (&Device, u64)> {
         let families = self.devices.iter().zip(&self.expected).zip(&self.standing);
         families.filter(|(_, stands)| !**stands).map(|((device, bytes), _)| (device, *bytes))
     }
 
-    /// How it comes to be there, in words.
+    /// How it is copied, in words.
     pub(super) fn how(&self, way: &Way) -> &'static str {
         if self.stands() { "there already" } else { way.name() }
     }
 
-    /// What a copy that was killed has finished: a family with the same header and the same footer, and in it the digest of
-    /// everything between.
+    /// Finds the families that a killed copy has finished. They have the same header and the same footer, which has the
+    /// digest of everything between.
     fn learn_standing(&mut self, set: &MediaSet, stores: &Stores) -> Result<()> {
         for ((device, family), stands) in self.devices.iter().zip(set.families()).zip(&mut self.standing) {
             let there = media::family_at(device, stores)?;
@@ -308,7 +307,7 @@ impl Prepared {
     fn describe_anew(&mut self, media_set_id: Uuid, compression: Option<Compression>) -> Result<()> {
         let Some(manifest) = &mut self.manifest else {
             let name = format!("media set {}", self.header.media_set_id);
-            return Err(Error::refused(name, "its manifest is not known", "name the key file with --key"));
+            return Err(Error::refused(name, "its manifest cannot be read", "name the key file with --key"));
         };
         let header = &mut self.header;
         let tool_version = env!("CARGO_PKG_VERSION");

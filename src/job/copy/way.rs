@@ -1,4 +1,4 @@
-//! Which way a set is copied: as it is, where nothing of it is to change, or made anew.
+//! The way of a copy: as it is, if nothing changes, or made anew.
 
 use std::path::PathBuf;
 
@@ -17,17 +17,17 @@ pub(super) enum Way {
     AsItIs,
     /// Block by block, on new media.
     Anew {
-        /// How many families.
+        /// The number of families.
         stripes: usize,
-        /// How blocks are packed; `None`: as they are.
+        /// How blocks are packed; `None`: unchanged.
         compression: Option<Compression>,
-        /// For whom the new data key is wrapped; nobody: the copy is in clear.
+        /// The recipients of the new data key; empty: the copy is not encrypted.
         recipients: Vec<PathBuf>,
     },
 }
 
 impl Way {
-    /// What the report and a plan call it.
+    /// Its name in reports and plans.
     pub fn name(&self) -> &'static str {
         match self {
             Way::AsItIs => "as it is",
@@ -35,7 +35,7 @@ impl Way {
         }
     }
 
-    /// How many families the copy has.
+    /// The number of families of the copy.
     pub fn families(&self, found: &Found) -> usize {
         match self {
             Way::AsItIs => found.families.into(),
@@ -43,10 +43,10 @@ impl Way {
         }
     }
 
-    /// How a set is copied as the request wants it.
+    /// The way to copy a set for this request.
     ///
     /// # Errors
-    /// It is encrypted, is to be made anew, and nobody said for whom.
+    /// The set is encrypted and would be made anew, but there are no recipients.
     pub fn of(request: &Request, found: &Found) -> Result<Self> {
         let header = &found.header;
         let families = usize::from(found.families);
@@ -67,9 +67,9 @@ impl Way {
         if encrypted && recipients.is_empty() && !decrypts {
             return Err(Error::usage(
                 format!("backup set {}", header.backup_set_id),
-                "is encrypted, and to be made anew: its blocks get a fresh key, and nobody said for whom",
-                "name the recipients with --encrypt-to, or say --decrypt for a copy in clear; with the same number of families and \
-                 the same --compression it is copied as it is",
+                "is encrypted, and this copy is made anew: its blocks get a fresh key, but no recipient is named",
+                "name the recipients with --encrypt-to, or use --decrypt for a copy without encryption; with the same \
+                 number of families and the same --compression it is copied as it is",
             ));
         }
         Ok(Way::Anew { stripes, compression, recipients })

@@ -1,4 +1,4 @@
-//! Advice: of what nobody has said, the values that serve a goal best, by the same model as an estimate.
+//! Advice: the best values for a goal, for all settings that were not given, by the same model as an estimate.
 
 use fullbore_core::{Error, Result};
 use serde::Serialize;
@@ -11,29 +11,29 @@ use crate::tune::profile::{self, Profile};
 use crate::units::show_bytes;
 
 const SCHEMA_VERSION: u32 = 1;
-/// A throttle is advised in whole steps of so many bytes per second.
+/// An advised throttle is a multiple of so many bytes per second.
 const THROTTLE_STEP: f64 = 1_048_576.0;
 
-/// What to do, and what it will take.
+/// The advised configuration, with its estimate.
 #[derive(Debug, Clone, Serialize)]
 pub struct Advice {
     /// Version of this object; fields are added, never changed.
     pub schema_version: u32,
-    /// As it was given, without a password.
+    /// The source as given, without a password.
     pub source: String,
-    /// What passes.
+    /// Bytes to move.
     pub plain_bytes: u64,
-    /// The configuration that serves the goal best.
+    /// The best configuration for the goal.
     pub advised: GridLine,
     /// `--throttle` in bytes per second.
     pub throttle: Option<u64>,
-    /// What the flags alone would do.
+    /// The configuration of the flags alone.
     pub as_asked: GridLine,
-    /// False where nothing keeps the deadline: then `advised` comes nearest.
+    /// False if no configuration keeps the deadline: then `advised` is the nearest one.
     pub keeps_deadline: bool,
-    /// Configurations that were compared.
+    /// The number of compared configurations.
     pub compared: usize,
-    /// What it was calibrated with.
+    /// The profile that was used.
     pub profile: ProfileReport,
     /// What may be wrong with it.
     pub warnings: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Advice {
     pub notes: Vec<String>,
 }
 
-/// Chooses codec, stripes, buffers and workers for `goal`, of which those that `request` says stay as they are.
+/// Chooses codec, stripes, buffers and workers for `goal`; the values that `request` gives stay.
 ///
 /// # Errors
 /// Those of an estimate; a limit of the processors that no throttle keeps.
@@ -49,7 +49,7 @@ pub fn advise(request: &Request, goal: &Goal, conduct: &Conduct) -> Result<Advic
     advise_by(profile::of_this_machine(&request.profile)?, request, goal, conduct)
 }
 
-/// The same by a profile that was read already, and what has changed on the machine since it was made.
+/// The same with a profile that was already read, and the changes of the machine since it was made.
 pub(in crate::job) fn advise_by(
     profile: (Profile, Option<String>),
     request: &Request,
@@ -67,8 +67,11 @@ pub(in crate::job) fn advise_by(
     let least = glances.iter().map(|glance| glance.candidate.memory_bytes).min();
     glances.retain(|glance| ground.has_memory(&glance.candidate));
     if let (Some(least), Some(memory), true) = (least, ground.memory, glances.is_empty()) {
-        let why =
-            format!("every configuration takes {} or more, and {} are there", show_bytes(least), show_bytes(memory));
+        let why = format!(
+            "every configuration needs at least {}, but {} are available",
+            show_bytes(least),
+            show_bytes(memory)
+        );
         return Err(Error::usage("memory", why, "lower --buffer-count or --max-transfer-size, or leave them out"));
     }
     rank_by_estimate(&ground.known, &mut glances, &as_asked.candidate, goal)
@@ -81,7 +84,7 @@ pub(in crate::job) fn advise_by(
     let plain = ground.source.plain_bytes;
     let mut warnings = ground.warnings;
     if !keeps_deadline {
-        warnings.push("no configuration keeps the deadline; this one comes nearest".into());
+        warnings.push("no configuration keeps the deadline; this one is the nearest".into());
     }
     Ok(Advice {
         schema_version: SCHEMA_VERSION,
@@ -98,7 +101,8 @@ pub(in crate::job) fn advise_by(
     })
 }
 
-/// `shape` at a glance, throttled where it would take too much of the processors; nothing of what a plan refuses or the profile does not know.
+/// A quick estimate of `shape`, throttled if it would use too much of the processors; `None` if a plan refuses it or
+/// the profile does not know it.
 fn glanced(shape: &Shape, request: &Request, goal: &Goal, ground: &Ground) -> Result<Option<Glance>> {
     let look = |shape: &Shape| -> Result<Option<Glance>> {
         let Ok(candidate) = super::known_ways(shape, request, ground) else { return Ok(None) };
@@ -114,26 +118,26 @@ fn glanced(shape: &Shape, request: &Request, goal: &Goal, ground: &Ground) -> Re
     look(&Shape { throttle: Some((rate * THROTTLE_STEP) as u64), ..*shape })
 }
 
-/// All of what `glance` will take, with its interval.
+/// The full estimate for `glance`, with its interval.
 fn whole(glance: &Glance, request: &Request, ground: &Ground) -> Result<Estimate> {
     let made = crate::tune::estimate::estimate(&ground.known, &glance.candidate);
     made.map_err(|error| unpredictable(&error, request))
 }
 
-/// The first that keeps the deadline, or else the one that comes nearest.
+/// The first one that keeps the deadline, or else the nearest one.
 fn chosen(ranked: Vec<Glance>, request: &Request, goal: &Goal, ground: &Ground) -> Result<(Estimate, bool)> {
     let whole = |glance: &Glance| whole(glance, request, ground);
     let Some(first) = ranked.first() else {
         if goal.cpu_limit.is_none() {
             let hint = "fullbore calibrate --read DATABASE --write DESTINATION";
-            return Err(Error::usage("--direction", "the profile does not know that direction of this way", hint));
+            return Err(Error::usage("--direction", "the profile has no measurements for this direction", hint));
         }
         let why = "no configuration that the profile knows keeps it";
         let hint = "raise the limit, or measure lighter codecs: fullbore calibrate --thorough";
         return Err(Error::usage("--cpu-limit", why, hint));
     };
     let Some(deadline) = goal.deadline else { return Ok((whole(first)?, true)) };
-    // P90 is above the middle: what does not keep the deadline in the middle does not keep it.
+    // P90 is above the median: if the median misses the deadline, P90 does too.
     for glance in ranked.iter().filter(|glance| glance.seconds <= deadline) {
         let estimate = whole(glance)?;
         if estimate.p90(goal.by).is_some_and(|seconds| seconds <= deadline) {

@@ -1,4 +1,4 @@
-//! The configurations that are looked at: each is the plan that `backup` and `restore` would make.
+//! The configurations to compare: each is the plan that `backup` and `restore` would make.
 
 use fullbore_core::Result;
 use fullbore_core::codec::Compression;
@@ -15,18 +15,18 @@ use crate::tune::estimate::{BUFFER_FACTORS, Candidate, Known, MOST, STRIPES_PER_
 use crate::tune::model::Besides;
 use crate::tune::plan::{Amount, in_ranges, of_backup, of_restore};
 
-/// What differs between candidates.
+/// The settings that differ between candidates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Shape {
     /// The codec.
     pub compression: Compression,
     /// Families.
     pub stripes: usize,
-    /// Times the BUFFERCOUNT that the plan would have by itself.
+    /// Factor on the default BUFFERCOUNT of the plan.
     pub buffer_factor: f64,
     /// Transform threads; `None` as planned.
     pub workers: Option<usize>,
-    /// Plain bytes per second; `None` as asked for.
+    /// Plain bytes per second; `None` as given.
     pub throttle: Option<u64>,
 }
 
@@ -37,13 +37,13 @@ impl Shape {
     }
 }
 
-/// What the flags say.
+/// The configuration of the flags.
 pub(super) fn asked(request: &Request) -> Shape {
     let places = request.to.len().max(request.least_stripes);
     Shape::new(request.compression.unwrap_or_default(), request.stripes.unwrap_or(places))
 }
 
-/// Every product of codec, stripes and buffers, as far as the path knows the codecs.
+/// All combinations of codec, stripes and buffers, for the codecs that the path knows.
 pub(super) fn grid(request: &Request, known: &Known) -> Vec<Shape> {
     let stripes = STRIPES_PER_PLACE.map(|of_each| of_each * request.to.len());
     let mut shapes = product(&codecs(known), &stripes, &[None], &BUFFER_FACTORS);
@@ -51,7 +51,7 @@ pub(super) fn grid(request: &Request, known: &Known) -> Vec<Shape> {
     shapes
 }
 
-/// The same of what nobody has said, and of workers.
+/// All combinations of the settings that were not given, including workers.
 pub(super) fn open(request: &Request, known: &Known) -> Vec<Shape> {
     let codecs = request.compression.map_or_else(|| codecs(known), |codec| vec![codec]);
     let of_places = STRIPES_PER_PLACE.map(|of_each| of_each * request.to.len());
@@ -83,10 +83,10 @@ fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>],
     shapes
 }
 
-/// The plans of `shape`, for so much.
+/// The plans of `shape` for this source.
 ///
 /// # Errors
-/// What a plan refuses.
+/// Settings that a plan refuses.
 pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source, stores: &Stores) -> Result<Candidate> {
     let compression = shape.compression;
     let besides = Besides { files: source.besides.files as f64, ..Besides::default() };
@@ -108,7 +108,7 @@ pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source, store
         planned = plan(&Knobs { buffer_count: Some(count), ..knobs })?;
     }
     let unpacked = unpack_plan(&request.restore_knobs, &request.to, shape.stripes, (planned.transfer_size, 0))?;
-    // A store that cannot be asked for its limits takes as many parts as most do.
+    // If a store cannot be asked for its limits, assumes the usual number of parts.
     let parts = part_bytes(&request.to, shape.stripes, per_family, part_size, stores)
         .unwrap_or(part_size * shape.stripes as u64);
     let families = shape.stripes as u64;

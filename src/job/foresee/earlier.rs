@@ -1,4 +1,4 @@
-//! Earlier runs of the same database, as the catalog knows them, against what the model says of them.
+//! Compares earlier runs of the same database, from the catalog, with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,21 +15,21 @@ use crate::tune::estimate::{Factor, Observed, learn};
 use crate::tune::model::{Path, predict};
 use crate::tune::profile::Whereabouts;
 
-/// Shorter runs are mostly what does not depend on speed.
+/// The time of shorter runs depends little on speed.
 const TOO_SHORT_S: f64 = 1.0;
 
-/// What families are on, as far as one is as fast as another.
+/// The medium of families: all families on one medium are equally fast.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Medium {
     /// A file system, by its device number now.
     Disk(u64),
     /// A bucket of a store.
     Bucket(String),
-    /// What is known by its name alone.
+    /// Anything else, by its name.
     Other(String),
 }
 
-/// What earlier fulls of this database, made on this machine into the same media, say of the model.
+/// The correction of the model by earlier fulls of this database, made on this machine into the same media.
 pub(super) fn learned(request: &Request, path: &Path, source: &Source, stores: &Stores) -> Result<Factor> {
     if !request.catalog.exists() {
         return Ok(Factor::untried());
@@ -39,7 +39,7 @@ pub(super) fn learned(request: &Request, path: &Path, source: &Source, stores: &
     let to: BTreeSet<Medium> =
         request.to.iter().map(|device| medium(Whereabouts::of(device).name().unwrap_or_default())).collect();
     let here = crate::job::host();
-    // The copy of a set in another repository is no second run.
+    // The copy of a set in another repository is not another run.
     let mut runs: BTreeMap<_, &SetRecord> = BTreeMap::new();
     for (record, place) in records.iter().filter(|(record, _)| record.host == here && record.base.is_none()) {
         if is_of_full_speed(record) && is_into(record, place, &to) {
@@ -51,13 +51,13 @@ pub(super) fn learned(request: &Request, path: &Path, source: &Source, stores: &
     Ok(learn(&observed))
 }
 
-/// A throttle says nothing of the hardware.
+/// False for a run with a throttle: it says nothing about the hardware.
 fn is_of_full_speed(record: &SetRecord) -> bool {
     record.run.as_ref().is_none_or(|run| run.throttle.is_none())
 }
 
-/// The families of `record`, in the repository whose first directory is `place`, went to just these media. Of an older one only that directory and the
-/// number of places are known.
+/// True if the families of `record` went to exactly these media. `place` is the first directory of its repository. For
+/// older records only this directory and the number of places are known.
 fn is_into(record: &SetRecord, place: &str, to: &BTreeSet<Medium>) -> bool {
     let places: BTreeSet<usize> = record.families.iter().map(|family| family.place).collect();
     match &record.run {
@@ -67,7 +67,7 @@ fn is_into(record: &SetRecord, place: &str, to: &BTreeSet<Medium>) -> bool {
     }
 }
 
-/// Of a directory, a file or a URL.
+/// The medium of a directory, a file or a URL.
 fn medium(name: &str) -> Medium {
     match Device::parse(name).as_ref().map(Device::place) {
         Ok(Place::Object { bucket, .. } | Place::Prefix { bucket, .. }) => Medium::Bucket(bucket.to_string()),
@@ -76,7 +76,7 @@ fn medium(name: &str) -> Medium {
     }
 }
 
-/// How long a run took, and what the model says of it; nothing of one that is too short to tell.
+/// The time of a run, and its time by the model; `None` if it is too short.
 fn observed(
     record: &SetRecord,
     request: &Request,
@@ -84,7 +84,7 @@ fn observed(
     (source, stores): (&Source, &Stores),
 ) -> Option<Observed> {
     let seconds = (record.finished_at - record.started_at) as f64 / 1e6;
-    // Older records know the whole size alone: as much of it passed as would now.
+    // Older records have only the whole size: assumes the same share of moved bytes as now.
     let of_whole = || (record.database_bytes as f64 * source.passing_share) as u64;
     let plain_bytes = record.run.as_ref().map_or_else(of_whole, |run| run.plain_bytes);
     if seconds < TOO_SHORT_S || plain_bytes == 0 || record.families.is_empty() {
@@ -96,7 +96,7 @@ fn observed(
     let of_run = Source { plain_bytes, shares: Vec::new(), ..source.clone() };
     let candidate = candidates::candidate(&shape, &request, &of_run, stores).ok()?;
     let predicted = predict(path, &candidate.backup?).ok()?;
-    // A record is of what passes: from the snapshot to the last byte read.
+    // A record has the time from the snapshot to the last byte read, without fixed costs.
     Some(Observed { seconds, predicted: predicted.seconds - predicted.fixed_seconds })
 }
 
@@ -105,12 +105,13 @@ fn observed(
 mod tests {
     use super::*;
 
-    /// A record of a version that said nothing of its run.
+    /// A record of a version that recorded nothing about its run.
     fn record(run: Option<&str>) -> SetRecord {
         let id = uuid::Uuid::nil();
         let mut record = serde_json::json!({
-            "format": 1, "backup_set_id": id, "media_set_id": id, "kind": "full", "base": null, "copy_only": false, "engine": "sqlite",
-            "database": "/app.db", "name": "", "started_at": 0, "finished_at": 0, "host": "h", "families": [{"place": 0, "name": "f", "bytes": 1}], "database_bytes": 9,
+            "format": 1, "backup_set_id": id, "media_set_id": id, "kind": "full", "base": null, "copy_only": false,
+            "engine": "sqlite", "database": "/app.db", "name": "", "started_at": 0, "finished_at": 0, "host": "h",
+            "families": [{"place": 0, "name": "f", "bytes": 1}], "database_bytes": 9,
             "encrypted": false, "codec": "lz4", "position": {"first": null, "checkpoint": null, "last": null},
         });
         if let Some(run) = run {

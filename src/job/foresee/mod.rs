@@ -1,4 +1,4 @@
-//! Estimates: what a backup and its restore will take, before anything is moved (`docs/ESTIMATE.md`).
+//! Estimates: the time and resources of a backup and its restore, before any data is moved (`docs/ESTIMATE.md`).
 
 mod advice;
 mod candidates;
@@ -28,38 +28,38 @@ use crate::units::counted;
 use candidates::Shape;
 use sample::{Share, Source};
 
-/// What is wanted to be known.
+/// What to estimate.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// As of a backup.
+    /// As for a backup.
     pub source: String,
-    /// Where families would go.
+    /// The destinations of the families.
     pub to: Vec<Device>,
     /// The fewest families: as many as the second side of `--copy-to` has places.
     pub least_stripes: usize,
     /// `--stripes`.
     pub stripes: Option<usize>,
-    /// `--compression`, where it was said.
+    /// `--compression`, if given.
     pub compression: Option<Compression>,
     /// Blocks would be encrypted.
     pub encrypted: bool,
-    /// It is a differential, or may become one: it needs more buffers than a full, and is foreseen to move as much.
+    /// It is a differential, or may become one: it needs more buffers than a full; the estimate assumes as many bytes.
     pub differential: bool,
-    /// As of a backup.
+    /// As for a backup.
     pub knobs: Knobs,
-    /// As of a restore.
+    /// As for a restore.
     pub restore_knobs: Knobs,
     /// `--profile`.
     pub profile: String,
     /// `--size`: plain bytes instead of those of the source.
     pub size: Option<u64>,
-    /// `--data-path`: where the files of a server are.
+    /// `--data-path`: the directory with the files of a server.
     pub data_path: Option<PathBuf>,
     /// `--grid`.
     pub grid: bool,
     /// `--plan` and `--change-rate` in bytes per second.
     pub cutover: Option<(Steps, f64)>,
-    /// `--deadline` in seconds, and what has to be done by then.
+    /// `--deadline` in seconds, and the direction that has to keep it.
     pub deadline: Option<(f64, By)>,
     /// `--price`, for an hour.
     pub price: Option<f64>,
@@ -67,15 +67,15 @@ pub struct Request {
     pub password_file: Option<PathBuf>,
     /// The flags of its engine that count in estimates.
     pub flags: GivenFlags,
-    /// Where the catalog is.
+    /// The path of the catalog.
     pub catalog: PathBuf,
 }
 
-/// What is known before any configuration is looked at.
+/// The facts that are the same for all configurations.
 struct Ground {
     source: Source,
     stores: Stores,
-    /// Bytes of memory that there are now, where that is known.
+    /// Bytes of available memory, if known.
     memory: Option<u64>,
     profile: Profile,
     known: Known,
@@ -84,16 +84,17 @@ struct Ground {
 }
 
 impl Ground {
-    /// A job that takes more than there is would be refused.
+    /// True if there is enough memory: otherwise the job would be refused.
     fn has_memory(&self, candidate: &Candidate) -> bool {
         self.memory.is_none_or(|bytes| candidate.memory_bytes <= bytes)
     }
 }
 
-/// Foresees what was asked for.
+/// Makes the estimate.
 ///
 /// # Errors
-/// The database cannot be opened; no profile, one of another machine, or one that knows nothing of these places; a codec that it does not know.
+/// The database cannot be opened; no profile, a profile of another machine, or a profile without these places; a codec
+/// that it does not know.
 pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
     let ground = ground(request, profile::of_this_machine(&request.profile)?, conduct)?;
     let asked = of(&candidates::asked(request), request, &ground)?;
@@ -101,11 +102,11 @@ pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
     if request.grid || request.deadline.is_some() {
         for shape in candidates::grid(request, &ground.known) {
             conduct.check()?;
-            // What a plan refuses is no configuration, and what there is no memory for neither.
+            // Leaves out configurations that a plan refuses, or that need more memory than there is.
             grid.extend(of(&shape, request, &ground).ok().filter(|one| ground.has_memory(&one.candidate)));
         }
     }
-    // Of all that keep a deadline that is the first to be asked about, though no grid may have it.
+    // The given configuration is compared too, even if it is not in the grid.
     if request.deadline.is_some() && !grid.iter().any(|one| one.candidate == asked.candidate) {
         grid.push(asked.clone());
     }
@@ -113,14 +114,14 @@ pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
     report::make(request, &ground, &asked, &grid)
 }
 
-/// `profile` with what has changed on the machine since it was made.
+/// The facts for this request; `remark` says what has changed on the machine since the profile was made.
 fn ground(request: &Request, (profile, remark): (Profile, Option<String>), conduct: &Conduct) -> Result<Ground> {
     let source = open(request, &profile, conduct)?;
     let made = path(request, &profile, &source)?;
     let warnings = profile.says_its_age().into_iter().chain(made.doubts).collect();
     let mut notes: Vec<String> = remark.into_iter().chain(made.unknown).collect();
     let factor = earlier::learned(request, &made.path, &source, &conduct.stores).unwrap_or_else(|error| {
-        notes.push(format!("nothing was learned from earlier runs: {error}"));
+        notes.push(format!("earlier runs were not used: {error}"));
         Factor::untried()
     });
     let known = Known::new(made.path, &made.uncertain, factor).map_err(|error| unpredictable(&error, request))?;
@@ -128,7 +129,7 @@ fn ground(request: &Request, (profile, remark): (Profile, Option<String>), condu
     Ok(Ground { source, stores, memory, profile, known, notes, warnings })
 }
 
-/// The database's size, and what codecs make of it.
+/// The size of the database, and the ratios of codecs for it.
 fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Source> {
     if request.size == Some(0) {
         return Err(Error::usage("--size", "0 bytes take no time", "give the size of the database, e.g. 4TB"));
@@ -152,19 +153,19 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
         let hint = "give the size that it will have with --size";
         return Err(Error::usage(
             fullbore_engines::identity(&request.source).name,
-            "is empty: there is nothing to foresee",
+            "is empty: there is nothing to estimate",
             hint,
         ));
     }
     Ok(source)
 }
 
-/// What the profile knows of this job, with the ratios of this database.
+/// The calibration of this job from the profile, with the ratios of this database.
 fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibrated> {
     let at = request.data_path.as_ref().map_or_else(|| source.at.clone(), |path| Ok(path.clone()));
     let unknown = |why: String| {
-        let why = format!("it is not known which disk it is on: {why}");
-        let hint = "say where its files are, or what is as fast as their disk: --data-path PATH";
+        let why = format!("the disk of its files is not known: {why}");
+        let hint = "name the directory of its files, or a place that is as fast: --data-path PATH";
         Error::usage(without_password(&request.source), why, hint)
     };
     let database = at.map_err(unknown)?.display().to_string();
@@ -174,7 +175,7 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
     write_no_zeros(&mut made.path, source.written_share);
     if source.besides.files > 0 && is_known(&made.path.database.write) && made.path.fixed.write_file == 0.0 {
         let files = source.besides.files;
-        let why = format!("what a small file costs was not measured, and a restore makes {files}: it takes longer");
+        let why = format!("the cost of a small file was not measured; a restore makes {files}, so it takes longer");
         made.unknown.push(format!("{why}; fullbore calibrate --name {} measures it", profile.name));
     }
     for codec in &mut made.path.codecs {
@@ -189,14 +190,15 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
         let hint = made.unknown.first().cloned().unwrap_or_else(|| "run fullbore calibrate".into());
         return Err(Error::usage(
             format!("profile `{}`", profile.name),
-            "knows nothing of where the database is",
+            "has no measurement of the disk of the database",
             hint,
         ));
     }
     Ok(made)
 }
 
-/// The path for plain bytes of which so many are not zero: the others are neither packed nor written to a database.
+/// Adapts the path: only `written_share` of the plain bytes is not zero; zeros are neither packed nor written to a
+/// database.
 fn write_no_zeros(path: &mut Path, written_share: f64) {
     let ceiling = &mut path.database.write;
     ceiling.stream_rate /= written_share;
@@ -224,7 +226,7 @@ fn known_ways(shape: &Shape, request: &Request, ground: &Ground) -> Result<Candi
     if shape.stripes < request.least_stripes {
         let families = counted(shape.stripes as u64, "family");
         let why = format!("{families} cannot use the {} places of the copy", request.least_stripes);
-        return Err(Error::usage("--stripes", why, "give at least one stripe for each of them"));
+        return Err(Error::usage("--stripes", why, "give at least one stripe for each place"));
     }
     let mut candidate = candidates::candidate(shape, request, &ground.source, &ground.stores)?;
     let path = &ground.known.path;
@@ -236,7 +238,7 @@ fn known_ways(shape: &Shape, request: &Request, ground: &Ground) -> Result<Candi
     if candidate.backup.is_none() && candidate.restore.is_none() {
         let hint = ground.notes.last().cloned().unwrap_or_else(|| "run fullbore calibrate".into());
         let what = format!("profile `{}`", ground.profile.name);
-        return Err(Error::usage(what, "does not know this way, in neither direction", hint));
+        return Err(Error::usage(what, "has no measurements for backup or restore between these places", hint));
     }
     Ok(candidate)
 }

@@ -1,4 +1,4 @@
-//! What an estimate says: `--report json` as documented in `docs/ESTIMATE.md`, and the same for people.
+//! The report of an estimate: `--report json` as documented in `docs/ESTIMATE.md`, and the same for people.
 
 use fullbore_core::{Error, Result};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::tune::profile::Profile;
 use crate::units::{mib_per_s, show_bytes};
 
 const SCHEMA_VERSION: u32 = 1;
-/// Lines of a grid that are told.
+/// The most lines of a grid in the report.
 const SHOWN: usize = 200;
 const HOUR: f64 = 3600.0;
 
@@ -19,30 +19,30 @@ const HOUR: f64 = 3600.0;
 pub struct EstimateReport {
     /// Version of this object; fields are added, never changed.
     pub schema_version: u32,
-    /// As it was given, without a password.
+    /// The source as given, without a password.
     pub source: String,
-    /// What passes.
+    /// Bytes to move.
     pub plain_bytes: u64,
-    /// Bytes in use as a backup counts them: with room in a server's files that was never written; null with `--size`.
+    /// Bytes in use as a backup counts them, with never written space in files of a server; null with `--size`.
     pub in_use_bytes: Option<u64>,
-    /// The configuration that was asked for.
+    /// The given configuration.
     #[serde(flatten)]
     pub asked: GridLine,
-    /// What it was calibrated with.
+    /// The profile that was used.
     pub profile: ProfileReport,
-    /// Earlier runs of this database that spoke for a correction, and the factor on seconds.
+    /// The number of earlier runs of this database that were used for a correction.
     pub history_runs: usize,
-    /// See `history_runs`.
+    /// The correction: a factor on seconds.
     pub history_factor: f64,
     /// With `--grid`: the fastest backup first.
     pub grid: Option<Vec<GridLine>>,
     /// With `--plan`.
     pub cutover: Option<CutoverReport>,
-    /// With `--deadline`: those that keep it, least memory first.
+    /// With `--deadline`: the configurations that keep it, least memory first.
     pub fits: Option<Vec<GridLine>>,
-    /// Where none does: the one that comes nearest.
+    /// If no configuration keeps it: the nearest one.
     pub nearest: Option<GridLine>,
-    /// What would make that one keep it; empty where no faster hardware would.
+    /// The faster hardware with which the nearest one keeps it; empty if no hardware helps.
     pub wanted: Option<Vec<WantedReport>>,
     /// What may be wrong with it.
     pub warnings: Vec<String>,
@@ -50,7 +50,7 @@ pub struct EstimateReport {
     pub notes: Vec<String>,
 }
 
-/// One configuration, and what it will take.
+/// One configuration, with its estimate.
 #[derive(Debug, Clone, Serialize)]
 pub struct GridLine {
     /// `--compression`.
@@ -61,7 +61,7 @@ pub struct GridLine {
     pub buffer_count: u64,
     /// `--workers`.
     pub workers: u64,
-    /// The backup; null where the profile does not know its way.
+    /// The backup; null if the profile has no measurements for it.
     pub backup: Option<ForeseenReport>,
     /// The restore; the same.
     pub restore: Option<ForeseenReport>,
@@ -71,7 +71,7 @@ pub struct GridLine {
     pub memory_bytes: u64,
     /// Processor seconds of the backup, P50.
     pub cpu_s: f64,
-    /// With `--price`: of the backup, P50.
+    /// With `--price`: the cost of the backup, P50.
     pub cost: Option<f64>,
 }
 
@@ -80,9 +80,9 @@ pub struct GridLine {
 pub struct ForeseenReport {
     /// One of ten runs is faster.
     pub p10_s: f64,
-    /// Half of them are.
+    /// Half of the runs are faster.
     pub p50_s: f64,
-    /// Nine of ten are.
+    /// Nine of ten runs are faster.
     pub p90_s: f64,
     /// The stage that sets the time.
     pub limit: &'static str,
@@ -90,14 +90,14 @@ pub struct ForeseenReport {
     pub mib_per_s: f64,
 }
 
-/// What it was calibrated with.
+/// The profile that was used.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProfileReport {
     /// Its name.
     pub name: String,
-    /// When it was made.
+    /// The time when it was made.
     pub made_at: String,
-    /// Whole days since.
+    /// Its age in whole days.
     pub age_days: Option<i64>,
 }
 
@@ -110,24 +110,24 @@ impl ProfileReport {
 /// A move of the database.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CutoverReport {
-    /// Steps during which it works as usual, P10, P50, P90 in seconds.
+    /// Steps during which the database works as usual, P10, P50, P90 in seconds.
     pub beforehand_s: [f64; 3],
-    /// The step during which it stands still.
+    /// The last step, during which the database is down.
     pub downtime_s: [f64; 3],
-    /// Bytes of that step.
+    /// Bytes of the last step.
     pub last_bytes: [f64; 3],
 }
 
-/// A ceiling that would have to be higher.
+/// A limit that would have to be higher.
 #[derive(Debug, Clone, Serialize)]
 pub struct WantedReport {
     /// The stage.
     pub limit: &'static str,
-    /// Times as high.
+    /// The factor by which it would have to be higher.
     pub factor: f64,
-    /// What it would be.
+    /// The value that it would need.
     pub value: f64,
-    /// In what.
+    /// The unit of the value.
     pub unit: &'static str,
 }
 
@@ -182,7 +182,7 @@ pub(super) fn line(estimate: &Estimate, plain: u64, price: Option<f64>) -> GridL
 
 type Against = (Vec<GridLine>, Option<GridLine>, Option<Vec<WantedReport>>);
 
-/// Which configurations keep the deadline; where none does, the nearest and what it lacks.
+/// The configurations that keep the deadline; if there are none, the nearest one and what it lacks.
 fn against(
     (deadline, by): (f64, By),
     grid: &[Estimate],
@@ -196,10 +196,10 @@ fn against(
     }
     let timed = grid.iter().filter_map(|estimate| Some((p90(estimate)?, estimate)));
     let Some((p90, nearest)) = timed.min_by(|one, other| one.0.total_cmp(&other.0)) else {
-        let what = "the profile does not know that direction";
+        let what = "the profile has no measurements for this direction";
         return Err(Error::usage("--deadline", what, "fullbore calibrate --read DATABASE --write DESTINATION"));
     };
-    // Of both directions the slower one is what one would buy for.
+    // With both directions, the slower one needs the better hardware.
     let slower = |one: Option<Foreseen>| one.map_or(0.0, |foreseen| foreseen.seconds.p50);
     let backup_first = slower(nearest.backup) >= slower(nearest.restore);
     let configuration = match by {
@@ -219,7 +219,7 @@ fn against(
     Ok((Vec::new(), Some(line(nearest)), Some(lacking.unwrap_or_default().iter().map(told).collect())))
 }
 
-/// The move that was asked for, and a warning where its steps never catch up.
+/// The move with the given plan, and a warning if its steps never catch up.
 fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<(CutoverReport, Option<String>)>> {
     let Some((steps, rate)) = request.cutover else { return Ok(None) };
     let (Some(backup), Some(restore)) = (&asked.candidate.backup, &asked.candidate.restore) else {
@@ -227,7 +227,7 @@ fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<
         let name = fullbore_engines::identity(&request.source).name;
         return Err(Error::usage(
             "--plan",
-            format!("the profile does not know how {name} is backed up and restored"),
+            format!("the profile has no measurements for backup and restore of {name}"),
             hint,
         ));
     };
@@ -236,7 +236,8 @@ fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<
     let Cutover { beforehand, downtime, last_bytes, moved } = made;
     let falls_behind = (steps.go_on() && rate >= moved).then(|| {
         format!(
-            "--change-rate {}/s: backup and restore move {}/s one after the other, so no step has less to move than the one before: it never catches up",
+            "--change-rate {}/s: backup and restore together move {}/s, so each step has at least as much to move as \
+             the previous one: the move never catches up",
             show_bytes(rate as u64),
             show_bytes(moved as u64)
         )

@@ -1,4 +1,4 @@
-//! A look at the database: how large it is, and what codecs make of some pieces of it.
+//! Examines the database: its size, and the ratios of codecs for some samples.
 
 use std::path::PathBuf;
 
@@ -10,50 +10,50 @@ use fullbore_engines::{Besides, Session};
 use crate::job::samples;
 use crate::tune::statistics::standard_error;
 
-/// Pieces of all streams, and of one at least. Of a database in one file all are of that: pages of one table lie together, and 24 pieces of 384 MiB missed
-/// the stored share by 2 to 7 %.
+/// The samples of all streams together, at least one. A database in one file gets all of them: pages of one table are
+/// together, and 24 samples of 384 MiB missed the stored share by 2 to 7 %.
 const PIECES: u64 = 96;
 const OF_A_STREAM: u64 = 24;
-/// Bytes of a block besides what it packs: its head, and its entry in the index.
+/// Bytes of a block in addition to its payload: its header, and its entry in the index.
 const OF_A_BLOCK: f64 = 4096.0 + 48.0;
-/// Bytes of the page map for a plain byte: 16 of each page of 4 KiB.
+/// Bytes of the page map per plain byte: 16 for each page of 4 KiB.
 const PAGE_MAP: f64 = 16.0 / 4096.0;
-/// A ratio of pieces that are all alike is still not known better than this: the rest of the database may differ.
+/// The smallest error of a ratio, even if all samples are alike: the rest of the database may differ.
 const LEAST_ERROR: f64 = 0.01;
-/// Of a database that seems to be zero the rest may not be.
+/// The smallest written share, even if all samples are zero: the rest of the database may differ.
 const LEAST_WRITTEN: f64 = 0.01;
 
-/// What is known of the database.
+/// The facts about the database.
 #[derive(Clone)]
 pub(super) struct Source {
-    /// Without free pages, and without holes.
+    /// Bytes without free pages and without holes.
     pub plain_bytes: u64,
-    /// Without free pages, with holes: what a backup calls in use.
+    /// Bytes without free pages, but with holes: a backup calls this "in use".
     pub used_bytes: u64,
-    /// What share of its whole size is without both.
+    /// The share of plain bytes in the whole size.
     pub passing_share: f64,
-    /// What of a plain byte is not zero, above 0: a restore writes no more.
+    /// The share of plain bytes that is not zero, above 0: a restore writes no more.
     pub written_share: f64,
-    /// What codecs make of it.
+    /// The ratios of codecs.
     pub shares: Vec<Share>,
-    /// What a job takes besides.
+    /// The other costs of a job.
     pub besides: Besides,
-    /// Where it is on this machine, or why that is not known.
+    /// Its path on this machine, or why that is not known.
     pub at: Result<PathBuf, String>,
 }
 
-/// What a codec makes of this database.
+/// The ratio of a codec for this database.
 #[derive(Clone)]
 pub(super) struct Share {
     /// As `--compression` spells it.
     pub codec: String,
-    /// Stored bytes for a plain one.
+    /// Stored bytes per plain byte.
     pub stored: f64,
-    /// Standard error of that, as a share of it.
+    /// Its relative standard error.
     pub error: f64,
 }
 
-/// Looks at the database that `session` has open.
+/// Examines the open database of `session`.
 pub(super) fn look(session: &dyn Session, codecs: &[Compression], transfer_bytes: u32) -> Result<Source> {
     let (source, besides) = (session.source(), session.besides());
     let streams = source.streams();
@@ -65,17 +65,17 @@ pub(super) fn look(session: &dyn Session, codecs: &[Compression], transfer_bytes
         pieces: samples::pieces(source, of_a_stream)?,
         unit: streams.iter().map(|stream| stream.unit as usize).max().unwrap_or(1).max(1),
         plain: plain_bytes.max(1) as f64,
-        // Pieces are spread over all of them but the free pages; those of holes are zero.
+        // Samples are spread over all of them except free pages; samples of holes are zero.
         files: used.saturating_sub(besides.log_bytes) as f64,
         data: plain_bytes.saturating_sub(besides.log_bytes).max(1) as f64,
         log: besides.log_bytes as f64,
     };
     let written_share = looked.written_share();
-    // Heads and page map are of free pages and holes too.
+    // Headers and page map also cover free pages and holes.
     let besides_of_blocks = (OF_A_BLOCK / f64::from(transfer_bytes) + PAGE_MAP) * whole as f64 / looked.plain;
     let mut shares: Vec<Share> = Vec::new();
     for &codec in codecs {
-        // A profile has a codec once for each number of threads.
+        // A profile has a codec several times, once for each number of threads.
         if (codec == Compression::None || !looked.pieces.is_empty())
             && shares.iter().all(|known| known.codec != codec.to_string())
         {
@@ -94,22 +94,22 @@ pub(super) fn look(session: &dyn Session, codecs: &[Compression], transfer_bytes
     })
 }
 
-/// Pieces of a database.
+/// Samples of a database.
 struct Looked {
     pieces: Vec<Vec<u8>>,
-    /// Bytes that are left out together where they are zero.
+    /// Bytes that are left out together if they are zero.
     unit: usize,
-    /// Bytes that pass.
+    /// Bytes to move.
     plain: f64,
-    /// Bytes of the files without free pages, and those of them that are no holes.
+    /// Bytes of the files without free pages; `data` is without holes too.
     files: f64,
     data: f64,
-    /// Bytes of a log, which is in no piece, and has no zeros.
+    /// Bytes of a log, which is in no sample, and has no zeros.
     log: f64,
 }
 
 impl Looked {
-    /// What of a plain byte is not zero.
+    /// The share of plain bytes that is not zero.
     fn written_share(&self) -> f64 {
         let units = self.pieces.iter().flat_map(|piece| piece.chunks(self.unit));
         let (mut all, mut written) = (0, 0);
@@ -130,7 +130,7 @@ impl Looked {
         }
         let of_pieces = samples::shares(&self.pieces, codec)?;
         let stored = samples::mean(&self.pieces, &of_pieces);
-        // A database of one piece was looked at as a whole.
+        // A database of one sample was examined as a whole.
         let few = self.pieces.len() < 2;
         let error = if few { LEAST_ERROR } else { standard_error(&of_pieces, stored).max(LEAST_ERROR) };
         Ok(Share { codec: codec.to_string(), stored: (stored * self.files / self.data).min(1.0) + besides, error })
@@ -143,7 +143,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Pieces of which each second one is zero.
+    /// Samples: each second one is zero.
     fn looked(plain: f64, data: f64) -> Looked {
         let mut random = fastrand::Rng::with_seed(3);
         let pieces = (0..8).map(|at| (0..MIB / 4).map(|_| if at % 2 == 0 { 0 } else { random.u8(1..) }).collect());
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn holes_and_free_pages_neither_pass_nor_count_twice() {
-        // Half of it is holes, which are the pieces that are zero.
+        // Half of it is holes: the samples that are zero.
         let made = looked(0.5, 0.5);
         assert_eq!(made.written_share(), 1.0);
         let stored = made.share(Compression::Lz4, 1.0, 0.0).map_or(f64::NAN, |share| share.stored);

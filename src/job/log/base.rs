@@ -1,4 +1,4 @@
-//! What a log set goes on from: the newest of the sets that `--base` names.
+//! The set that a log set continues: the newest of the sets that `--base` names.
 
 use std::collections::HashSet;
 
@@ -15,24 +15,25 @@ use super::super::media;
 use crate::chain;
 use crate::report::Report;
 
-/// How many sets the log may go on from are named, of each kind.
+/// The most sets of each kind that the log may continue.
 const TIPS: usize = 4;
-/// How many are looked at for them: a directory may hold those of many databases, and each has to be opened.
+/// The most sets that are opened to find them: a directory may hold sets of many databases.
 const LOOKED_AT: usize = 256;
 
-/// A set that may be gone on from.
+/// A set that the log may continue.
 pub struct Tip {
     /// Its backup-set id.
     pub id: Uuid,
-    /// Where it ends.
+    /// Its end.
     pub end: SetEnd,
-    /// What it is called.
+    /// Its name in messages.
     pub title: String,
-    /// True when it was written with a key.
+    /// True if it is encrypted.
     pub encrypted: bool,
 }
 
-/// The sets that may be gone on from, likeliest first: the newest log set that nothing continues, then the newest fulls and differentials.
+/// The sets that the log may continue, likeliest first: the newest log set without a successor, then the newest fulls
+/// and differentials.
 ///
 /// # Errors
 /// None of them is a backup of this database.
@@ -69,25 +70,26 @@ pub fn tips(request: &backup::Request, engine: &dyn LogEngine, stores: &Stores) 
         }
         match (tips.is_empty(), passed_over.is_empty()) {
             (false, _) => Ok(tips),
-            (true, true) => Err(none("no whole set was found there".into())),
+            (true, true) => Err(none("no complete set was found there".into())),
             (true, false) => Err(none(format!("no set there can be the base:{passed_over}"))),
         }
     });
     found.map_err(about_base)
 }
 
-/// Says where the log continues another than the likeliest: what lies between is in no log set. Where the likeliest is later than what the log goes on
-/// from, what it holds is not in the database any more.
+/// Says if the log continues another set than the likeliest one: the commits between are in no log set. If the
+/// likeliest set is newer than this one, its commits are not in the database any more.
 pub fn passed_over(tips: &[Tip], taken: usize, report: &mut Report) {
     let Some(likeliest) = tips.first().filter(|_| taken > 0) else { return };
     let taken = &tips[taken];
-    let said = format!("the log does not continue {}: it goes on from {}", likeliest.title, taken.title);
+    let said = format!("the log does not continue {}, but {}", likeliest.title, taken.title);
     if taken.end.time >= likeliest.end.time {
         report.notes.push(said);
         return;
     }
     report.warnings.push(format!(
-        "{said}, which is older: was an older copy of the database put back? What was committed behind it until then is restored with --stop-at or --set alone"
+        "{said}, which is older: was an older copy of the database restored? Only --stop-at or --set restores the \
+         commits between the two"
     ));
 }
 
@@ -95,7 +97,7 @@ fn none(why: String) -> Error {
     Error::incomplete("--base", why, "take a full first, and name its families")
 }
 
-/// Where the log goes on behind a set; or why it cannot.
+/// The position where the log continues a set; or why it cannot.
 fn end_of(manifest: &Manifest, request: &backup::Request, engine: &dyn LogEngine) -> Result<SetEnd, String> {
     if fullbore_engines::of_url(&request.source).is_none_or(|engine| engine.name() != manifest.engine) {
         return Err(format!("of another engine, {}", manifest.engine));

@@ -1,4 +1,4 @@
-//! `log follow`: a log set whenever there is something new, until a signal.
+//! `log follow`: makes a log set whenever there are new commits, until a signal.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -22,14 +22,14 @@ use crate::repository::format::SetRecord;
 use crate::repository::task::Ground;
 use crate::units::show_bytes;
 
-/// Names of families where none are asked for: sets of one second must have different ones, and there may be very many of them.
+/// The default names of families: sets of the same second must get different names, and there may be very many sets.
 const TEMPLATE: &str = "{database}-{kind}-{time}-{set}-{family}of{families}.bore";
-/// How often it looks whether a signal has come.
+/// The time between two checks for a signal.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest pause between two tries to store a set.
+/// The longest pause before another try to store a set.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What a follower of a log is called in reports and tasks.
+/// The name of the command in reports and tasks.
 pub const COMMAND: &str = "log follow";
 
 /// What the user asked for.
@@ -37,15 +37,15 @@ pub const COMMAND: &str = "log follow";
 pub struct Following {
     /// Source, devices, codec, keys; its `base` may be empty: then a full is taken first.
     pub backup: backup::Request,
-    /// `--full-if-needed`: where the log continues no base, a full is taken first.
+    /// `--full-if-needed`: takes a full first if the log continues no base.
     pub full_if_needed: bool,
-    /// `--interval`: at most one set in so long.
+    /// `--interval`: at most one set in this time.
     pub interval: Duration,
-    /// `--for`: ends by itself after so long.
+    /// `--for`: ends by itself after this time.
     pub lasting: Option<Duration>,
-    /// For how long sets are locked in a store, from their own time, where that is said as a time span.
+    /// How long each set is locked in a store, if that is given as a time span.
     pub locked_for: Option<Duration>,
-    /// `--checkpoint-after`: bytes that the log may have before it is copied into the database.
+    /// `--checkpoint-after`: the bytes of the log after which it is copied into the database.
     pub checkpoint_after: u64,
 }
 
@@ -56,15 +56,15 @@ pub enum Event {
     Full(String),
     /// The log continues no base, and why; a full is taken.
     Apart(String),
-    /// Where it goes on.
+    /// The set that the log continues.
     Joined(String),
     /// A set is durable.
     Shipped(Shipped),
-    /// Whatever was committed before is durable.
+    /// Commits before this time are durable.
     Durable(Instant),
-    /// Sets take longer than their commits, from now on: the numbers that say so.
+    /// From now on, sets take longer than their commits: the numbers.
     Behind(String),
-    /// A set could not be stored, and is tried again after so long.
+    /// A set could not be stored, and the time until the next try.
     Failed(String, Duration),
 }
 
@@ -75,20 +75,21 @@ pub struct Shipped {
     pub set: String,
     /// The time of its last commit, RFC 3339.
     pub last: String,
-    /// How much was committed, in the engine's words, as `12 frames`.
+    /// The amount of committed changes, in the terms of the engine: `12 frames`.
     pub amount: String,
     /// Bytes of the log in it.
     pub log_bytes: u64,
     /// Bytes on media.
     pub stored_bytes: u64,
-    /// How it went since the one before, in words.
+    /// The pace since the previous set, in words.
     pub pace: String,
-    /// What held the follower up since then: a stage, `source` being the database, or `fixed costs`; nothing of what was there before.
+    /// The limit of the follower since then: a stage (`source` is the database) or `fixed costs`; `None` for a backlog
+    /// from before the start.
     pub limit: Option<&'static str>,
 }
 
-/// Ships log sets until a signal, or for as long as was asked; then everything that was committed has been shipped. Sets are stored through `stores`, which heeds
-/// no signal: the last set is begun when one has come.
+/// Ships log sets until a signal, or for the given time; then all commits have been shipped. Sets are stored through
+/// `stores`, which ignores signals: the last set begins after a signal.
 ///
 /// # Errors
 /// The log continues no base, frames were lost, or sets cannot be stored and the log has become too long.
@@ -102,7 +103,7 @@ pub fn follow(
     follow_into(request, None, conduct, stores, told, report)
 }
 
-/// The same into a repository, if there is one: that says what it goes on from, and hears of each set.
+/// The same into a repository, if one is given: it says which sets to continue, and gets a record of each new set.
 pub(in crate::job) fn follow_into(
     request: &Following,
     home: Option<Home<'_>>,
@@ -153,21 +154,21 @@ pub(in crate::job) fn follow_into(
     report.set_speed(begun.elapsed().as_secs_f64());
     report.notes.push(match shipped {
         0 => "nothing was committed: no log set was written".into(),
-        1 => "1 log set was written; everything that was committed is in it".into(),
-        more => format!("{more} log sets were written; everything that was committed is in them"),
+        1 => "1 log set was written; it has all commits".into(),
+        more => format!("{more} log sets were written; they have all commits"),
     });
     Ok(())
 }
 
-/// A file or a pipe takes one set; there will be many.
+/// Refuses a file or a pipe: it takes one set only.
 fn refuse_single_places(request: &Following) -> Result<()> {
     let many = |place: &Place| matches!(place, Place::Directory(_) | Place::Prefix { .. });
     match request.backup.to.iter().find(|device| !many(device.place())) {
         None => Ok(()),
         Some(device) => Err(Error::usage(
             format!("--to {device}"),
-            "takes one set, and a log that is followed makes many",
-            "name a directory, ending in /, or a prefix in a store",
+            "takes one set, but `log follow` makes many",
+            "name a directory or a prefix in a store, ending in /",
         )),
     }
 }
@@ -175,48 +176,48 @@ fn refuse_single_places(request: &Following) -> Result<()> {
 /// A log that is being followed.
 struct Run<'a> {
     request: &'a Following,
-    /// What each log set is made with.
+    /// The request for each log set.
     backup: backup::Request,
     engine: &'static dyn LogEngine,
     follower: Box<dyn LogFollower>,
-    /// What a full of this database excludes others by.
+    /// The name of the lock that a full of this database takes.
     identity: String,
     /// The set that the next one continues.
     base: Uuid,
     /// The repository that sets go to.
     home: Option<Home<'a>>,
     conduct: &'a Conduct,
-    /// What sets are stored with: no signal ends it.
+    /// The conduct for storing sets: it ignores signals.
     storing: Conduct,
     told: &'a dyn Fn(Event),
     report: &'a mut Report,
     shipped: u64,
-    /// In a row.
+    /// Failed tries in a row.
     failures: u32,
-    /// Whether it keeps up.
+    /// The account of the follower.
     pace: Pace,
-    /// When the locks have to be moved.
+    /// When to extend the locks.
     locks_due: Option<Instant>,
 }
 
-/// Locks are moved when such a part of their time is over, and are longer by as much: not before each set, for the whole chain has to be locked for
-/// as long as its newest set.
+/// Locks are extended when this fraction of their time is over, and are longer by this fraction. This is not done for
+/// each set, because the whole chain has to be locked for as long as its newest set.
 const LOCKS_MOVED: u32 = 30;
 
 impl Run<'_> {
-    /// Sets that are begun until the locks are moved again are locked for no less than was asked for.
+    /// Extends the locks: sets that begin before the next extension are locked for at least the given time.
     fn move_locks(&mut self) {
         let Some(time) = self.request.locked_for else { return };
         let until = jiff::Timestamp::now().checked_add(time + time / LOCKS_MOVED + Duration::from_secs(1));
-        // Beyond all time the lock stays as it was said.
+        // Beyond the last possible time the lock stays as given.
         if let Ok(until) = until {
-            // A full goes through those that heed a signal.
+            // A full uses the stores that react to a signal.
             [&self.storing.stores, &self.conduct.stores].into_iter().for_each(|stores| stores.lock_until(until));
         }
         self.locks_due = Instant::now().checked_add(time / LOCKS_MOVED);
     }
 
-    /// The same of the chain that the next set will stand on, when it is time.
+    /// Extends the locks of the chain that the next set depends on, when it is time.
     fn renew_locks(&mut self) -> Result<()> {
         if self.locks_due.is_none_or(|due| Instant::now() < due) {
             return Ok(());
@@ -225,7 +226,7 @@ impl Run<'_> {
         self.move_locks();
         let chain = self.home.as_ref().map_or(Ok(()), |home| home.renew_locks(&self.storing, self.report));
         if chain.is_err() {
-            self.locks_due = before; // It is tried again.
+            self.locks_due = before; // So it is tried again.
         }
         chain
     }
@@ -243,7 +244,7 @@ impl Run<'_> {
         }
     }
 
-    /// False when there is no base.
+    /// False without a base.
     fn find_and_join(&mut self) -> Result<bool> {
         if let Some(home) = &mut self.home {
             let found = home.bases(&self.backup, self.conduct, self.report);
@@ -267,7 +268,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A full whose end the follower holds from before its beginning: nothing can be lost between it and the first log set.
+    /// Takes a full. The follower holds the log since before its beginning, so no commit is lost between the full and
+    /// the first log set.
     fn take_full(&mut self) -> Result<()> {
         let name = without_password(&self.backup.source);
         let _exclusive = exclusive::take(&name, &self.identity, self.backup.wait, self.conduct)?;
@@ -287,7 +289,7 @@ impl Run<'_> {
         self.base = id_of(&report).ok_or_else(|| Error::refused(&name, "its full has no id", ""))?;
         self.follower.join_own(&position)?;
         self.stored(record, &mut report);
-        // What comes now has no end that it could be a part of.
+        // From now on there is no total.
         self.conduct.progress.total.store(0, Ordering::Relaxed);
         (self.told)(Event::Full(self.base.to_string()));
         (self.told)(Event::Durable(self.pace.durable_until()));
@@ -307,7 +309,7 @@ impl Run<'_> {
                 continue;
             }
             let mut stored = self.ship()?;
-            // What was committed while the writers waited stands in memory alone.
+            // Commits while the writers waited are only in memory.
             if stored.is_ok() && self.follower.shorten(self.request.checkpoint_after)? {
                 stored = self.ship()?;
             }
@@ -319,14 +321,16 @@ impl Run<'_> {
         }
     }
 
-    /// The end: what was committed until now, and with it that nothing is left in memory.
+    /// The end: ships the remaining commits, so that nothing is left in memory.
     fn ship_the_rest(&mut self) -> Result<()> {
         let left = self.ship()?;
-        left.map_err(|error| error.noting("the last commits are not in a log set; they are in the database's own log, and the next run goes on from there if that is not restarted before"))
+        let why = "the last commits are not in a log set, but in the database's own log; the next run continues there \
+                   if that log is not reset before";
+        left.map_err(|error| error.noting(why))
     }
 
-    /// A set of what was committed since the last one, if anything was. The inner error is one of storing it, which may pass; the outer one is
-    /// of the log.
+    /// Makes a set of the commits since the last one, if there are any. The inner error is about storing it, which may
+    /// be temporary; the outer error is about the log.
     fn ship(&mut self) -> Result<Result<()>> {
         let look = self.pace.look();
         if !self.follower.has_news()? {
@@ -343,7 +347,7 @@ impl Run<'_> {
         Ok(made)
     }
 
-    /// The set of what a look has found.
+    /// Makes the set for the commits that a look has found.
     fn make_set(&mut self, look: &Look) -> Result<Result<()>> {
         if let Err(error) = self.renew_locks() {
             return Ok(Err(error));
@@ -390,7 +394,7 @@ impl Run<'_> {
         Ok(Ok(()))
     }
 
-    /// What the next set would continue is gone: a new full, if that was asked for and there is still time for it.
+    /// The set to continue was removed: takes a new full, with `--full-if-needed` and if the run does not end now.
     fn begin_anew(&mut self, why: Error, look: &Look) -> Result<Result<()>> {
         if !self.request.full_if_needed || self.conduct.check().is_err() {
             return Err(without_ground(why));
@@ -403,7 +407,8 @@ impl Run<'_> {
         Ok(full)
     }
 
-    /// A device that fails for a while does not end it: the log holds everything meanwhile, for as long as it may grow.
+    /// A device that fails for a while does not end the run: the log keeps all commits meanwhile, as long as it may
+    /// grow.
     fn try_again(&mut self, error: Error) -> Result<Duration> {
         let passing = matches!(error, Error::Io { .. } | Error::Refused { .. } | Error::Halted) && self.shipped > 0;
         let log = self.follower.log_file_bytes();
@@ -416,7 +421,7 @@ impl Run<'_> {
         Ok(pause)
     }
 
-    /// Tells whoever has to know of a set that is durable.
+    /// Reports a durable set to the repository and the report.
     fn stored(&mut self, record: Option<SetRecord>, report: &mut Report) {
         if let Some(home) = &mut self.home {
             home.committed(record, report);
@@ -424,7 +429,7 @@ impl Run<'_> {
         self.add(report);
     }
 
-    /// Adds what a set's report says to that of the run.
+    /// Adds the report of a set to the report of the run.
     fn add(&mut self, set: &Report) {
         let report = &mut *self.report;
         report.source_bytes += set.source_bytes;
@@ -439,7 +444,7 @@ impl Run<'_> {
             report.position = Some(crate::report::PositionReport { first, ..position.clone() });
         }
         for warning in &set.warnings {
-            // A set each second must not make them grow.
+            // A set each second must not make the report grow.
             if !report.warnings.contains(warning) && report.warnings.len() < 100 {
                 report.warnings.push(warning.clone());
             }

@@ -1,4 +1,4 @@
-//! BACKUP LOG: one log set from where its base ended to now, or one after the other for as long as it is followed.
+//! BACKUP LOG: one log set from the end of its base to now; or, with `log follow`, one after the other.
 
 mod base;
 mod follow;
@@ -16,7 +16,7 @@ use base::Tip;
 pub(in crate::job) use follow::follow_into;
 pub use follow::{COMMAND, Event, Following, Shipped, follow};
 
-/// `backup --kind log`: makes one set, or none when nothing was committed since.
+/// `backup --kind log`: makes one set, or no set if nothing was committed since the last one.
 ///
 /// # Errors
 /// Frames are missing between the base and the log, or the set cannot be stored.
@@ -29,8 +29,8 @@ pub fn once(
 ) -> Result<Option<SetRecord>> {
     let engine = engine(request)?;
     if request.base.is_empty() {
-        let hint = "name the full, and the log sets behind it, with --base";
-        return Err(Error::usage("--kind log", "what it continues is not named", hint));
+        let hint = "name the full and its log sets with --base";
+        return Err(Error::usage("--kind log", "the set to continue is not named", hint));
     }
     let tips = base::tips(request, engine, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let ends: Vec<SetEnd> = tips.iter().map(|tip| tip.end.clone()).collect();
@@ -49,20 +49,20 @@ pub fn once(
 /// The log backups of the engine that the source names.
 ///
 /// # Errors
-/// It has none; or a flag is of another engine.
+/// It has no log backups; or a flag is of another engine.
 fn engine(request: &backup::Request) -> Result<&'static dyn LogEngine> {
     let engine = fullbore_engines::of_url(&request.source);
     engine.map_or(Ok(()), |engine| fullbore_engines::refuse_flags_of_others(engine, &request.flags))?;
     let log = engine.and_then(|engine| engine.log());
-    log.ok_or_else(|| Error::usage("--kind log", "this engine has no log backups yet", "take --kind differential"))
+    log.ok_or_else(|| Error::usage("--kind log", "this engine has no log backups yet", "use --kind differential"))
 }
 
-/// What was encrypted must not go on in clear.
+/// Refuses to continue an encrypted chain in clear.
 fn refuse_clear(request: &backup::Request, tip: &Tip) -> Result<()> {
     if tip.encrypted && request.encrypt_to.is_empty() {
         return Err(Error::usage(
             "--kind log",
-            "its base is encrypted, and this set would be written in clear",
+            "its base is encrypted, but this set would be written in clear",
             "name the recipients with --encrypt-to",
         ));
     }

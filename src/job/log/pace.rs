@@ -1,4 +1,5 @@
-//! Whether a follower keeps up with its database: how much of the time its sets take, and after how long a commit is durable.
+//! Whether a follower keeps up with its database: the share of time that its sets take, and the time until a commit is
+//! durable.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,11 @@ use crate::units::show_bytes;
 
 /// The account of a follower.
 pub(super) struct Pace {
-    /// At most one set in so long: one that is made in less is never late.
+    /// `--interval`: a set that is made in less time is never late.
     interval: Duration,
-    /// The end of the first look that found nothing, or whose set is stored: only what comes from then on it has followed.
+    /// The end of the first look that found nothing, or whose set is stored: only later commits count as followed.
     begun: Option<Instant>,
-    /// What was committed before this is durable.
+    /// Commits before this time are durable.
     seen: Instant,
     /// The end of the last set.
     ended: Instant,
@@ -21,23 +22,23 @@ pub(super) struct Pace {
     last: Option<Stretch>,
     backlog: Option<(u64, f64)>,
     processor_s: f64,
-    /// The last set was late.
+    /// True if the last set was late.
     late: bool,
 }
 
-/// One look at the log, and what came of it.
+/// One look at the log.
 pub(super) struct Look {
     at: Instant,
     processor_s: f64,
 }
 
-/// What is told of a set.
+/// The report about a set.
 pub(super) struct Told {
-    /// How it went since the set before, in words.
+    /// The pace since the previous set, in words.
     pub pace: String,
     /// Why the follower begins to fall behind, if it does.
     pub behind: Option<String>,
-    /// What held it up since the set before; nothing of what was there before.
+    /// The limit since the previous set; `None` for a backlog from before the start.
     pub limit: Option<&'static str>,
 }
 
@@ -62,32 +63,32 @@ impl Pace {
         Look { at: Instant::now(), processor_s: 0.0 }
     }
 
-    /// There is something: a set is made.
+    /// The look found commits, and a set is made.
     pub fn makes(&self, look: Look) -> Look {
         Look { processor_s: process_usage().cpu_s, ..look }
     }
 
-    /// There was nothing.
+    /// The look found nothing.
     pub fn nothing(&mut self, look: &Look) {
         self.seen = look.at;
         self.begun.get_or_insert_with(Instant::now);
     }
 
-    /// A look is done with, for which something was made, stored or not: books its time.
+    /// Adds the time of a look for which a set was made, stored or not.
     pub fn spent(&mut self, look: &Look) {
         if self.begun.is_none() {
-            return; // What was there before is no part of the run.
+            return; // The backlog from before the start does not count.
         }
         self.run.making_s += look.at.elapsed().as_secs_f64();
         self.processor_s += process_usage().cpu_s - look.processor_s;
     }
 
-    /// A full was taken whose snapshot is of `at`: what is committed later is durable with the next set.
+    /// A full was taken with a snapshot of the time `at`: later commits are durable with the next set.
     pub fn stands_on(&mut self, at: Instant) {
         self.seen = at;
     }
 
-    /// A set is durable: its stages, and bytes of the log.
+    /// A set is durable: adds its stages and bytes of the log.
     pub fn shipped(&mut self, look: &Look, set: &Report) -> Told {
         let (now, bytes) = (Instant::now(), set.source_bytes);
         let making = now - look.at;
@@ -117,9 +118,10 @@ impl Pace {
         self.run.late_bytes += last.late_bytes;
         self.run.behind_s = self.run.behind_s.max(last.behind_s);
         let behind = (late && !self.late).then(|| {
-            let busiest = last.busiest.map_or_else(String::new, |(stage, seconds)| format!(" ({stage} busy {seconds:.1} s)"));
+            let busy = |(stage, seconds)| format!(" ({stage} busy {seconds:.1} s)");
+            let busiest = last.busiest.map_or_else(String::new, busy);
             let (bytes, making, window) = (show_bytes(bytes), making.as_secs_f64(), window.as_secs_f64());
-            format!("falls behind: a set of {bytes} took {making:.1} s{busiest}, and the database {window:.1} s for its commits")
+            format!("falls behind: a set of {bytes} took {making:.1} s{busiest}, but its commits {window:.1} s")
         });
         self.late = late;
         let (pace, limit) = (last.line(), Some(last.limit()));
@@ -127,17 +129,17 @@ impl Pace {
         Told { pace, behind, limit }
     }
 
-    /// What was committed before this is durable.
+    /// Commits before this time are durable.
     pub fn durable_until(&self) -> Instant {
         self.seen
     }
 
-    /// True once there was a set of what was committed while the log was followed.
+    /// True once a set had commits that were made while the log was followed.
     pub fn follows(&self) -> bool {
         self.last.is_some()
     }
 
-    /// Books all of it.
+    /// Adds all of it to the report.
     pub fn book(mut self, report: &mut Report) {
         self.run.elapsed_s = self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
         self.run.busiest = Stretch::busiest_of(report.accounts());

@@ -1,5 +1,5 @@
-//! What may be a family: the files and objects that follow `--from`, those in its directories and prefixes, and those that fit its
-//! patterns.
+//! Candidates for families: the files and objects that `--from` names, those in its directories and prefixes, and those
+//! that match its patterns.
 
 use std::collections::HashSet;
 use std::fs;
@@ -21,11 +21,11 @@ pub(super) struct Candidate {
     pub device: Device,
     /// Named by the user, not found in a directory.
     pub named: bool,
-    /// It has a working name.
+    /// True if it has a working name.
     pub leftover: bool,
-    /// Device and inode: a name may lead to another file the next time.
+    /// Device and inode: the next time, a name may lead to another file.
     identity: Option<(u64, u64)>,
-    /// Size and time of an object, which changes with what is under its key.
+    /// Size and time of an object, which change with its content.
     state: Option<(u64, i64)>,
 }
 
@@ -36,7 +36,7 @@ impl Candidate {
     }
 }
 
-/// One that was found in a place, and that nobody named.
+/// A candidate that was found in a place, not named by the user.
 pub(super) fn unnamed(device: Device) -> Candidate {
     match device.path() {
         Some(path) => {
@@ -47,7 +47,7 @@ pub(super) fn unnamed(device: Device) -> Candidate {
     }
 }
 
-/// Device and inode of the file that a path leads to.
+/// Device and inode of the file at a path.
 pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
@@ -55,7 +55,7 @@ pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
 /// Everything that `from` names, each once.
 ///
 /// # Errors
-/// A pattern fits nothing, or a directory or a prefix cannot be listed.
+/// A pattern matches nothing, or a directory or a prefix cannot be listed.
 pub(super) fn candidates(from: &[String], stores: &Stores) -> Result<Vec<Candidate>> {
     let mut found = Vec::new();
     for text in from {
@@ -76,7 +76,7 @@ fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()>
         }
         Place::Prefix { bucket, prefix } => return list_prefix(bucket, prefix, stores, into),
         Place::Null => {
-            return Err(Error::usage("--from nul:", "nothing was kept there", "name the families of a backup"));
+            return Err(Error::usage("--from nul:", "it keeps no data", "name the families of a backup"));
         }
         Place::Pipe => {
             return Err(Error::usage("--from -", "a pipe holds a whole set of one family", "give --from - alone"));
@@ -86,8 +86,8 @@ fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()>
         return list(&path, into);
     }
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
-        let hint = "what comes through a pipe is read with --from -";
-        return Err(Error::usage(format!("--from {text}"), "is not a regular file nor a directory", hint));
+        let hint = "to read a pipe, use --from -";
+        return Err(Error::usage(format!("--from {text}"), "is not a regular file or a directory", hint));
     }
     if path.exists() || !text.contains(['*', '?', '[']) {
         collect_file(path, true, into);
@@ -95,15 +95,19 @@ fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()>
     }
     let pattern = path.to_string_lossy();
     let wrong = |e: glob::PatternError| {
-        Error::usage(format!("--from {text}"), format!("is no pattern: {e}"), "quote it, and use *, ? and [...]")
+        Error::usage(
+            format!("--from {text}"),
+            format!("is not a valid pattern: {e}"),
+            "quote it, and use *, ? and [...]",
+        )
     };
     let before = into.len();
     for hit in glob::glob(&pattern).map_err(wrong)?.flatten().filter(|hit| hit.is_file() || hit.is_symlink()) {
-        // A damaged family need not be of the set that is meant; any other file was not meant at all.
+        // A damaged family may be of another set than the wanted one. Other files are no candidates.
         let named = !begins_like_a_family(&hit)?;
         collect_file(hit, named, into);
     }
-    // A pattern like `*.bore` leaves out the name that a family has while another takes its place.
+    // A pattern like `*.bore` does not match the working name of a family that is being replaced.
     for working in [".new-*", ".old-*"] {
         let hits = glob::glob(&format!("{pattern}{working}")).map_err(wrong)?.flatten();
         into.extend(hits.filter(|hit| has_working_name(hit)).map(|hit| Candidate::new(hit, false, true)));
@@ -111,14 +115,14 @@ fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()>
     if into.len() == before {
         return Err(Error::refused(
             format!("--from {text}"),
-            "no file fits this pattern",
+            "no file matches this pattern",
             "check the path; a missing directory may be a disk that is not mounted",
         ));
     }
     Ok(())
 }
 
-/// The objects of a prefix, but for claims on keys.
+/// The objects of a prefix, without claims.
 fn list_prefix(bucket: &BucketName, prefix: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()> {
     let listed = stores.bucket(bucket)?.list(prefix)?.into_iter().filter(|object| !object.key.ends_with(CLAIM));
     into.extend(listed.map(|object| Candidate {
@@ -133,7 +137,7 @@ fn list_prefix(bucket: &BucketName, prefix: &str, stores: &Stores, into: &mut Ve
 
 fn collect_file(path: PathBuf, named: bool, into: &mut Vec<Candidate>) {
     let beside = leftovers_of(&path);
-    // A killed `--init` may have left the family under its working names only.
+    // A killed `--init` may leave a family with its working names only.
     let moved_away = !path.exists() && !beside.is_empty();
     into.extend(beside);
     if !moved_away {
@@ -162,7 +166,7 @@ fn list(directory: &Path, into: &mut Vec<Candidate>) -> Result<()> {
     Ok(())
 }
 
-/// Families with working names beside a named one: what an interrupted `--init` has left.
+/// Families with working names beside a named one: leftovers of an interrupted `--init`.
 fn leftovers_of(path: &Path) -> Vec<Candidate> {
     let found = leftovers(path).unwrap_or_default();
     found.into_iter().map(|leftover| Candidate::new(leftover.path, false, true)).collect()
@@ -173,17 +177,17 @@ pub fn has_working_name(path: &Path) -> bool {
     without_working_part(&path.file_name().unwrap_or_default().to_string_lossy()).is_some()
 }
 
-/// The same of a device: an object never has one.
+/// The same for a device: an object never has a working name.
 pub(super) fn is_under_working_name(device: &Device) -> bool {
     device.path().is_some_and(has_working_name)
 }
 
-/// What `--measure-limit` writes to; see `limit.rs`.
+/// True for a file that `--measure-limit` writes; see `limit.rs`.
 pub(super) fn is_probe(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME))
 }
 
-/// What stands before `.new-SETID` or `.old-SETID`, if the name ends in one of them.
+/// The part before `.new-SETID` or `.old-SETID`, if the name ends in one of them.
 fn without_working_part(name: &str) -> Option<&str> {
     let before = |mark| name.rsplit_once(mark).filter(|(_, id)| Uuid::try_parse(id).is_ok()).map(|(name, _)| name);
     before(".new-").or_else(|| before(".old-"))
@@ -196,7 +200,7 @@ pub(super) fn set_in_working_name(path: &Path) -> Option<Uuid> {
     Uuid::try_parse(name.get(name.len() - 36..)?).ok()
 }
 
-/// The name without links at its end, and without what a working name adds.
+/// The name without links at its end, and without the suffix of a working name.
 pub(super) fn final_name(device: &Device) -> String {
     let Some(path) = device.path() else { return device.to_string() };
     let shown = real_name(path).display().to_string();

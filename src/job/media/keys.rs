@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::Found;
 
-/// What the name of a sidecar with rotated keys ends in.
+/// The end of the name of a sidecar with rotated keys.
 pub const SIDECAR_SUFFIX: &str = ".borekeys";
 
-/// Wrapped keys from sidecars beside the families, and why others could not be read: the set's own records may do.
+/// Wrapped keys from sidecars beside the families, and the errors of others: the keys in the header may be enough.
 pub(super) fn rotated_keys(found: &Found) -> (Vec<WrappedKey>, Vec<Error>) {
     let name = sidecar_name(found.media_set_id);
     let (mut records, mut unreadable) = (Vec::new(), Vec::new());
@@ -31,7 +31,7 @@ pub(super) fn rotated_keys(found: &Found) -> (Vec<WrappedKey>, Vec<Error>) {
     (records, unreadable)
 }
 
-/// The file name of a set's rotated keys.
+/// The file name of the rotated keys of a set.
 pub fn sidecar_name(media_set_id: Uuid) -> String {
     format!("{media_set_id}{SIDECAR_SUFFIX}")
 }
@@ -39,7 +39,7 @@ pub fn sidecar_name(media_set_id: Uuid) -> String {
 /// The secret in a key file.
 ///
 /// # Errors
-/// The file cannot be read, or holds no secret.
+/// The file cannot be read, or has no secret.
 pub fn read_key(path: Option<&Path>) -> Result<Option<SecretKey>> {
     path.map(|path| KeyFile::read(path)?.into_secret()).transpose()
 }

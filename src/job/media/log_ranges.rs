@@ -1,4 +1,4 @@
-//! Where the sets of a heap begin and end in the log: log sets are put in order by that. Their manifests tell it.
+//! The positions of sets in the log, from their manifests: log sets are put in order by them.
 
 use fullbore_core::Result;
 use fullbore_core::cipher::SecretKey;
@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use super::{Heap, open_set};
 
 impl Heap {
-    /// Asks the manifests of all whole sets where they begin and end, where there are log sets or `always`. What is encrypted and cannot be
-    /// opened tells nothing.
+    /// Reads begin and end of all whole sets from their manifests, if there are log sets or `always`. Encrypted sets
+    /// without a key are left out.
     ///
     /// # Errors
-    /// No memory for it.
+    /// Not enough memory.
     pub fn learn_log_ranges(&mut self, key: Option<&SecretKey>, always: bool) -> Result<()> {
         if always || self.sets.iter().any(|found| found.set.kind == SetKind::Log) {
             self.learn(key, |_| true)?;
@@ -21,7 +21,7 @@ impl Heap {
         Ok(())
     }
 
-    /// The same of log sets alone, for a list.
+    /// The same for log sets only, for a list.
     ///
     /// # Errors
     /// As [`learn_log_ranges`](Self::learn_log_ranges).

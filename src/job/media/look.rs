@@ -1,4 +1,4 @@
-//! A look at one file: its header and footer, not what stands between.
+//! A look at one file: its header and footer, not the blocks between.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -18,13 +18,13 @@ use uuid::Uuid;
 
 use super::candidates::has_working_name;
 
-/// So many bytes of an object are asked for at first: the headers of sets with few streams fit.
+/// The first request for an object reads so many bytes: the headers of sets with few streams fit.
 const HEADER_GUESS: usize = 64 << 10;
 
-/// True when the first bytes of the file are those of a family. One that is gone, shorter, or closed to us does not begin so.
+/// True if the first bytes of the file are those of a family. False if it is missing, shorter, or may not be read.
 ///
 /// # Errors
-/// It cannot be told: the file is there and cannot be read.
+/// The file exists but reading fails.
 pub fn begins_like_a_family(path: &Path) -> Result<bool> {
     let mut magic = [0; 8];
     match fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)) {
@@ -38,13 +38,13 @@ pub fn begins_like_a_family(path: &Path) -> Result<bool> {
     }
 }
 
-/// What one look at a file told.
+/// The result of one look at a file.
 pub struct Look {
-    /// Its header, if it has one that can be read.
+    /// Its header, if it is readable.
     pub header: Option<FamilyHeader>,
-    /// Header and footer are as they should be.
+    /// The family, if header and footer are valid.
     pub family: Option<Family>,
-    /// It could be read, and no footer is at its end: whoever wrote it never came so far.
+    /// True if it is readable, but has no footer: its writer never got that far.
     pub unfinished: bool,
 }
 
@@ -67,7 +67,7 @@ impl Look {
     }
 }
 
-/// Looks at a file once; `None` when it cannot be read, or when only a newer program may judge it.
+/// Looks at a file once; `None` if it cannot be read, or is of a newer version of the program.
 pub fn look(path: &Path) -> Option<Look> {
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let nothing = Pool::new(0, 4096).ok()?;
@@ -87,7 +87,7 @@ pub fn look(path: &Path) -> Option<Look> {
     }
 }
 
-/// The header alone, of a family whose end may be missing.
+/// Only the header, of a family whose end may be missing.
 pub(super) fn header_of(file: &fs::File) -> Option<FamilyHeader> {
     let mut start = vec![0; HEADER_MIN];
     file.read_exact_at(&mut start, 0).ok()?;
@@ -97,22 +97,22 @@ pub(super) fn header_of(file: &fs::File) -> Option<FamilyHeader> {
     FamilyHeader::decode(&start).ok()
 }
 
-/// A family, going by its name, that this user may not read: to be named, not passed over.
+/// True for a family, by its name, that this user may not read: it is reported, not skipped.
 pub(super) fn is_hidden_family(path: &Path) -> bool {
     let denied = matches!(fs::File::open(path), Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
     denied && path.extension().is_some_and(|extension| extension == "bore")
 }
 
-/// The same of a device. An object is asked for its first bytes; one that is gone has none.
+/// The header on a device. Reads the first bytes of an object; `None` for a missing one.
 ///
 /// # Errors
-/// The store does not give them.
+/// The store does not return them.
 pub fn header_on(device: &Device, stores: &Stores) -> Result<Option<FamilyHeader>> {
     let (bucket, key) = match device.place() {
         Place::Object { bucket, key } => (stores.bucket(bucket)?, key),
         _ => return Ok(device.path().and_then(|path| header_of(&fs::File::open(path).ok()?))),
     };
-    // One request for most headers; a longer one is asked for whole.
+    // One request for most headers; a longer header needs a second one.
     let Some(mut bytes) = bucket.read_start(key, HEADER_GUESS)? else { return Ok(None) };
     let Some(Ok(length)) = bytes.get(..HEADER_MIN).map(FamilyHeader::length) else { return Ok(None) };
     if length > bytes.len() {
@@ -122,7 +122,7 @@ pub fn header_on(device: &Device, stores: &Stores) -> Result<Option<FamilyHeader
     Ok(bytes.get(..length).and_then(|header| FamilyHeader::decode(header).ok()))
 }
 
-/// The family that stands on a device, if a finished one does.
+/// The family on a device, if it is finished.
 ///
 /// # Errors
 /// Its store does not answer.
@@ -137,10 +137,10 @@ pub fn family_at(device: &Device, stores: &Stores) -> Result<Option<Family>> {
     }
 }
 
-/// What header and footer of each family of a whole set say of it: the set is told, and that all of these are its families.
+/// Reads header and footer of each family of a whole set, and checks that all of them belong to the set.
 ///
 /// # Errors
-/// One of them is damaged or not there, or they are not the families of one set; or a store does not answer.
+/// A family is damaged or missing, or they are not the families of one set; or a store does not answer.
 pub fn whole_set_on(devices: &[Device], stores: &Stores) -> Result<SetHeader> {
     let open_one = |device: &Device| open(device, &Pool::new(0, 4096)?, 1, stores).and_then(Family::open);
     let mut families = devices.iter().map(open_one).collect::<Result<Vec<_>>>()?;

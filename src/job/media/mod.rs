@@ -1,4 +1,4 @@
-//! Finding media: from what follows `--from` to whole sets.
+//! Finds media: from the values of `--from` to whole sets.
 
 mod candidates;
 mod keys;
@@ -32,30 +32,30 @@ use candidates::{Candidate, candidates, final_name, identity, is_probe, is_under
 use keys::rotated_keys;
 use look::{is_hidden_family, open};
 
-/// How often media are looked at anew while running backups give names, and how long each look waits for them.
+/// How often media are listed again while running backups rename files, and the pause before each listing.
 const LOOKS: usize = 25;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One media set among those that were found.
 #[derive(Clone)]
 pub struct Found {
-    /// For choosing.
+    /// The set, for choosing.
     pub set: FoundSet,
-    /// Where its families are, first to last, as far as they are there.
+    /// Its existing families, first to last.
     pub devices: Vec<Device>,
-    /// Copies of them, each with the device that is read in its place.
+    /// Copies of them, each with the device that is read instead.
     pub copies: Vec<(Device, Device)>,
-    /// What objects among them are read through.
+    /// Access to the objects among them.
     pub stores: Stores,
     /// Its name and how many families it should have.
     pub families: u16,
-    /// Bytes of the families that are there.
+    /// Bytes of the existing families.
     pub stored_bytes: u64,
     /// Its media-set id.
     pub media_set_id: Uuid,
-    /// What all its families share.
+    /// The part of the header that all its families share.
     pub header: SetHeader,
-    /// Bytes of the restored database: what a full unpacks to. `None`: its manifest tells, which is encrypted or missing.
+    /// Bytes of the restored database. `None` if the manifest, which has it, is encrypted or missing.
     pub database_bytes: Option<u64>,
 }
 
@@ -63,33 +63,33 @@ pub struct Found {
 pub struct Heap {
     /// The sets, oldest first.
     pub sets: Vec<Found>,
-    /// Files that look like families and cannot be read, and why: leftovers of a killed run are not damage.
+    /// Files that look like families but cannot be read, and why: leftovers of a killed run are not damage.
     pub unreadable: Vec<Unreadable>,
-    /// What was passed over because it changes nothing.
+    /// Notes about skipped files that do not matter.
     pub notes: Vec<String>,
-    /// Which files and objects it was found in.
+    /// The files and objects that were found.
     candidates: Vec<Candidate>,
     stores: Stores,
 }
 
 impl Heap {
-    /// True when `from` names other files now: a running backup gives names to its families.
+    /// True if `from` names other files now, because a running backup has renamed its families.
     pub fn has_changed(&self, from: &[String]) -> bool {
         candidates(from, &self.stores).ok().as_ref() != Some(&self.candidates)
     }
 
-    /// Puts what is worth knowing of it into the report.
+    /// Adds its notes to the report.
     pub fn book_notes(&self, report: &mut Report) {
         report.notes.extend(self.notes.iter().cloned());
         report.notes.extend(self.leftover_notes());
     }
 
-    /// What the sets are chosen by.
+    /// The sets, for choosing.
     pub fn known(&self) -> Vec<FoundSet> {
         self.sets.iter().map(|found| found.set.clone()).collect()
     }
 
-    /// The error when nothing at all is there.
+    /// Checks that something was found.
     ///
     /// # Errors
     /// No set and no family was found.
@@ -97,13 +97,13 @@ impl Heap {
         if self.sets.is_empty() && self.unreadable.is_empty() { Err(nothing_found()) } else { Ok(()) }
     }
 
-    /// True when a backup set is there on several media sets.
+    /// True if a backup set is on several media sets.
     pub fn holds_copies(&self) -> bool {
         let ids: std::collections::BTreeSet<Uuid> = self.sets.iter().map(|found| found.set.backup_set_id).collect();
         ids.len() < self.sets.len()
     }
 
-    /// Asks the manifests of sets that do not tell their database in clear, where `key` opens them.
+    /// Reads the names of databases from encrypted manifests that `key` opens.
     pub fn learn_databases(&mut self, key: Option<&SecretKey>) -> Result<()> {
         let nothing = Pool::new(0, 4096)?;
         let can_open = |found: &Found| found.header.keys.is_empty() || key.is_some();
@@ -118,7 +118,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Tells the dead files of a killed backup, and those of a running one, from damage.
+    /// Notes about files of killed and running backups: these are not damage.
     pub fn leftover_notes(&self) -> Vec<String> {
         let leftovers = self.unreadable.iter().filter(|unreadable| unreadable.leftover);
         leftovers.map(Unreadable::as_leftover).collect()
@@ -130,13 +130,13 @@ pub(super) fn nothing_found() -> Error {
     Error::incomplete("--from", "no backup set was found there", hint)
 }
 
-/// What begins like a family and is none.
+/// A file that begins like a family, but is not a valid one.
 pub struct Unreadable {
-    /// Where it is.
+    /// The file or object.
     pub device: Device,
     /// Why it cannot be used.
     pub error: Error,
-    /// It has a working name: a run was killed, or still goes on.
+    /// True if it has a working name: a run was killed, or is still running.
     pub leftover: bool,
     /// The media set that it belongs to, if its header can be read.
     pub set: Option<Uuid>,
@@ -150,12 +150,13 @@ impl Unreadable {
             return format!("`{device}` is being written by a running backup");
         }
         format!(
-            "`{device}` is what a killed backup has left; the next backup of that database into this directory removes it"
+            "`{device}` is the leftover of a killed backup; the next backup of the database into this directory \
+             removes it"
         )
     }
 }
 
-/// True when the only thing named is standard input.
+/// True if standard input is the only device.
 pub fn is_pipe(from: &[String]) -> Result<bool> {
     let pipes = from.iter().filter(|text| *text == "-").count();
     if pipes > 0 && from.len() > 1 {
@@ -167,7 +168,7 @@ pub fn is_pipe(from: &[String]) -> Result<bool> {
 /// Looks at everything that `from` names: files and objects, directories and prefixes, patterns.
 ///
 /// # Errors
-/// Nothing was named, a pattern fits nothing, a named file is no family, or a store does not answer.
+/// Nothing was named, a pattern matches nothing, a named file is not a family, or a store does not answer.
 pub fn find(from: &[String], stores: &Stores) -> Result<Heap> {
     if from.is_empty() {
         return Err(Error::usage(
@@ -183,7 +184,7 @@ pub fn find(from: &[String], stores: &Stores) -> Result<Heap> {
         if heap.is_err() {
             thread::sleep(PAUSE);
         }
-        // What was looked at while names changed may have been met twice, or not at all.
+        // While names change, a file may be found twice, or not at all.
         if candidates(from, stores).ok() == names {
             return heap;
         }
@@ -192,7 +193,7 @@ pub fn find(from: &[String], stores: &Stores) -> Result<Heap> {
     candidates(from, stores).and_then(|candidates| look_at(candidates, stores))
 }
 
-/// Looks at these files and objects, of which some may be no families.
+/// Looks at these files and objects; some of them may not be families.
 ///
 /// # Errors
 /// A store does not answer.
@@ -200,7 +201,7 @@ pub fn find_among(devices: Vec<Device>, stores: &Stores) -> Result<Heap> {
     look_at(devices.into_iter().map(candidates::unnamed).collect(), stores)
 }
 
-/// Does `job` with what `from` names; anew when it failed and a running backup has given other names meanwhile.
+/// Does `job` with the media that `from` names; again if it failed while a running backup renamed files.
 ///
 /// # Errors
 /// Those of [`find`] and of the job.
@@ -217,8 +218,8 @@ pub fn settled<T>(from: &[String], stores: &Stores, mut job: impl FnMut(&Heap) -
 
 fn look_at(candidates: Vec<Candidate>, stores: &Stores) -> Result<Heap> {
     let (mut unreadable, mut notes) = (Vec::new(), Vec::new());
-    // First the headers alone, then the families of one set after the other: a folder may hold more of them than a process
-    // may open files.
+    // First only the headers, then the families of one set after the other: a directory may have more families than a
+    // process may have open files.
     let mut groups: BTreeMap<(i64, Uuid), Vec<Candidate>> = BTreeMap::new();
     for candidate in &candidates {
         let Candidate { device, named, leftover, .. } = candidate;
@@ -232,7 +233,7 @@ fn look_at(candidates: Vec<Candidate>, stores: &Stores) -> Result<Heap> {
         }
         let header = header_on(device, stores)?;
         if !named && device.path().is_none() && header.is_none() {
-            continue; // An object of somebody else's.
+            continue; // An object that is not a family.
         }
         let group = header.map_or((0, Uuid::nil()), |header| (header.set.started_at, header.set.media_set_id));
         groups.entry(group).or_default().push(candidate.clone());
@@ -245,7 +246,7 @@ fn look_at(candidates: Vec<Candidate>, stores: &Stores) -> Result<Heap> {
         }
         sets.extend(group(families).into_iter().map(|(id, members)| describe(id, members, stores, &mut notes)));
     }
-    // The published families of a backup whose others are still under working names.
+    // Published families of a backup whose other families still have working names.
     for found in &mut sets {
         let other = |unreadable: &Unreadable| unreadable.leftover && unreadable.set == Some(found.media_set_id);
         found.set.interrupted |= unreadable.iter().any(other);
@@ -253,12 +254,12 @@ fn look_at(candidates: Vec<Candidate>, stores: &Stores) -> Result<Heap> {
     Ok(Heap { sets, unreadable, notes, candidates, stores: stores.clone() })
 }
 
-/// Opens what may be a family; what cannot be read is put down, unless the user named it.
+/// Opens a candidate; an unreadable one is added to `unreadable`, but is an error if the user named it.
 fn open_candidate(candidate: Candidate, stores: &Stores, unreadable: &mut Vec<Unreadable>) -> Result<Option<Family>> {
     let Candidate { device, named, leftover, .. } = candidate;
     match open(&device, &Pool::new(0, 4096)?, 1, stores).and_then(Family::open) {
         Ok(family) => Ok(Some(family)),
-        // Of a process that has no more descriptors nothing can be said about the file.
+        // Without free descriptors the process cannot judge the file.
         Err(error) if named && !leftover || error.is_exhaustion() => Err(error),
         Err(error) => {
             let header = header_on(&device, stores)?;
@@ -279,7 +280,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
     members.sort_by_key(place);
     let mut copies = Vec::new();
     members.dedup_by(|copy, first| {
-        // What has the same header and the same footer, and in it the digest of everything between, is a copy.
+        // The same header and the same footer, which has the digest of everything between: a copy.
         let same = copy.header() == first.header() && copy.footer() == first.footer();
         if same {
             let (copy, first) = (Device::shown_as(copy.device()), Device::shown_as(first.device()));
@@ -318,7 +319,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
     Found { set, families, devices, copies, stores, stored_bytes, media_set_id: id, database_bytes, header }
 }
 
-/// Two names of one file. Two objects are never one.
+/// True for two names of one file. Two objects are never the same.
 fn is_one_file(one: &Device, other: &Device) -> bool {
     matches!((one.path(), other.path()), (Some(one), Some(other)) if identity(one) == identity(other))
 }
@@ -328,7 +329,7 @@ fn same_family(copy: &Device, first: &Device) -> String {
     format!("`{copy}` {what} `{first}` and is not read")
 }
 
-/// The first line of an error: without its hint.
+/// The first line of an error, without its hint.
 pub fn one_line(error: &Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
@@ -336,16 +337,16 @@ pub fn one_line(error: &Error) -> String {
 /// Opens all families of a set for reading through `pool`.
 ///
 /// # Errors
-/// The set is not whole, its names lead to another one by now, or the key does not open it.
+/// The set is not whole, another set has its names now, or the key does not open it.
 pub fn open_set(found: &Found, pool: &Arc<Pool>, queue_depth: usize, key: Option<&SecretKey>) -> Result<MediaSet> {
     let families = open_families(found, pool, queue_depth)?;
     let (records, mut unreadable) = rotated_keys(found);
     let set = MediaSet::assemble(families, key, &records);
-    // The records of the set itself may open it without what cannot be read; else that is what stands against it.
+    // The keys in the header may open the set without the unreadable sidecar; if not, the sidecar is the error.
     set.map_err(|error| if key.is_some() { unreadable.pop().unwrap_or(error) } else { error })
 }
 
-/// The same of an encrypted set without its key: it can be read as it is.
+/// The same for an encrypted set without its key: its bytes can be read as they are.
 ///
 /// # Errors
 /// As [`open_set`].
@@ -362,7 +363,7 @@ fn open_families(found: &Found, pool: &Arc<Pool>, queue_depth: usize) -> Result<
     if let Some(other) = families.iter().find(|family| family.header().set.media_set_id != found.media_set_id) {
         return Err(Error::refused(
             other.device(),
-            "another backup took the place of this family before it could be read",
+            "another backup replaced this family before it could be read",
             "run it again",
         ));
     }
@@ -370,7 +371,7 @@ fn open_families(found: &Found, pool: &Arc<Pool>, queue_depth: usize) -> Result<
 }
 
 impl Found {
-    /// Sidecars with rotated keys that cannot be read, in a line each.
+    /// Sidecars with rotated keys that cannot be read, one line each.
     pub fn unreadable_sidecars(&self) -> Vec<String> {
         rotated_keys(self).1.iter().map(one_line).collect()
     }
@@ -380,23 +381,23 @@ impl Found {
         rotated_keys(self).0
     }
 
-    /// False when another backup has taken the names of its families since it was found.
+    /// False if another backup has since taken the names of its families.
     pub fn is_in_place(&self) -> bool {
         self.devices.iter().all(|device| {
             let is_gone =
                 |path: &Path| matches!(fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
-            // Damage does not tell whose it is.
+            // A damaged header does not name its set.
             let is_ours = |header: FamilyHeader| header.set.media_set_id == self.media_set_id;
             !device.path().is_some_and(is_gone) && header_on(device, &self.stores).ok().flatten().is_none_or(is_ours)
         })
     }
 
-    /// The error of a family that is damaged, with the place of a copy of it.
+    /// The error of a damaged family, with the place of a copy.
     pub fn naming_copies(&self, error: Error) -> Error {
         let Error::Damaged { device, .. } = &error else { return error };
         match self.copies.iter().find(|(_, read)| read.to_string() == *device) {
             Some((copy, _)) => {
-                let more = format!("there is a copy of it: name `{copy}` in its place");
+                let more = format!("a copy of it exists: name `{copy}` instead");
                 error.noting(&more)
             }
             None => error,

@@ -1,4 +1,4 @@
-//! A backup into a repository: which base it has is found there, and its commit is agreed upon with other hosts.
+//! A backup into a repository: it finds its base there, and coordinates its commit with other hosts.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,8 @@ use crate::repository::task::Task;
 use crate::repository::{self, Repository};
 use crate::units::counted;
 
-/// A full is taken when the last differential was larger than this share of its full: two of them cost more than it then.
+/// fullbore takes a full when the last differential was larger than this share of its full: then two differentials cost
+/// more than a full.
 const DIFFERENTIAL_SHARE: f64 = 0.5;
 
 /// What `--kind` says.
@@ -31,14 +32,14 @@ pub enum Wanted {
     Differential,
     /// What was committed since the newest set of the chain.
     Log,
-    /// A full where there is none, or where the last differential was large; else a differential.
+    /// A full if the repository has no full, or if the last differential was large; else a differential.
     Auto,
 }
 
 /// Backs up into a repository, and into a second one in the same pass; fills `report`, also when it fails.
 ///
 /// # Errors
-/// Those of [`backup::run`], and what the repository has against it.
+/// Those of [`backup::run`], and those of the repository.
 pub fn run(
     request: &Request,
     wanted: Wanted,
@@ -52,7 +53,7 @@ pub fn run(
     refuse_fixed_names(request)?;
     let places = repository::places(setting.name, setting.config)?;
     let kind = match wanted {
-        // What is chosen has to do for either.
+        // The chosen settings have to fit both kinds.
         Wanted::Auto => SetKind::Differential,
         _ => request.kind,
     };
@@ -63,7 +64,7 @@ pub fn run(
     let planned = copy_to.filter(|_| request.dry_run).map(|second| copy_to::planned(second, request, conduct));
     let mut request = Request { mirror: planned.transpose()?, kind: SetKind::Full, ..request.clone() };
     if request.dry_run && Repository::open(setting.name, places.clone(), &conduct.stores).is_err() {
-        // Nothing is made by looking.
+        // A dry run creates nothing.
         return backup::run(&Request { to: places, ..request }, conduct, report);
     }
     let repository = Repository::open_to_write(setting.name, places, &conduct.stores);
@@ -79,7 +80,7 @@ pub fn run(
         request.base.extend(base.devices(&repository)?.iter().map(ToString::to_string));
     }
     if request.dry_run {
-        // Others need not hear of it.
+        // A dry run is not a task that other hosts see.
         return backup::run(&request, conduct, report);
     }
     setting.as_task(&repository, "backup", Some(database.clone()), conduct, report, |task, report| {
@@ -100,7 +101,7 @@ pub fn run(
     })
 }
 
-/// What the backup stands on, in both repositories; sets its kind.
+/// The sets that the backup depends on, in both repositories; sets its kind.
 fn choose_bases(
     request: &mut Request,
     wanted: Wanted,
@@ -126,8 +127,8 @@ fn choose_bases(
     let copies = second.map_or(Ok(Vec::new()), |second| second.holding(&bases, conduct, &mut report.warnings));
     let copies = match copies {
         Err(missing @ Error::Incomplete { .. }) if wanted == Wanted::Auto => {
-            report.notes.pop(); // Of which full it would be a differential.
-            report.notes.push(format!("a full instead: {}", media::one_line(&missing)));
+            report.notes.pop(); // It named the full of the differential.
+            report.notes.push(format!("takes a full instead: {}", media::one_line(&missing)));
             bases.clear();
             Vec::new()
         }
@@ -139,14 +140,14 @@ fn choose_bases(
     Ok((bases, copies))
 }
 
-/// Leases the sets that another will stand on. One that was found by its media alone gets its record: by that it is known to stand still
-/// when the other is committed.
+/// Leases the sets that a new set will depend on. A set that was found by its media alone gets its record: with the
+/// record, the commit of the new set can check that its base still exists.
 pub(super) fn lease(bases: &[StoredSet], task: &Task, repository: &Repository) -> Result<()> {
     bases.iter().filter(|base| !base.recorded).try_for_each(|base| repository.describe(&base.record))?;
     task.lease(&ids_of(bases))
 }
 
-/// Which sets these are.
+/// The ids of these sets.
 pub(super) fn ids_of(sets: &[StoredSet]) -> Vec<Uuid> {
     sets.iter().map(|set| set.record.backup_set_id).collect()
 }
@@ -155,7 +156,8 @@ fn engine_of(request: &Request) -> &str {
     request.source.split_once(':').map_or("", |(scheme, _)| scheme)
 }
 
-/// Where new sets are locked, what this one will stand on is locked for as long: a base must not be free to go before what needs it.
+/// If new sets are locked, the sets that this one depends on are locked for as long: a base must stay as long as the
+/// sets that need it.
 pub(super) fn renew_locks(
     bases: &[Uuid],
     repository: &Repository,
@@ -185,19 +187,17 @@ pub(super) fn renew_locks(
         renewed += usize::from(longer);
     }
     if renewed > 0 {
-        report
-            .notes
-            .push(format!("also locked until {until}: {}, which this set needs", counted(renewed as u64, "set")));
+        report.notes.push(format!("also locked until {until}: {} that this set needs", counted(renewed as u64, "set")));
     }
     Ok(())
 }
 
-/// Names must tell sets apart: nothing is ever overwritten in a repository.
+/// Refuses names that are the same for several sets: nothing is ever overwritten in a repository.
 pub(super) fn refuse_fixed_names(request: &Request) -> Result<()> {
     refuse_names_of_many_sets(request.init, request.name_template.as_deref())
 }
 
-/// The same of any writer.
+/// The same for any writer.
 pub(super) fn refuse_names_of_many_sets(init: bool, name_template: Option<&str>) -> Result<()> {
     if init {
         let why = "nothing is ever overwritten in a repository";
@@ -206,8 +206,8 @@ pub(super) fn refuse_names_of_many_sets(init: bool, name_template: Option<&str>)
     match name_template {
         Some(template) if !template.contains("{id}") && !template.contains("{set}") => Err(Error::usage(
             format!("--name-template {template}"),
-            "does not tell one set from another",
-            "names in a repository contain {id} or {set}",
+            "gives several sets the same name",
+            "add {id} or {set} to the template: names in a repository must be different",
         )),
         _ => Ok(()),
     }
@@ -230,9 +230,7 @@ fn choose_base(
     report.warnings.extend(damaged.map(|set| nothing_is_based_on(set)));
     let Some(base) = fulls.max_by_key(|set| set.began_at()) else {
         if wanted == Wanted::Auto {
-            report
-                .notes
-                .push(format!("a full: the repository holds none of `{database}` that another could be based on"));
+            report.notes.push(format!("takes a full: the repository has no full of `{database}` that can be a base"));
             report.notes.extend(databases::elsewhere(&inventory.sets, engine, database));
             return Ok(None);
         }
@@ -249,7 +247,7 @@ fn choose_base(
         if grown > share {
             let percent = |share: f64| (share * 100.0).round();
             let note = format!(
-                "a full: the last differential had {} % of its full, more than {} % (differential-share)",
+                "takes a full: the last differential had {} % of its full, more than {} % (differential-share)",
                 percent(grown),
                 percent(share)
             );
@@ -258,23 +256,21 @@ fn choose_base(
         }
     }
     if wanted == Wanted::Auto {
-        report.notes.push(format!("a differential of full {id}"));
+        report.notes.push(format!("takes a differential of full {id}"));
     }
     Ok(Some((*base).clone()))
 }
 
 fn nothing_is_based_on(set: &StoredSet) -> String {
     format!(
-        "{} was found damaged, and nothing is based on it: `fullbore verify` it again, or let prune remove it",
+        "{} was found damaged and cannot be a base: `fullbore verify` it again, or let prune remove it",
         super::title(&set.record)
     )
 }
 
-/// There is nothing to go on from, and perhaps why.
+/// The repository has no set to continue; perhaps with the reason.
 fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> Error {
-    let why = format!(
-        "the repository holds no whole full of `{database}` that is neither --copy-only nor known to be damaged"
-    );
+    let why = format!("the repository has no usable full of `{database}` (whole, not --copy-only, not damaged)");
     let why = match databases::elsewhere(&inventory.sets, engine, database) {
         Some(elsewhere) => format!("{why}; {elsewhere}"),
         None => why,
@@ -282,16 +278,16 @@ fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> 
     Error::incomplete(asked, why, "take a full first: --kind full, or --kind auto")
 }
 
-/// The sets that a log may go on from: the newest that can be restored, and what it stands on.
+/// The sets that a log may continue: the newest set that can be restored, and the sets that it depends on.
 ///
 /// # Errors
-/// There is none.
+/// The repository has no such set.
 pub(super) fn choose_tips(inventory: &Inventory, engine: &str, database: &str) -> Result<Vec<StoredSet>> {
     let ours = databases::here(&inventory.sets, engine, database);
     if ours.is_empty() {
         return Err(no_full("--kind log", inventory, engine, database));
     }
-    // No log goes on from what stands outside of the chain.
+    // A log set never continues a set that is outside of the chain.
     let ours: Vec<&StoredSet> = ours.into_iter().filter(|set| !set.record.copy_only).collect();
     let known: Vec<_> = ours.iter().map(|set| if_usable(set)).collect();
     let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() }).map_err(no_tip)?;
@@ -303,7 +299,7 @@ pub(super) fn choose_tips(inventory: &Inventory, engine: &str, database: &str) -
     Ok(bases.chain(ends).cloned().collect())
 }
 
-/// A set for choosing what is gone on from: what is about to go, or was found damaged, is as if it were not whole.
+/// A set as a candidate to continue: a set with a tombstone, or a damaged one, counts as incomplete.
 fn if_usable(set: &StoredSet) -> FoundSet {
     let found = set.found();
     let why =
@@ -311,11 +307,11 @@ fn if_usable(set: &StoredSet) -> FoundSet {
     FoundSet { incomplete: found.incomplete.or(why.map(str::to_owned)), ..found }
 }
 
-/// There is a gap in the chain that the log would go on with: who restores may stop before it, and a backup begins anew.
+/// The chain that the log would continue has a gap. A restore can stop before it, but a backup begins a new chain.
 fn no_tip(error: Error) -> Error {
     match error {
         Error::Incomplete { thing, why, .. } => {
-            Error::incomplete(thing, why, "take a new full or differential, and go on from that")
+            Error::incomplete(thing, why, "take a new full or differential, and continue from it")
         }
         error => error,
     }

@@ -1,4 +1,4 @@
-//! The catalog, made anew from a repository: from its records, or from its media alone.
+//! Rebuilds the catalog from a repository: from its records, or from its media alone.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,21 +15,21 @@ use crate::repository::{self, Repository};
 pub struct Rebuilt {
     /// Sets in all.
     pub sets: usize,
-    /// Of these, found by their media alone.
+    /// The number of them that were found by their media alone.
     pub by_media: usize,
     /// Records that were written for them.
     pub records: usize,
-    /// What is to be looked at.
+    /// What to look at.
     pub warnings: Vec<String>,
     /// What is worth knowing.
     pub notes: Vec<String>,
 }
 
-/// Forgets what this host's catalog knows of a repository and reads it again. Where the repository's own records were lost, they are made
-/// again from the media; those of encrypted sets with a key that opens them.
+/// Forgets what this host's catalog knows about a repository and reads it again. Lost records of the repository are
+/// made again from the media; for encrypted sets this needs a key that opens them.
 ///
 /// # Errors
-/// The repository cannot be reached, the catalog cannot be written, or the key file is none.
+/// The repository cannot be reached, the catalog cannot be written, or the key file is invalid.
 pub fn rebuild(setting: Setting<'_>, key: Option<&Path>, conduct: &Conduct) -> Result<Rebuilt> {
     let key = media::read_key(key)?;
     let places = repository::places(setting.name, setting.config)?;

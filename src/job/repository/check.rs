@@ -1,4 +1,4 @@
-//! "Is last night good?": whether each database has a backup that is young enough and was proven not too long ago; for a
+//! "Is last night good?": whether each database has a backup that is new enough and was proven recently enough; for a
 //! monitor, as an exit code and as metrics.
 
 use std::collections::BTreeSet;
@@ -18,25 +18,26 @@ use crate::units::show_duration;
 /// What the user asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// `--database`; nothing: each of them.
+    /// `--database`; `None`: each of them.
     pub database: Option<String>,
-    /// `--retired`, and those of the configuration: no new backups of these are expected, and what there is has to be good still.
+    /// `--retired`, and those of the configuration: no new backups of these are expected, but their existing backups
+    /// must be good.
     pub retired: Vec<String>,
-    /// `--max-age`: the newest whole chain is no older.
+    /// `--max-age`: the highest age of the newest whole chain.
     pub max_age: Option<Duration>,
-    /// `--max-unproven`: a chain was verified or restored no longer ago.
+    /// `--max-unproven`: the longest time since a chain was verified or restored.
     pub max_unproven: Option<Duration>,
 }
 
-/// Before this nothing was backed up with fullbore: the first of 2026, in microseconds since 1970.
+/// fullbore has no older backups: the first of January 2026, in microseconds since 1970.
 const EARLIEST: i64 = 1_767_225_600 * 1_000_000;
 
-/// How one database stands. Times are microseconds since 1970, ages seconds, by the store's clock.
+/// The state of one database. Ages are in seconds, by the store's clock.
 #[derive(Debug, Clone, Serialize)]
 pub struct Standing {
     /// Name of the engine.
     pub engine: String,
-    /// The database; with its machine where several have one of that name.
+    /// The database; with its machine if several have one of that name.
     pub database: String,
     /// The newest set of the newest whole chain.
     pub backup_set_id: Option<String>,
@@ -48,7 +49,7 @@ pub struct Standing {
     pub proven_at: Option<String>,
     /// How long ago.
     pub unproven_s: Option<u64>,
-    /// It is backed up no more: neither age counts.
+    /// It is not backed up any more: neither age counts.
     pub retired: bool,
     /// Whole sets.
     pub sets: usize,
@@ -58,11 +59,10 @@ pub struct Standing {
     pub problems: Vec<String>,
 }
 
-/// How every database stands. `warnings` are what could not be looked at: a set of which neither record nor media can be read is in no
-/// database's account.
+/// The state of every database. A set without a readable record or media belongs to no database: it is in `warnings`.
 ///
 /// # Errors
-/// The repository cannot be reached, or holds nothing: then nothing is good.
+/// The repository cannot be reached, or has no sets.
 pub fn run(
     request: &Request,
     setting: Setting<'_>,
@@ -71,7 +71,7 @@ pub fn run(
 ) -> Result<Vec<Standing>> {
     let repository = setting.open(conduct)?;
     let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
-    // What this host's catalog has against it is nothing that the backups have.
+    // Warnings of the catalog of this host say nothing about the backups.
     let inventory = setting.inventory(&repository, conduct, &mut Vec::new())?;
     warnings.extend(inventory.warnings.iter().cloned());
     let meant = |wanted: Option<&str>| meant(&repository, &inventory.sets, wanted);
@@ -88,11 +88,11 @@ pub fn run(
     let name = |set: &StoredSet| (set.record.engine.clone(), names.name(&set.record));
     let known: BTreeSet<_> = sets.iter().map(|set| name(set)).collect();
     let mut retired = BTreeSet::new();
-    // One that fits nothing has no sets any more; or it is mistyped, and then the database that was meant is still complained of.
+    // A name without sets is fine: if it is mistyped, the check still complains about the database that was meant.
     let wanted = request.retired.iter().filter_map(|wanted| meant(Some(wanted)));
     for wanted in wanted.filter(|wanted| is_known(&inventory.sets, wanted)) {
-        let of_it =
-            of_database(&inventory.sets, Some(&wanted)).map_err(|error| error.noting("it is said to be retired"))?;
+        let of_it = of_database(&inventory.sets, Some(&wanted))
+            .map_err(|error| error.noting("--retired or `retired` names it"))?;
         retired.extend(of_it.first().map(|set| name(set)));
     }
     let of = |named: (String, String)| {
@@ -117,7 +117,7 @@ fn standing(
     let last = match &newest {
         Ok(sequence) => sequence.sets.last().map(|&at| sets[at]),
         Err(error) => {
-            problems.push(format!("no backup of it can be restored: {}", media::one_line(error)));
+            problems.push(format!("none of its backups can be restored: {}", media::one_line(error)));
             None
         }
     };
@@ -125,18 +125,18 @@ fn standing(
     let proven_at = proven(sets);
     match (expected(request.max_unproven), proven_at) {
         (Some(most), Some(at)) if ago(at) > most => problems.push(format!(
-            "no chain of it was proven for {}, since {}; at most {} were wanted",
-            shown(ago(at)),
+            "last proven {} ({} ago); --max-unproven is {}",
             show_time(at),
+            shown(ago(at)),
             show_duration(most)
         )),
-        (Some(_), None) => problems.push("no whole chain of it was ever verified or restored".to_owned()),
+        (Some(_), None) => problems.push("never proven: none of its whole chains was verified or restored".to_owned()),
         _ => {}
     }
     if let Some(ahead) = last.filter(|last| last.stored_at > now.saturating_add(CLOCK_TOLERANCE)) {
         let when = show_time(ahead.stored_at);
         problems.push(format!(
-            "its newest backup is dated in the future, {when}: a clock is or was wrong, and its age is not known"
+            "its newest backup is dated in the future, {when}: a clock is or was wrong, so its age is unknown"
         ));
     }
     let unusable = sets.iter().filter(|set| set.recorded && !set.tombstone);
@@ -146,7 +146,7 @@ fn standing(
     }));
     problems.extend(sets.iter().zip(&known).filter(|(set, _)| !set.tombstone).filter_map(|(set, found)| {
         let full = chain::lost_full(found, &known)?;
-        Some(format!("{} cannot be used: its full {full} is not there", super::title(&set.record)))
+        Some(format!("{} cannot be used: its full {full} is missing", super::title(&set.record)))
     }));
     let damaged = sets.iter().filter(|set| set.failed_at.is_some() && !set.is_verified() && !set.tombstone);
     problems.extend(damaged.map(|set| format!("{} was found damaged", super::title(&set.record))));
@@ -165,19 +165,20 @@ fn standing(
     }
 }
 
-/// What is wrong with a newest backup of that time and age.
+/// What is wrong with the time and age of the newest backup.
 fn too_old(stored_at: i64, age: Duration, most: Option<Duration>) -> Option<String> {
     let when = show_time(stored_at);
     if stored_at < EARLIEST {
         return Some(format!(
-            "its newest backup is dated {when}, which cannot be: a clock was wrong, or it was copied without its times; its age is not known"
+            "its newest backup is dated {when}, before the first version of fullbore: a clock was wrong, or it was \
+             copied without its times; its age is unknown"
         ));
     }
     let most = most.filter(|most| age > *most)?;
-    Some(format!("its newest backup is {} old, from {when}; at most {} were wanted", shown(age), show_duration(most)))
+    Some(format!("its newest backup is {} old, from {when}; --max-age is {}", shown(age), show_duration(most)))
 }
 
-/// To the minute, the hour or the day where it is long.
+/// A duration; a long one is rounded down to minutes, hours or days.
 fn shown(time: Duration) -> String {
     let seconds = time.as_secs();
     let whole = match seconds {
@@ -189,11 +190,11 @@ fn shown(time: Duration) -> String {
     show_duration(Duration::from_secs(seconds - seconds % whole))
 }
 
-/// When a chain was last found good in all its sets: the oldest of their verdicts counts.
+/// When all sets of a chain were last found good: the oldest of their verdicts counts.
 fn proven(sets: &[&StoredSet]) -> Option<i64> {
     let of_chain = |end: &&StoredSet| {
         let (mut at, mut oldest) = (*end, i64::MAX);
-        // No chain is longer than there are sets, whatever their records say.
+        // A chain has at most as many sets as there are, whatever their records say.
         for _ in 0..sets.len() {
             if !at.is_verified() {
                 return None;
@@ -209,7 +210,7 @@ fn proven(sets: &[&StoredSet]) -> Option<i64> {
     sets.iter().filter_map(of_chain).max()
 }
 
-/// What a monitor scrapes: the text format of Prometheus (public source: prometheus.io, "Exposition formats", version 0.0.4).
+/// The text format of Prometheus, for a monitor (public source: prometheus.io, "Exposition formats", version 0.0.4).
 pub fn metrics(repository: &str, checked: &Result<Vec<Standing>>) -> String {
     let mut text = String::new();
     let mut gauge = |name: &str, help: &str, values: Vec<(String, f64)>| {
@@ -241,7 +242,7 @@ pub fn metrics(repository: &str, checked: &Result<Vec<Standing>>) -> String {
     text
 }
 
-/// A label's value as the format wants it.
+/// The value of a label, escaped for the format.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! Copies from repositories, into them, or both: which sets are missing is found there, and their commits are agreed upon with other hosts.
+//! Copies from repositories, into them, or both: finds the missing sets, and coordinates commits with other hosts.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::repository::process::Process;
 use crate::repository::task::{Task, decided};
 use crate::repository::{self, Repository};
 
-/// Which repositories a copy is between; where one is missing, `--from` or `--to` takes its place.
+/// The repositories of a copy; if one is missing, `--from` or `--to` takes its place.
 #[derive(Clone, Copy)]
 pub struct Between<'a> {
     /// `--repo`.
@@ -39,10 +39,10 @@ struct Target<'a> {
     inventory: Inventory,
 }
 
-/// Copies and fills `report`, also when it fails. Sets that the target has are passed over.
+/// Copies and fills `report`, also when it fails. Sets that the target has already are skipped.
 ///
 /// # Errors
-/// Those of [`copy::run`], and what one of the repositories has against it.
+/// Those of [`copy::run`], and those of the repositories.
 pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let mut request = request.clone();
@@ -56,7 +56,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
         Some(setting) => {
             let repository = setting.open(source)?;
             if target.as_ref().is_some_and(|target| target.repository.id == repository.id) {
-                let why = "is the repository that the sets come from";
+                let why = "is the repository to copy from";
                 return Err(Error::usage(
                     format!("--to-repo {}", between.to.map_or("", |to| to.name)),
                     why,
@@ -88,12 +88,12 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
     Ok(())
 }
 
-/// What is known of a set, and when it was stored: of a copy the files do not tell.
+/// The record of a set with the time when it was stored: the files of a copy do not have this time.
 fn as_stored(set: &StoredSet) -> SetRecord {
     SetRecord { stored_at: Some(set.stored_at), ..set.record.clone() }
 }
 
-/// The sets that are meant: of a repository the newest chain, or the set that was named.
+/// The sets to copy: by default the newest chain of the repository, else the named set.
 fn chosen<'a>(
     sets: Vec<&'a StoredSet>,
     request: &Request,
@@ -111,8 +111,9 @@ fn chosen<'a>(
     Chosen::reads(sets, &request.reading, repository)
 }
 
-/// A chain with everything that its sets name, down to the full, what stands on something behind that: a full that was taken while a log was followed begins a
-/// chain in the middle of the log sets, and prune keeps those by what they name. Where one of these cannot be used the chain is as it was.
+/// A chain with all ancestors of its sets, each set after its base. A full that was taken while a log was followed
+/// begins a chain in the middle of the log sets, and prune keeps a log set with the set that it names as base. If an
+/// ancestor cannot be used, the chain stays as it is.
 fn with_ancestors<'a>(chain: &[&'a StoredSet], all: &[&'a StoredSet]) -> Vec<&'a StoredSet> {
     let known: HashMap<Uuid, &StoredSet> = all.iter().map(|set| (set.record.backup_set_id, *set)).collect();
     let (mut ordered, mut there): (Vec<&StoredSet>, HashSet<Uuid>) = Default::default();
@@ -127,7 +128,7 @@ fn with_ancestors<'a>(chain: &[&'a StoredSet], all: &[&'a StoredSet]) -> Vec<&'a
     if ordered.iter().all(|set| set.is_usable()) { ordered } else { chain.to_vec() }
 }
 
-/// Copies the sets that `request` reads, those of `ids` in that order where a repository has said which.
+/// Copies the sets that `request` reads; from a repository, those of `ids` in that order.
 fn into_target(
     request: &Request,
     target: Option<&Target<'_>>,
@@ -149,7 +150,7 @@ fn into_target(
                 heap.sets.iter().position(is_it).ok_or_else(|| unreadable(&heap, *id))
             };
             let places = ids.iter().map(at).collect::<Result<Vec<_>>>()?;
-            // As the headers say it: records may be anybody's.
+            // By the headers: anybody may have written the records.
             let known = heap.known();
             places.iter().try_for_each(|&at| chain::check_against(&known, &known[at]))?;
             (heap, places)
@@ -177,7 +178,7 @@ fn into_target(
         for found in missing {
             task.lease(&leased)?;
             let id = found.set.backup_set_id;
-            // Who looks sees that it is written; what of it may be removed should this host die is said when nobody else is at it.
+            // Shows other hosts that this run writes the set. Its families are recorded once no other run writes it.
             task.writes_copy(id, Uuid::new_v4(), Vec::new())?;
             target.refuse_others(task, id)?;
             let arrival = Some(Arrival { repository: &target.repository, task });
@@ -200,7 +201,7 @@ fn unreadable(heap: &media::Heap, id: Uuid) -> Error {
     let damaged = heap.unreadable.iter().find(|unreadable| !unreadable.leftover);
     let why =
         damaged.map_or_else(|| "its families are not there any more".to_owned(), |bad| media::one_line(&bad.error));
-    Error::incomplete(format!("backup set {id}"), why, "copy another set; `fullbore verify` tells more")
+    Error::incomplete(format!("backup set {id}"), why, "copy another set; `fullbore verify` says more")
 }
 
 impl<'a> Target<'a> {
@@ -208,7 +209,7 @@ impl<'a> Target<'a> {
         super::backup::refuse_names_of_many_sets(request.init, request.name_template.as_deref())?;
         let places = repository::places(setting.name, setting.config)?;
         let opened = match request.dry_run {
-            // Nothing is made by looking: what is no repository yet has nothing.
+            // A dry run creates nothing: a repository that does not exist yet is empty.
             true => Repository::open(setting.name, places.clone(), &conduct.stores).or_else(|error| match error {
                 Error::Incomplete { .. } => Repository::planned(setting.name, places, &conduct.stores),
                 error => Err(error),
@@ -219,14 +220,14 @@ impl<'a> Target<'a> {
         let repository = opened.map_err(|error| conduct.why_halted(error))?;
         request.name_template = hidden::template(setting.config, setting.name, request.name_template.take())?;
         let inventory = match repository.id.is_nil() {
-            true => Inventory::default(), // Planned: there is nothing.
+            true => Inventory::default(), // It does not exist yet.
             false => setting.inventory(&repository, conduct, &mut report.warnings)?,
         };
         request.to = repository.places.clone();
         Ok(Self { setting, repository, inventory })
     }
 
-    /// What it knows of these sets.
+    /// These sets, as the target has them.
     fn sets_of(&self, ids: &[Uuid]) -> Vec<StoredSet> {
         self.inventory.sets.iter().filter(|set| ids.contains(&set.record.backup_set_id)).cloned().collect()
     }
@@ -234,7 +235,7 @@ impl<'a> Target<'a> {
     /// The sets that it does not have.
     ///
     /// # Errors
-    /// What one of them stands on would be missing, or the repository holds a damaged copy of one.
+    /// The base of a set would be missing, or the repository has a damaged copy of a set.
     fn missing<'f>(&self, sets: Vec<&'f media::Found>, report: &mut Report) -> Result<Vec<&'f media::Found>> {
         let mut there: HashSet<Uuid> = HashSet::new();
         let mut missing = Vec::new();
@@ -246,15 +247,15 @@ impl<'a> Target<'a> {
             if there.contains(&id) {
                 report
                     .notes
-                    .push(format!("{} is in the repository already, and is not copied", chain::title(&found.set)));
+                    .push(format!("{} is already in the repository, and is not copied", chain::title(&found.set)));
                 continue;
             }
             self.refuse_remains(found)?;
             if let Some(base) = found.set.base.filter(|base| !there.contains(base)) {
-                let what = if found.set.kind == SetKind::Log { "what it continues" } else { "its full" };
+                let what = if found.set.kind == SetKind::Log { "the set that it continues" } else { "its full" };
                 return Err(Error::incomplete(
                     chain::title(&found.set),
-                    format!("{what}, {base}, is not in the repository that it would be copied to"),
+                    format!("{what}, {base}, is not in the repository to copy to"),
                     "copy the whole chain: --chain",
                 ));
             }
@@ -264,7 +265,7 @@ impl<'a> Target<'a> {
         Ok(missing)
     }
 
-    /// What is left of another copy of the set is in the way, unless it is of the same media, which a copy as it is completes.
+    /// Refuses remains of another copy of the set. Remains of the same media are fine: a copy as it is completes them.
     fn refuse_remains(&self, found: &media::Found) -> Result<()> {
         let remains = self.inventory.sets.iter().find(|set| set.record.backup_set_id == found.set.backup_set_id);
         let Some(remains) = remains else { return Ok(()) };
@@ -272,23 +273,23 @@ impl<'a> Target<'a> {
         match &remains.incomplete {
             _ if remains.tombstone => Err(Error::refused(thing, "is being removed from the repository", hint)),
             Some(_) if remains.record.media_set_id == found.media_set_id => Ok(()),
-            Some(why) => Err(Error::refused(thing, format!("is in the repository, and not whole: {why}"), hint)),
+            Some(why) => Err(Error::refused(thing, format!("is in the repository, but not whole: {why}"), hint)),
             None if remains.is_damaged() => {
-                let why = "is in the repository, and was found damaged there";
+                let why = "is in the repository, but was found damaged there";
                 Err(Error::refused(thing, why, "remove its families, and copy again"))
             }
             None => Ok(()),
         }
     }
 
-    /// Nobody else writes the same set: of two copies of it in one repository neither would be the one.
+    /// Refuses if another run writes the same set: a repository has one copy of a set.
     fn refuse_others(&self, task: &Task, set: Uuid) -> Result<()> {
         let repository = &self.repository;
         if let Some(record) = repository.read::<SetRecord>(&format::set_name(set))?
             && self.inventory.sets.iter().all(|known| known.record.backup_set_id != set)
         {
-            let why = "was copied by somebody else since this copy began";
-            return Err(Error::refused(title(&record), why, "run it again: what is there is passed over"));
+            let why = "was copied by another run since this copy began";
+            return Err(Error::refused(title(&record), why, "run it again: it skips the sets that are there"));
         }
         let now = repository.now()?;
         let known = tasks(repository, now)?;
@@ -299,12 +300,12 @@ impl<'a> Target<'a> {
         };
         let prune = known.iter().filter(lives).find(|other| other.record.verb == "prune");
         if let (Some(prune), true) = (prune, known.iter().any(|other| wrote(&other))) {
-            // What an earlier attempt has left has the names that this one would use. A prune that begins later sees this run.
+            // Leftovers of an earlier attempt have the names of this attempt. A prune that begins later sees this run.
             let why = format!("has leftovers of an earlier copy, and {} may be removing them", prune.title());
             return Err(Error::refused(format!("backup set {set}"), why, "wait until it has ended"));
         }
         for other in known.iter().filter(wrote).filter(|other| other.record.state.is_open()) {
-            // Of a process of this very machine nobody has to wait for the end of its lease.
+            // For a process of this machine there is no need to wait for the end of its lease.
             let is_gone = other.record.runs_as.as_ref().is_some_and(Process::is_gone);
             if !other.is_dead(now) && !is_gone {
                 let why = format!("is being written by {}", other.title());
@@ -316,17 +317,17 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Sees to it that a dead run never commits, and that nobody removes what this one writes for its leftovers.
+    /// Makes sure that a dead run never commits, and that prune does not take the files of this run for its leftovers.
     fn end(&self, other: &KnownTask, task: &Task) -> Result<()> {
         let Some(fate) = other.record.fate() else { return Ok(()) };
         let ours = FateRecord { fate: Fate::Removed, task: task.id() };
         if decided(&self.repository, fate, Fate::Removed, task.id())? != ours {
-            let why = "was interrupted during commit, or its files are just being removed";
-            return Err(Error::refused(other.title(), why, "run `fullbore prune --confirm`, and copy again then"));
+            let why = "was interrupted during commit, or its files are being removed now";
+            return Err(Error::refused(other.title(), why, "run `fullbore prune --confirm`, then copy again"));
         }
         let mut record = other.record.clone();
         (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));
-        record.error = Some(format!("its process ended without a word; copy {} goes on with it", task.id()));
+        record.error = Some(format!("its process ended unexpectedly; copy {} continues it", task.id()));
         record.needs.clear();
         self.repository.records.write(&format::task_name(record.task), &format::encode(&record)?)
     }

@@ -1,4 +1,5 @@
-//! `--copy-to`: the second repository of a backup. It gets the same families in the same pass, and has a task, leases and a record of its own.
+//! `--copy-to`: the second repository of a backup. It gets the same families in the same pass, and its own task, leases
+//! and record.
 
 use fullbore_core::device::Device;
 use fullbore_core::store::Stores;
@@ -15,7 +16,7 @@ use crate::repository::inventory::StoredSet;
 use crate::repository::task::Task;
 use crate::repository::{self, Repository};
 
-/// The second repository, which is reached with settings of its own.
+/// The second repository, which has its own settings.
 pub(super) struct Second<'a> {
     setting: Setting<'a>,
     stores: Stores,
@@ -23,7 +24,7 @@ pub(super) struct Second<'a> {
 }
 
 impl<'a> Second<'a> {
-    /// Opens it, or makes it.
+    /// Opens the repository, or makes it.
     ///
     /// # Errors
     /// It cannot be reached, or is the first one.
@@ -44,19 +45,19 @@ impl<'a> Second<'a> {
         Ok(second)
     }
 
-    /// Where families go as well.
+    /// The second destination of the families.
     ///
     /// # Errors
-    /// Names would tell what its records hide.
+    /// File names would show the names that its records hide.
     pub fn mirror(&self, request: &Request) -> Result<Mirror> {
         let (to, name_template) = (self.repository.places.clone(), template(request, self.setting)?);
         Ok(Mirror { to, name_template, stores: self.stores.clone() })
     }
 
-    /// The sets that the backup stands on, as they are here.
+    /// The sets that the backup depends on, as they are in this repository.
     ///
     /// # Errors
-    /// One of them is not here, or not whole: [`Error::Incomplete`]; or the repository cannot be reached.
+    /// One of them is missing here, or not whole: [`Error::Incomplete`]; or the repository cannot be reached.
     pub fn holding(
         &self,
         bases: &[StoredSet],
@@ -70,25 +71,25 @@ impl<'a> Second<'a> {
         let here = |base: &StoredSet| {
             let found = inventory.sets.iter().find(|set| set.record.backup_set_id == base.record.backup_set_id);
             let why = match found {
-                Some(set) if set.tombstone => "which this would stand on, is being removed there".to_owned(),
+                Some(set) if set.tombstone => "is being removed there".to_owned(),
                 Some(StoredSet { incomplete: Some(why), .. }) => {
-                    format!("which this would stand on, is not whole there: {why}")
+                    format!("is not whole there: {why}")
                 }
-                Some(set) if set.is_damaged() => "which this would stand on, was found damaged there".to_owned(),
+                Some(set) if set.is_damaged() => "was found damaged there".to_owned(),
                 Some(set) => return Ok(set.clone()),
-                None => "which this would stand on, is not there".to_owned(),
+                None => "is not there".to_owned(),
             };
             let hint = "take a full into both (--kind full, or --kind auto), or copy that set there first";
             Err(Error::incomplete(
                 format!("--copy-to {}", self.setting.name),
-                format!("{}, {why}", title(&base.record)),
+                format!("the base, {}, {why}", title(&base.record)),
                 hint,
             ))
         };
         bases.iter().map(here).collect()
     }
 
-    /// Does the backup as a task of this repository too, and writes the record of what was committed.
+    /// Does the backup as a task of this repository too, and writes the record of the committed set.
     ///
     /// # Errors
     /// Those of the backup, and of this repository.
@@ -118,46 +119,46 @@ impl<'a> Second<'a> {
     fn describe(&self, record: SetRecord, report: &mut Report) {
         if let Err(error) = self.repository.describe(&record) {
             let why = media::one_line(&error);
-            report.warnings.push(format!("the set's record could not be written in `{}`: {why}", self.setting.name));
+            report.warnings.push(format!("cannot write the record of the set in `{}`: {why}", self.setting.name));
         }
         self.setting.catalogue(&self.repository, record, &mut report.warnings);
     }
 }
 
-/// Its places.
+/// The places of the second repository.
 ///
 /// # Errors
-/// There is no such repository.
+/// The configuration has no such repository.
 pub(super) fn places(setting: Setting<'_>) -> Result<Vec<Device>> {
     repository::places(setting.name, setting.config).map_err(about_copy_to)
 }
 
-/// Where the families would go, of a plan that makes nothing.
+/// Where the families would go, for a dry run.
 pub(super) fn planned(setting: Setting<'_>, request: &Request, conduct: &Conduct) -> Result<Mirror> {
     Ok(Mirror { to: places(setting)?, name_template: template(request, setting)?, stores: stores(setting, conduct)? })
 }
 
-/// How objects are kept is said of each repository.
+/// The stores with the object options of this repository.
 fn stores(setting: Setting<'_>, conduct: &Conduct) -> Result<Stores> {
     let stores = setting.config.stores()?.telling_as(&conduct.stores);
-    stores.heed(&conduct.signal);
+    stores.stop_on(&conduct.signal);
     Ok(stores)
 }
 
-/// What was said of the backup counts in both; else each repository has its own names.
+/// A template of the backup counts in both repositories; else each repository has its own.
 fn template(request: &Request, setting: Setting<'_>) -> Result<Option<String>> {
     let said = request.own_template.clone().or_else(|| setting.config.name_template.clone());
     hidden::template(setting.config, setting.name, said)
 }
 
-/// The record of the set as it is here: the same families, as long, under the names that they have here.
+/// The record of the set in this repository: the same families, with the same lengths, under their names here.
 fn here(record: &SetRecord, families: Vec<FamilyRecord>) -> SetRecord {
     let both = families.into_iter().zip(&record.families);
     let families = both.map(|(here, first)| FamilyRecord { bytes: first.bytes, ..here }).collect();
     SetRecord { families, ..record.clone() }
 }
 
-/// Errors of a repository speak of `--repo`; this one follows `--copy-to`.
+/// Errors of a repository name `--repo`; here it is `--copy-to`.
 fn about_copy_to(error: Error) -> Error {
     let rename = |thing: String| thing.replace("--repo ", "--copy-to ");
     match error {

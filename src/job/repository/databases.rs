@@ -1,5 +1,5 @@
-//! Which sets of a repository are of one database. Two machines may each have one of the same name: what is local to a machine, a file or a
-//! server on it, is called by both then.
+//! Which sets of a repository are of one database. Two machines may each have a database of the same name: then the
+//! name of a local database (a file, or a server on the machine) gets the host before it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -14,9 +14,9 @@ use crate::repository::hidden::is_local_name;
 use crate::repository::inventory::StoredSet;
 use crate::units::on_its_line;
 
-/// What databases are called where some have the same name.
+/// The names of databases, if some have the same one.
 pub(super) struct Names<'a> {
-    /// Engine and database that sets of several machines have.
+    /// Engine and database of sets that come from several machines.
     shared: BTreeSet<(&'a str, &'a str)>,
 }
 
@@ -24,14 +24,14 @@ impl<'a> Names<'a> {
     /// Looks at all sets of a repository.
     pub fn of(sets: &'a [StoredSet]) -> Self {
         let mut hosts: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
-        // What its media tell of an unfinished set is not where it was made.
+        // The media of an unfinished set do not say on which host it was made.
         for record in sets.iter().map(|set| &set.record).filter(|record| is_local(record) && !record.host.is_empty()) {
             hosts.entry((&record.engine, &record.database)).or_default().insert(&record.host);
         }
         Self { shared: hosts.into_iter().filter(|(_, hosts)| hosts.len() > 1).map(|(name, _)| name).collect() }
     }
 
-    /// `/data/app.db`; `HOST:/data/app.db` where several machines have one.
+    /// `/data/app.db`; `HOST:/data/app.db` if several machines have one.
     pub fn name(&self, record: &SetRecord) -> String {
         match self.shared.contains(&(&record.engine[..], &record.database[..])) && !record.host.is_empty() {
             true => format!("{}:{}", record.host, record.database),
@@ -40,13 +40,13 @@ impl<'a> Names<'a> {
     }
 }
 
-/// True for a name that means another database on another machine: a file, a socket, a server that is asked on the machine itself.
+/// True for a name that means another database on another machine: a file, a socket, a server on the machine itself.
 fn is_local(record: &SetRecord) -> bool {
     let is_file = fullbore_engines::named(&record.engine).is_some_and(|engine| !engine.is_server());
     !record.database.is_empty() && (is_file || is_local_name(&record.database))
 }
 
-/// The sets of the database that this machine calls so: what another one may go on from.
+/// The sets of the database that has this name on this machine: a new set may continue them.
 pub(super) fn here<'a>(sets: &'a [StoredSet], engine: &str, database: &str) -> Vec<&'a StoredSet> {
     let host = crate::job::host();
     let ours = |record: &SetRecord| !is_local(record) || record.host == host || record.host.is_empty();
@@ -54,18 +54,23 @@ pub(super) fn here<'a>(sets: &'a [StoredSet], engine: &str, database: &str) -> V
     sets.iter().filter(is_it).collect()
 }
 
-/// Why there is none, if another machine has one of that name.
+/// Why this machine has no sets of that name, if another machine has some.
 pub(super) fn elsewhere(sets: &[StoredSet], engine: &str, database: &str) -> Option<String> {
     let of_it = |set: &&StoredSet| set.record.engine == engine && set.record.database == database;
     let hosts: BTreeSet<&str> = sets.iter().filter(of_it).map(|set| &set.record.host[..]).collect();
     let shown: Vec<String> = hosts.into_iter().map(on_its_line).collect();
     (!shown.is_empty()).then(|| {
         let here = crate::job::host();
-        format!("this machine is `{here}`; there are sets of that name of {}: if it is the same database, set FULLBORE_HOST", shown.join(", "))
+        let others = shown.join(", ");
+        format!(
+            "this machine is `{here}`, but sets of that name are from {others}; if it is the same database, set \
+             FULLBORE_HOST"
+        )
     })
 }
 
-/// A name that somebody has given, as the records of the repository tell it: where they hide names, its digest, with the same `HOST:` before it.
+/// The name that the records of the repository use for a given name: if they hide names its digest, with the same
+/// `HOST:` before it.
 pub(super) fn meant(repository: &Repository, sets: &[StoredSet], wanted: Option<&str>) -> Option<String> {
     let wanted = wanted?;
     let hosts: BTreeSet<&str> = sets.iter().map(|set| &set.record.host[..]).filter(|host| !host.is_empty()).collect();
@@ -74,12 +79,12 @@ pub(super) fn meant(repository: &Repository, sets: &[StoredSet], wanted: Option<
         Some(format!("{host}:{}", repository.named(database)))
     };
     let mut digests = std::iter::once(repository.named(wanted)).chain(hosts.iter().filter_map(of_host));
-    // Where none fits, the name is said as it was given.
+    // If no digest fits, messages show the name as it was given.
     let digest = digests.find(|digest| !is_known(sets, wanted) && is_known(sets, digest));
     Some(digest.unwrap_or_else(|| wanted.to_owned()))
 }
 
-/// True when a set is of a database of this name, or of a file that is called so.
+/// True when a set is of a database of this name, or of a file with this name.
 pub(super) fn is_known(sets: &[StoredSet], wanted: &str) -> bool {
     let names = Names::of(sets);
     sets.iter().any(|set| is_called(set, wanted) || names.name(&set.record) == wanted)
@@ -92,33 +97,32 @@ fn is_called(set: &StoredSet, wanted: &str) -> bool {
         || is_called_with_host(set, wanted)
 }
 
-/// `HOST:/data/app.db`, also where no other machine has one.
+/// `HOST:/data/app.db`, also if no other machine has this database.
 fn is_called_with_host(set: &StoredSet, wanted: &str) -> bool {
     let (host, database) = (&set.record.host[..], &set.record.database[..]);
     let of_host = wanted.strip_prefix(host).and_then(|rest| rest.strip_prefix(':'));
     is_local(&set.record) && !host.is_empty() && of_host == Some(database)
 }
 
-/// A database among others.
+/// A line of a list of databases.
 fn line(engine: &str, name: &str, sets: usize) -> String {
     let engine = on_its_line(engine);
     match (name, sets) {
         ("", 1) => {
-            format!("\n    {engine}: 1 set whose database only its key tells (`fullbore catalog rebuild --key`)")
+            format!("\n    {engine}: 1 set with an encrypted name (`fullbore catalog rebuild --key`)")
         }
         ("", more) => {
-            format!(
-                "\n    {engine}: {more} sets whose databases only their keys tell (`fullbore catalog rebuild --key`)"
-            )
+            format!("\n    {engine}: {more} sets with encrypted names (`fullbore catalog rebuild --key`)")
         }
         _ => format!("\n    {engine} `{}`", on_its_line(name)),
     }
 }
 
-/// The sets of one database: that of this name, or the only one whose file is called so. Without a name, of the only database.
+/// The sets of one database: of the database with this name, or of the only one whose file has this name. Without a
+/// name, of the only database.
 ///
 /// # Errors
-/// There is none, or more than one.
+/// No database fits, or more than one.
 pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Result<Vec<&'a StoredSet>> {
     let names = Names::of(sets);
     let mut known: BTreeMap<(&str, String), Vec<&StoredSet>> = BTreeMap::new();
@@ -147,14 +151,14 @@ pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Re
         }
         _ => Err(Error::refused(
             thing,
-            format!("the repository holds several databases:{}", shown()),
-            "say which with --database",
+            format!("the repository has several databases:{}", shown()),
+            "name one with --database",
         )),
     }
 }
 
-/// The sets among which one is chosen: those of the database that is named. Where none is, `set` (as in `--set`) says whose they are, and what these stand on
-/// is among them, whosever it is; without that of the only database.
+/// The sets to choose from: those of the named database. Without a name, those of the database of `set` (as in `--set`)
+/// and the sets that these depend on, of whichever database. Without both, those of the only database.
 ///
 /// # Errors
 /// Those of [`of_database`].
@@ -167,7 +171,7 @@ pub(super) fn to_choose_from<'a>(
     let is_it =
         |set: &&StoredSet| ids::fits(set.record.backup_set_id, part) || ids::fits(set.record.media_set_id, part);
     let named: Vec<&StoredSet> = sets.iter().filter(is_it).collect();
-    // Whoever chooses among all of them says that there is none, or which there are.
+    // The choice among all sets then fails with the reason: no set fits, or several.
     let [named] = named[..] else { return Ok(sets.iter().collect()) };
     let names = Names::of(sets);
     let database = |set: &StoredSet| (set.record.engine.clone(), names.name(&set.record));

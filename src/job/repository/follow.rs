@@ -1,4 +1,4 @@
-//! A log that is followed into a repository: one task for as long as it runs, whose leases go on with it.
+//! Follows a log into a repository: one task for as long as it runs, with leases on the sets that it continues.
 
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
@@ -15,13 +15,13 @@ use crate::repository::hidden;
 use crate::repository::task::{Ground, Task};
 use crate::repository::{self, Repository};
 
-/// So many notes, and so many warnings, of a follower are enough.
+/// The most notes, and the most warnings, that a follower keeps.
 const REMARKS_MOST: usize = 100;
 
 /// Follows a log into a repository until it is asked to end; see [`log::follow`].
 ///
 /// # Errors
-/// Those of [`log::follow`], and what the repository has against it.
+/// Those of [`log::follow`], and those of the repository.
 pub fn run(
     request: &Following,
     setting: Setting<'_>,
@@ -32,7 +32,7 @@ pub fn run(
 ) -> Result<()> {
     refuse_fixed_names(&request.backup)?;
     let places = repository::places(setting.name, setting.config)?;
-    // The last set and the end of the task are written when a signal has come already.
+    // These ignore the signal: the last set and the end of the task are written after it.
     let repository = Repository::open_to_write(setting.name, places, stores)?.hiding(setting.config)?;
     let name_template = hidden::template(setting.config, setting.name, request.backup.name_template.clone())?;
     let backup = Request { to: repository.places.clone(), name_template, ..request.backup.clone() };
@@ -52,24 +52,25 @@ pub(in crate::job) struct Home<'a> {
     setting: Setting<'a>,
     repository: &'a Repository,
     task: &'a Task,
-    /// The full, and perhaps its differential, that the sets stand on.
+    /// The full, and perhaps its differential, that the sets depend on.
     foundation: Vec<Uuid>,
     /// These, and the newest set of the chain.
     tips: Vec<Uuid>,
-    /// A set whose record could not be written yet: nobody may build on it before.
+    /// A set whose record could not be written yet: until then no other set may depend on it.
     unrecorded: Option<SetRecord>,
 }
 
 impl<'a> Home<'a> {
-    /// What the backup of a set tells the repository.
+    /// The repository and the task, for the backup of a set.
     pub fn within(&self) -> Within<'a> {
         Within { repository: self.repository, task: self.task, second: None }
     }
 
-    /// The families of the sets that may be gone on from, which are leased from now on; none when there is no set of this database.
+    /// The families of the sets that the log may continue, leased from now on; empty if the repository has no set of
+    /// this database.
     ///
     /// # Errors
-    /// Its chain is not whole, or is about to go; or the repository cannot be reached.
+    /// Its chain is not whole, or prune is about to remove it; or the repository cannot be reached.
     pub fn bases(&mut self, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Vec<String>> {
         let inventory = self.setting.inventory(self.repository, conduct, &mut report.warnings)?;
         let database = self.repository.named(&fullbore_engines::identity(&request.source).name);
@@ -89,10 +90,10 @@ impl<'a> Home<'a> {
         Ok(families)
     }
 
-    /// Has the whole chain locked for as long as sets that are written from now on, where these are.
+    /// If new sets are locked, locks the whole chain for as long as the sets that are written from now on.
     ///
     /// # Errors
-    /// The store does not do it.
+    /// The store refuses the lock.
     pub fn renew_locks(&self, conduct: &Conduct, report: &mut Report) -> Result<()> {
         let mut said = Report::default();
         let renewed = renew_locks(&self.tips, self.repository, self.setting, conduct, &mut said);
@@ -105,7 +106,7 @@ impl<'a> Home<'a> {
         renewed
     }
 
-    /// The sets of the chain stand still, as far as that can be asked.
+    /// Whether the sets of the chain still exist, if the repository can tell.
     ///
     /// # Errors
     /// The repository cannot be reached.
@@ -117,14 +118,15 @@ impl<'a> Home<'a> {
         self.task.ground()
     }
 
-    /// What is taken next stands on nothing that is there.
+    /// The next set depends on no existing set.
     pub fn forsake(&mut self) {
         self.foundation.clear();
         self.tips.clear();
         self.task.goes_on_from(Vec::new());
     }
 
-    /// A set was committed, and the next one will continue it. What fails now is said, and found by whoever looks next.
+    /// A set was committed, and the next one will continue it. A failure here is a warning, and the next reader of the
+    /// repository finds the set by its media.
     pub fn committed(&mut self, record: Option<SetRecord>, report: &mut Report) {
         let Some(record) = record else { return };
         if record.base.is_none() {
@@ -137,15 +139,13 @@ impl<'a> Home<'a> {
         self.task.goes_on_from(needs);
         self.setting.catalogue(self.repository, record.clone(), &mut report.warnings);
         if let Err(error) = self.repository.describe(&record) {
-            report.warnings.push(format!("the set's record could not be written: {}", media::one_line(&error)));
+            report.warnings.push(format!("cannot write the record of the set: {}", media::one_line(&error)));
             self.unrecorded = Some(record);
         }
     }
 }
 
-/// Why a follower cannot go on from what it has written.
+/// Why a follower cannot continue its own sets.
 pub(in crate::job) fn without_ground(error: Error) -> Error {
-    error.noting(
-        "what was committed since is in the database's own log alone; --full-if-needed takes a new full and goes on",
-    )
+    error.noting("newer commits are only in the database's own log; --full-if-needed takes a new full and continues")
 }

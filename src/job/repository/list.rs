@@ -23,11 +23,11 @@ pub struct ListedSet {
     pub backup_set_id: String,
     /// full, differential, log.
     pub kind: String,
-    /// What it is based on.
+    /// Its base.
     pub base_backup_set_id: Option<String>,
     /// Name of the engine.
     pub engine: String,
-    /// The database; empty where only a key would tell.
+    /// The database; empty if the name is encrypted.
     pub database: String,
     /// RFC 3339.
     pub started_at: String,
@@ -35,41 +35,42 @@ pub struct ListedSet {
     pub finished_at: String,
     /// Outside the chain.
     pub copy_only: bool,
-    /// Families that there should be.
+    /// The number of its families.
     pub families: usize,
     /// Bytes of its families.
     pub stored_bytes: u64,
-    /// Bytes of the restored database; 0: only its manifest tells.
+    /// Bytes of the restored database; 0: known from its manifest only.
     pub database_bytes: u64,
     /// True when a key is needed.
     pub encrypted: bool,
     /// Why it cannot be used, if it cannot.
     pub why_incomplete: Option<String>,
-    /// RFC 3339, by the store's clock: when it was last read whole and found good.
+    /// RFC 3339, by the store's clock: when its last good verification was.
     pub verified_at: Option<String>,
-    /// RFC 3339, by the store's clock: when that last failed.
+    /// RFC 3339, by the store's clock: when its last failed verification was.
     pub failed_at: Option<String>,
-    /// The same: when a restore of its chain was last tried and found good.
+    /// RFC 3339, by the store's clock: when the last good restore of its chain was.
     pub proven_at: Option<String>,
     /// It is being removed.
     pub tombstone: bool,
 }
 
-/// A listing, and what is to be said of it.
+/// A listing, with its warnings and notes.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
     /// The sets, oldest first.
     pub sets: Vec<ListedSet>,
-    /// What is not as it should be.
+    /// What to look at.
     pub warnings: Vec<String>,
     /// What is worth knowing.
     pub notes: Vec<String>,
 }
 
-/// Lists the sets of a database, or of all; from this host's catalog alone when `offline`. With a key also the names that the records hide.
+/// Lists the sets of a database, or of all; from this host's catalog alone when `offline`. With a key it also shows the
+/// names that the records hide.
 ///
 /// # Errors
-/// The repository cannot be reached, or was never seen; or the key file is none.
+/// The repository cannot be reached, or was never seen; or the key file is invalid.
 pub fn list(
     setting: Setting<'_>,
     database: Option<&str>,
@@ -83,7 +84,7 @@ pub fn list(
     let mut names = HashMap::new();
     let sets = if offline {
         let seen = last_seen(setting, &mut listing)?;
-        listing.notes.push(format!("as of {}: the repository was not asked", seen.0));
+        listing.notes.push(format!("as of {}: from the catalog, without access to the repository", seen.0));
         seen.1
     } else {
         let repository = setting.open(conduct)?;
@@ -110,14 +111,14 @@ pub fn list(
     Ok(listing)
 }
 
-/// The names that the records hide of the sets which this key opens, by the sets' ids.
+/// The names that the records hide, for the sets that this key opens, by set id.
 fn hidden_names(sets: &[StoredSet], repository: &Repository, key: &SecretKey) -> Result<HashMap<String, String>> {
     let mut names = HashMap::new();
     let is_asked = |set: &&StoredSet| set.incomplete.is_none() && is_hidden(&set.record.database);
     for set in sets.iter().filter(is_asked) {
         let heap = media::find_among(set.devices(repository)?, &repository.stores)?;
         let found = heap.sets.iter().find(|found| found.set.backup_set_id == set.record.backup_set_id);
-        // Another key's set stays as it is.
+        // A set of another key keeps its hidden name.
         let opened = found.and_then(|found| media::open_set(found, &Pool::new(0, 4096).ok()?, 1, Some(key)).ok());
         let name = opened.as_ref().and_then(|set| set.manifest()).map(|manifest| manifest.database.clone());
         names.extend(name.map(|name| (set.record.backup_set_id.to_string(), name)));
@@ -125,17 +126,13 @@ fn hidden_names(sets: &[StoredSet], repository: &Repository, key: &SecretKey) ->
     Ok(names)
 }
 
-/// What the catalog knows of a repository by the places that it was last seen in.
+/// What the catalog knows about a repository, by the places where it was last seen.
 fn last_seen(setting: Setting<'_>, listing: &mut Listing) -> Result<(String, Vec<StoredSet>)> {
     let catalog = setting.catalog(&mut listing.warnings);
     let seen = catalog.map(|catalog| catalog.seen_as(setting.name)).transpose()?.flatten();
     let seen = seen.ok_or_else(|| {
-        let why = "this host's catalog knows nothing of it";
-        Error::refused(
-            format!("--repo {}", setting.name),
-            why,
-            "leave out --catalog, so that the repository itself is asked",
-        )
+        let why = "the catalog of this host does not know this repository";
+        Error::refused(format!("--repo {}", setting.name), why, "leave out --catalog to read the repository itself")
     })?;
     Ok((seen.at, seen.sets))
 }

@@ -1,4 +1,4 @@
-//! What stores do not let go of the sets that would go: asked of every family, for one that is locked keeps its whole set.
+//! Object locks of the sets that prune would remove. Asks about every family: one locked family keeps its whole set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::repository::Repository;
 use crate::repository::inventory::StoredSet;
 use crate::units::counted;
 
-/// What was asked so far.
+/// The answers so far.
 pub(super) struct Locks<'a> {
     repository: &'a Repository,
-    /// Of each set that was asked about, by its place in the plan: the buckets in which it would leave old versions behind.
+    /// By the number of a set in the plan: the buckets in which its removal leaves old versions behind.
     asked: BTreeMap<usize, BTreeSet<String>>,
-    /// Families of which the account may not know whether they are locked: the first, and of how many sets.
+    /// Families whose lock state the account may not read: the first of them, and the number of their sets.
     unknown: Option<(String, u64)>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Locks<'a> {
         Self { repository, asked: BTreeMap::new(), unknown: None }
     }
 
-    /// Asks of the sets that would go, each once, until when they are locked; true when one of them is.
+    /// Asks until when the sets are locked that would be removed, each once; true when one of them is locked.
     pub(super) fn learn<'s>(
         &mut self,
         sets: impl Iterator<Item = (usize, &'s StoredSet)>,
@@ -43,7 +43,7 @@ impl<'a> Locks<'a> {
         Ok(learnt)
     }
 
-    /// Until when a set is locked, in microseconds since 1970; what has no end that is known, to the end of time.
+    /// Until when a set is locked, in microseconds since 1970; without a known end, the last possible time.
     fn ask(&mut self, at: usize, set: &StoredSet) -> Result<Option<i64>> {
         let (mut until, mut versions, mut unknown) = (None, BTreeSet::new(), None);
         for device in set.devices(self.repository)? {
@@ -67,19 +67,20 @@ impl<'a> Locks<'a> {
         Ok(until)
     }
 
-    /// What is to be said of those that go, and of those that nobody knows of.
+    /// Adds the warnings and notes about sets that are removed, and about sets whose lock state is unknown.
     pub(super) fn say(&self, go: &[usize], pruned: &mut Pruned) {
         pruned.warnings.extend(self.unknown.as_ref().map(|(first, sets)| {
             let sets = counted(*sets, "set");
             format!(
-                "{sets} may be locked, and stay, for the account may not ask for that (`{first}` first): {PERMISSIONS}"
+                "{sets} stay: their lock state is unknown, because the account may not read it (first: `{first}`): \
+                 {PERMISSIONS}"
             )
         }));
         let buckets: BTreeSet<&String> = go.iter().filter_map(|at| self.asked.get(at)).flatten().collect();
         pruned.notes.extend(buckets.into_iter().map(|bucket| {
             format!(
-                "{bucket} has versions: what is removed there stays behind delete markers, and frees nothing, until a lifecycle rule of the \
-                 bucket ends it (NoncurrentVersionExpiration)"
+                "{bucket} keeps versions: removed objects stay behind delete markers and free no space until a \
+                 lifecycle rule of the bucket expires them (NoncurrentVersionExpiration)"
             )
         }));
     }

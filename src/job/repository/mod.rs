@@ -32,27 +32,27 @@ use crate::repository::task::Task;
 use crate::repository::{self, Repository};
 use crate::units::on_its_line;
 
-/// Which repository, and what this host knows of it.
+/// Which repository, and what this host knows about it.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
     /// `--repo`.
     pub name: &'a str,
-    /// Where it is said what that is.
+    /// The configuration that defines it.
     pub config: &'a Config,
 }
 
 impl Setting<'_> {
-    /// The repository, which must be there.
+    /// The repository, which must exist.
     ///
     /// # Errors
-    /// It is not, or cannot be reached.
+    /// It does not exist, or cannot be reached.
     pub fn open(&self, conduct: &Conduct) -> Result<Repository> {
         let places = repository::places(self.name, self.config)?;
         let opened = Repository::open(self.name, places, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
         Ok(opened.hiding_as_it_can(self.config))
     }
 
-    /// Everything in it. The catalog learns of it; without a catalog it takes longer.
+    /// Everything in it. Updates the catalog; without a catalog this takes longer.
     ///
     /// # Errors
     /// The repository cannot be reached.
@@ -74,7 +74,7 @@ impl Setting<'_> {
         Ok(inventory)
     }
 
-    /// The catalog, if it can be had: it is only an index.
+    /// The catalog, if it can be opened: it is only an index.
     pub fn catalog(&self, warnings: &mut Vec<String>) -> Option<Catalog> {
         match Catalog::open(&self.config.catalog_path()) {
             Ok((catalog, said)) => {
@@ -85,16 +85,16 @@ impl Setting<'_> {
         }
     }
 
-    /// Puts the record of a set that was committed this moment where others find it, and tells the catalog. The set is good in any case: what
-    /// fails is said, and found by whoever looks next.
+    /// Writes the record of a set that was just committed, and updates the catalog. The set is good in any case: a
+    /// failure is a warning, and the next reader of the repository finds the set by its media.
     fn describe(&self, repository: &Repository, record: SetRecord, warnings: &mut Vec<String>) {
         if let Err(error) = repository.describe(&record) {
-            warnings.push(format!("the set's record could not be written: {}", super::media::one_line(&error)));
+            warnings.push(format!("cannot write the record of the set: {}", super::media::one_line(&error)));
         }
         self.catalogue(repository, record, warnings);
     }
 
-    /// Tells the catalog of a set that was committed this moment.
+    /// Adds a set that was just committed to the catalog.
     fn catalogue(&self, repository: &Repository, record: SetRecord, warnings: &mut Vec<String>) {
         let stored = StoredSet::committed(repository.hidden(record));
         let catalog = self.catalog(warnings);
@@ -104,7 +104,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Says so where another repository was before; once, for the catalog learns of this one then.
+    /// Warns if another repository was at these places before: only once, because the catalog then remembers this one.
     fn warn_of_another(catalog: Option<&Catalog>, repository: &Repository, warnings: &mut Vec<String>) {
         if let Some(Ok(Some(another))) = catalog.map(|catalog| catalog.another_before(repository)) {
             warnings.push(another);
@@ -128,8 +128,9 @@ impl Setting<'_> {
         Self::run_as(task, conduct, report, work)
     }
 
-    /// Does `work`, which reads `sets` and writes nothing into the repository, as a task that leases them. Where nothing can be written, on a disk
-    /// that is full or mounted read-only, or with an account that may only read, it is done all the same: a backup that is there can be restored.
+    /// Does `work`, which reads `sets` and writes nothing into the repository, as a task that leases them. The work is
+    /// done even if nothing can be written: on a full or read-only disk, or with an account that may only read. An
+    /// existing backup can always be restored.
     ///
     /// # Errors
     /// Those of the work, and a set that is being removed.
@@ -144,7 +145,7 @@ impl Setting<'_> {
         match Task::begin(repository, verb, database, conduct).map_err(|error| conduct.why_halted(error)) {
             Ok(task) => Self::run_as(task, conduct, report, |task, report| {
                 match task.lease(sets) {
-                    // A tombstone that nobody can read: whether what is read here is to go cannot be told.
+                    // An unreadable tombstone: prune may be about to remove a set that is read here.
                     Err(error) if is_of_one_record(&error) => report.warnings.push(unheard(&error)),
                     leased => leased?,
                 }
@@ -171,9 +172,7 @@ impl Setting<'_> {
             Err(error) => (Err(error), None),
         };
         if let Some(error) = task.end(&result) {
-            report
-                .warnings
-                .push(format!("the end of this task could not be written down: {}", super::media::one_line(&error)));
+            report.warnings.push(format!("cannot record the end of this task: {}", super::media::one_line(&error)));
         }
         result.and_then(|()| value.ok_or(Error::Halted))
     }
@@ -181,7 +180,7 @@ impl Setting<'_> {
 
 fn unheard(error: &Error) -> String {
     let why = super::media::one_line(error);
-    format!("nobody can be told what is read here, and a prune that runs meanwhile may remove it: {why}")
+    format!("cannot lease the sets that are read here; a prune at the same time may remove them: {why}")
 }
 
 fn noted<T>(error: Error, warnings: &mut Vec<String>) -> Option<T> {
@@ -189,12 +188,12 @@ fn noted<T>(error: Error, warnings: &mut Vec<String>) -> Option<T> {
     None
 }
 
-/// The title of a set that stands in a record.
+/// The title of a set with a record.
 pub(super) fn title(record: &SetRecord) -> String {
     let time = crate::chain::show_time(record.started_at);
-    // What a record says anybody may have written.
+    // Anybody may have written the record.
     let database = match &record.database[..] {
-        "" => "a database that only its key tells".to_owned(),
+        "" => "a database whose name is encrypted".to_owned(),
         name => format!("`{}`", on_its_line(name)),
     };
     format!("{} {} of {database} from {time}", record.kind, record.backup_set_id)

@@ -1,5 +1,5 @@
-//! A look at what proves that others may go, for a verdict is as old as its reading: header and footer of each family of these chains. A family that was
-//! lost, zeroed or exchanged since does not always have another time.
+//! Before a proven chain lets prune remove other sets, this looks at header and footer of each of its families. A
+//! verdict is only as new as its reading, and a family that was since lost, zeroed or exchanged may have the same time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,13 +13,13 @@ use crate::job::media;
 use crate::repository::Repository;
 use crate::repository::inventory::StoredSet;
 
-/// So many sets are looked at side by side.
+/// The number of sets that are looked at in parallel.
 const AT_ONCE: usize = 16;
 
-/// What was looked at so far.
+/// The sets that were looked at so far.
 pub(super) struct Proof<'a> {
     repository: &'a Repository,
-    /// Of each set what stands against it.
+    /// For each set, why it is not usable.
     looked: HashMap<Uuid, Option<String>>,
 }
 
@@ -28,7 +28,8 @@ impl<'a> Proof<'a> {
         Self { repository, looked: HashMap::new() }
     }
 
-    /// Looks at these sets, each once, and takes those that are not what they were for sets that are not whole; true when there is one.
+    /// Looks at these sets, each once. A set that has changed since its verdict counts as incomplete. True when there
+    /// is such a set.
     ///
     /// # Errors
     /// The job was stopped.
@@ -51,22 +52,20 @@ impl<'a> Proof<'a> {
         let mut learnt = false;
         for (at, set) in sets {
             if let Some(Some(why)) = self.looked.get(&id(set)).filter(|_| kept[at].complete) {
-                warnings.push(format!("{} was verified, and cannot be used now: {why}", title(&set.record)));
+                warnings.push(format!("{} was verified, but cannot be used now: {why}", title(&set.record)));
                 (kept[at].complete, learnt) = (false, true);
             }
         }
         Ok(learnt)
     }
 
-    /// What stands against a set, by header and footer of each of its families.
+    /// Why a set is not usable, by header and footer of each of its families.
     fn against(&self, set: &StoredSet) -> Result<Option<String>> {
         let header =
             set.devices(self.repository).and_then(|devices| media::whole_set_on(&devices, &self.repository.stores));
         match header {
             Ok(header) if (header.backup_set_id, header.media_set_id) == (id(set), set.record.media_set_id) => Ok(None),
-            Ok(header) => {
-                Ok(Some(format!("under the names of its families is backup set {} now", header.backup_set_id)))
-            }
+            Ok(header) => Ok(Some(format!("its families now contain backup set {}", header.backup_set_id))),
             Err(error @ (Error::Cancelled { .. } | Error::Halted)) => Err(error),
             Err(error) if error.is_exhaustion() => Err(error),
             Err(error) => Ok(Some(media::one_line(&error))),

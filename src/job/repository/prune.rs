@@ -1,5 +1,5 @@
-//! Retention: which sets may go, said first; and, when it is confirmed, their removal in an order that a kill at any point
-//! leaves whole. The rules are in `docs/RETENTION.md`, what hosts agree upon in `docs/REPOSITORY.md`.
+//! Retention: plans which sets to remove and, with `--confirm`, removes them in an order that is safe against a kill at
+//! any point. The rules are in `docs/RETENTION.md`, the protocol between hosts in `docs/REPOSITORY.md`.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -22,23 +22,23 @@ use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
 use crate::repository::task::Task;
 use crate::units::on_its_line;
 
-/// How often a wait looks whether a signal has come.
+/// How often a wait checks for a signal.
 const TICK: Duration = Duration::from_millis(100);
 
 /// What the user asked for.
 #[derive(Clone)]
 pub struct Request {
-    /// What is to stay.
+    /// The retention rules.
     pub policy: Policy,
-    /// `--database`; nothing: all of them.
+    /// `--database`; `None`: all of them.
     pub database: Option<String>,
     /// `--confirm`: without it nothing is removed.
     pub confirm: bool,
-    /// `--grace`: between saying that sets are to go and removing them.
+    /// `--grace`: the time between writing tombstones and removing sets.
     pub grace: Duration,
 }
 
-/// What is to become of a set, and why.
+/// Whether a set is removed, and why it stays.
 #[derive(Debug, Clone, Serialize)]
 pub struct Decision {
     /// Identity of the backup.
@@ -51,7 +51,7 @@ pub struct Decision {
     pub started_at: String,
     /// Bytes of its families.
     pub stored_bytes: u64,
-    /// It goes.
+    /// It is removed.
     pub delete: bool,
     /// Why it stays.
     pub reasons: Vec<String>,
@@ -64,19 +64,19 @@ pub struct Pruned {
     pub sets: Vec<Decision>,
     /// Sets that were removed; without `--confirm` none.
     pub deleted: Vec<String>,
-    /// Bytes of the sets that go.
+    /// Bytes of the sets to remove.
     pub bytes_freed: u64,
-    /// Why nothing of a database may go: exit code 4.
+    /// Why all sets of a database stay: exit code 4.
     pub refusals: Vec<String>,
-    /// Runs whose host died, and what was done about what they had left.
+    /// Runs whose host died, and what was done about their leftovers.
     pub dead_runs: Vec<String>,
-    /// What is to be looked at.
+    /// What to look at.
     pub warnings: Vec<String>,
     /// What is worth knowing.
     pub notes: Vec<String>,
 }
 
-/// Plans, and removes what may go when that is confirmed.
+/// Plans and, with `--confirm`, removes.
 ///
 /// # Errors
 /// The repository cannot be reached, another prune runs in it, or a removal fails.
@@ -91,7 +91,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct) -> Result
         return Ok(pruned);
     }
     let mut report = Report::default();
-    // On a disk that is full there is room for the words of a prune then.
+    // So a full disk has space for the records of a prune.
     repository.records.free_reserve();
     let done = setting.as_task(&repository, "prune", request.database.clone(), conduct, &mut report, |task, _| {
         confirmed(request, setting, &repository, task, conduct, &mut pruned)
@@ -117,13 +117,13 @@ fn confirmed(
     sweeper.end_dead_runs(request.grace, pruned)?;
     let listing = sweeper.remove_strays(pruned)?;
     let first = planned(request, setting, repository, now, &[], conduct, &mut Pruned::default())?;
-    // What is not whole because a disk is not mounted would go, and leave its families on that disk.
+    // A set is incomplete if one of its disks is not mounted: its removal would leave families on that disk.
     first.inventory.strange.first().map_or(Ok(()), |strange| Err(strange.refusal(&repository.name)))?;
     first.inventory.record_what_has_none(repository)?;
     sweeper.remove_beside(&first.inventory.sets, &listing)?;
     let doomed = bury(&sweeper, first.doomed(), pruned)?;
     wait(if doomed.is_empty() { Duration::ZERO } else { request.grace }, conduct)?;
-    // Whoever needs one of them has said so by now, or has seen the tombstone.
+    // By now, each run that needs one of them has leased it or has seen the tombstone.
     let now = repository.now()?;
     let mut held = Vec::new();
     for dead in tasks(repository, now)?.iter().filter(|task| task.record.state.is_open()) {
@@ -136,7 +136,7 @@ fn confirmed(
     for id in second.inventory.tombstones.iter().filter(|id| !kept.contains(id)) {
         match sweeper.take_back_or_finish(*id, &second.inventory, pruned) {
             Err(error) if is_of_one_set(&error) => {
-                pruned.warnings.push(format!("backup set {id} is being removed still: {}", media::one_line(&error)));
+                pruned.warnings.push(format!("backup set {id} is still being removed: {}", media::one_line(&error)));
             }
             done => done?,
         }
@@ -145,14 +145,14 @@ fn confirmed(
     sweeper.forget_old_runs()
 }
 
-/// Removes these sets. One that cannot be removed keeps what it stands on, and nothing else: the next prune tries again.
+/// Removes these sets. A set that cannot be removed keeps the sets that it depends on; the next prune tries again.
 fn remove_all(sweeper: &Sweeper<'_>, goes: &[&StoredSet], conduct: &Conduct, pruned: &mut Pruned) -> Result<()> {
-    // What sets stand on that have stayed: it comes after them, for dependants go first.
+    // The bases of sets that stayed. A base comes after its dependants.
     let mut needed = HashSet::new();
     for (at, set) in goes.iter().enumerate() {
         conduct.check()?;
         if !sweeper.has_own_tombstone(set)? {
-            // Who uses a set now was told that it stays. This one's own tombstones would stand in the way of everybody.
+            // Other runs may use the sets again. The remaining tombstones of this prune would block them.
             for ahead in &goes[at..] {
                 if sweeper.has_own_tombstone(ahead)? {
                     sweeper.spare(ahead)?;
@@ -179,13 +179,14 @@ fn remove_all(sweeper: &Sweeper<'_>, goes: &[&StoredSet], conduct: &Conduct, pru
     Ok(())
 }
 
-/// True of what need not be so of other sets and runs: a family that is another's, or locked, or that its disk does not let go. Of a store that
-/// does not answer the next request tells.
+/// True for an error that may concern one set or run only: a family of another set, a locked one, or one that the disk
+/// does not remove. If the store does not answer, the next request fails too.
 pub(super) fn is_of_one_set(error: &Error) -> bool {
     !matches!(error, Error::Cancelled { .. } | Error::Halted)
 }
 
-/// Writes tombstones; the sets that have one now. Where room for more is lacking these can go without those that follow, for dependants come first.
+/// Writes tombstones; returns the sets that have one now. If space runs out, these can be removed without the rest,
+/// because dependants come first.
 fn bury<'a>(
     sweeper: &Sweeper<'_>,
     sets: impl Iterator<Item = &'a StoredSet>,
@@ -196,7 +197,7 @@ fn bury<'a>(
         match sweeper.bury(set) {
             Err(error) if error.is_lack_of_room() && !doomed.is_empty() => {
                 let why = media::one_line(&error);
-                pruned.warnings.push(format!("more may go, and there was no room to say so ({why}): prune again"));
+                pruned.warnings.push(format!("no space for more tombstones ({why}): run prune again for more sets"));
                 break;
             }
             buried => buried?,
@@ -206,19 +207,20 @@ fn bury<'a>(
     Ok(doomed)
 }
 
-/// What to do where not even the words of a prune find room. The usual hint is for backups.
+/// The hint if there is no space for the records of a prune. The usual hint is for backups.
 fn making_room(error: Error) -> Error {
     let lacks = error.is_lack_of_room();
     match error {
         Error::Io { action, thing, source, .. } if lacks => {
-            let hint = "a prune writes down what is to go before it removes it: make some 100 KiB free there by hand, with files that are not of a repository, and run it again";
+            let hint = "a prune writes records before it removes sets: free about 100 KiB there by hand (remove only \
+                        files that are not of a repository), and run it again";
             Error::Io { action, thing, source, hint: hint.into() }
         }
         error => error,
     }
 }
 
-/// A plan, with what it speaks of.
+/// A plan, with its inventory.
 struct Planned {
     inventory: Inventory,
     places: Vec<usize>,
@@ -226,13 +228,13 @@ struct Planned {
 }
 
 impl Planned {
-    /// The sets that may go, in the order in which they have to.
+    /// The sets to remove, in the order of their removal.
     fn doomed(&self) -> impl Iterator<Item = &StoredSet> {
         self.plan.delete.iter().map(|&at| &self.inventory.sets[self.places[at]])
     }
 }
 
-/// Looks at the repository and plans; `held` are sets that somebody may still build on.
+/// Looks at the repository and plans; `held` are sets that other runs may still build on.
 fn planned(
     request: &Request,
     setting: Setting<'_>,
@@ -258,10 +260,10 @@ fn planned(
     }
     let names = Names::of(&inventory.sets);
     let mut kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &names, &leases)).collect();
-    // Of what is not meant nothing is decided here: it stays, and what it stands on.
+    // Sets of other databases stay, with the sets that they depend on.
     kept.iter_mut().for_each(|set| set.unknown |= !meant.contains(&set.backup_set_id));
     let mut plan = retention::plan(&kept, &request.policy, now);
-    // Only of what would go it is asked whether it may; in its place others may go then, which are asked for in their turn.
+    // Asks for locks only of sets that would be removed. If one is locked, the new plan may remove others: asks again.
     let (mut locks, mut proof) = (Locks::of(repository), Proof::of(repository));
     let of = |at: &usize| (*at, &inventory.sets[places[*at]]);
     while proof.look(plan.proof.iter().map(of), &mut kept, &mut pruned.warnings)?
@@ -280,7 +282,7 @@ fn planned(
     Ok(Planned { inventory, places, plan })
 }
 
-/// These sets, and all that stands on them, whatever its database: of an encrypted set without a record nobody knows that.
+/// These sets and all their dependants, of whichever database: an encrypted set without a record has no known database.
 fn with_dependants(mut ids: HashSet<Uuid>, sets: &[StoredSet]) -> HashSet<Uuid> {
     let mut dependants: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
     for record in sets.iter().map(|set| &set.record) {
@@ -314,7 +316,7 @@ fn kept_set(set: &StoredSet, names: &Names<'_>, leases: &[(Uuid, String)]) -> Ke
         failed_at: set.failed_at,
         locked_until: None,
         leased_by: leases.iter().find(|(id, _)| *id == record.backup_set_id).map(|(_, who)| who.clone()),
-        // Its own prune's, or one that is dead: both are decided anew.
+        // A tombstone is of this prune or of a dead one: in both cases the rules decide again.
         tombstoned: false,
     }
 }
@@ -335,7 +337,7 @@ fn decision(set: &StoredSet, names: &Names<'_>, fate: &Fate) -> Decision {
     }
 }
 
-/// Two prunes would each take the other's tombstones for their own.
+/// Refuses if another prune runs: each would take the tombstones of the other for its own.
 fn refuse_another(repository: &Repository, task: &Task, now: i64) -> Result<()> {
     let known = tasks(repository, now)?;
     let runs = |other: &&KnownTask| other.record.verb == "prune" && other.record.state.is_open() && !other.is_dead(now);
@@ -348,9 +350,9 @@ fn refuse_another(repository: &Repository, task: &Task, now: i64) -> Result<()> 
     }
 }
 
-/// This prune slept for longer than its lease.
+/// The error if this prune slept for longer than its lease.
 fn taken_over(set: &StoredSet) -> Error {
-    let why = "this prune was silent for longer than its lease, and another prune has decided about it meanwhile";
+    let why = "this prune was silent for longer than its lease, and another prune has meanwhile decided about this set";
     Error::refused(super::title(&set.record), why, "look at `fullbore tasks`, and prune again")
 }
 

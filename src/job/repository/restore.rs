@@ -1,4 +1,4 @@
-//! A restore out of a repository: the chain is found there, and cannot be removed while it is read.
+//! A restore out of a repository: chooses the chain there, and leases it, so that prune keeps it meanwhile.
 
 use fullbore_core::Result;
 use uuid::Uuid;
@@ -14,10 +14,11 @@ use crate::report::Report;
 use crate::repository::Repository;
 use crate::repository::inventory::StoredSet;
 
-/// What is to be known between two steps of a restore.
-const UNLEASED: &str = "until the next step nobody keeps the sets that it will need: prune goes by its rules";
-/// What to do where it went by them.
-const PRUNED_BETWEEN: &str = "what prune has removed since the last step is gone here: name a copy of it with --from, or begin anew with --no-recovery --replace";
+/// The note after a step of a restore that is not the last.
+const UNLEASED: &str = "no lease protects the sets of the next step: prune may remove them by the retention rules";
+/// The hint if prune has removed them.
+const PRUNED_BETWEEN: &str = "prune may have removed sets since the last step: name a copy of them with --from, \
+                              or begin anew with --no-recovery --replace";
 
 /// Restores the database of this name and fills `report`, also when it fails.
 ///
@@ -66,24 +67,24 @@ pub fn run(
 
 /// The chain that a restore takes, and how it is read.
 pub(super) struct Chosen<'a> {
-    /// Its sets, in the order in which they are restored.
+    /// Its sets, in the order of the restore.
     pub sets: Vec<&'a StoredSet>,
-    /// Their families, and the last of them as what is meant.
+    /// How to read them: all their families, and the last set as `--set`.
     pub reading: Reading,
 }
 
 impl<'a> Chosen<'a> {
-    /// Chooses among the sets of one database: in a repository its newest chain is what is meant, unless something else is said.
+    /// Chooses among the sets of one database: by default the newest chain.
     ///
     /// # Errors
-    /// No chain of it is whole, or its families stand in places that this configuration does not name.
+    /// The database has no whole chain, or families are in places that this configuration does not name.
     pub fn among(
         sets: Vec<&'a StoredSet>,
         reading: &Reading,
         repository: &Repository,
         report: &mut Report,
     ) -> Result<Self> {
-        // What is about to go, and has begun to, is nothing to be said.
+        // No warning about sets that prune is removing right now.
         let sets: Vec<_> = sets.into_iter().filter(|set| !set.tombstone || set.incomplete.is_none()).collect();
         report.warnings.extend(sets.iter().filter(|set| set.clock_error() != 0).map(|set| dated_wrongly(set)));
         let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
@@ -92,10 +93,10 @@ impl<'a> Chosen<'a> {
         Self::of(sets, sequence, reading, repository, report)
     }
 
-    /// Chooses what goes on from where a target stands that is being restored in steps.
+    /// Chooses the sets that continue a target that is being restored in steps.
     ///
     /// # Errors
-    /// As [`among`](Self::among); or nothing does.
+    /// As [`among`](Self::among); or no set continues it.
     pub fn next(
         sets: Vec<&'a StoredSet>,
         standing: &Standing,
@@ -123,7 +124,7 @@ impl<'a> Chosen<'a> {
     /// These sets, and how they are read.
     ///
     /// # Errors
-    /// Their families stand in places that this configuration does not name.
+    /// Their families are in places that this configuration does not name.
     pub fn reads(sets: Vec<&'a StoredSet>, reading: &Reading, repository: &Repository) -> Result<Self> {
         let mut reading = reading.clone();
         reading.from.clear();
@@ -135,7 +136,7 @@ impl<'a> Chosen<'a> {
         Ok(Self { sets, reading })
     }
 
-    /// The sets that have to stay meanwhile.
+    /// The sets that prune has to keep meanwhile.
     pub fn ids(&self) -> Vec<Uuid> {
         self.sets.iter().map(|set| set.record.backup_set_id).collect()
     }
@@ -151,7 +152,7 @@ impl<'a> Chosen<'a> {
     }
 }
 
-/// Names the sets of the chain that failed: their families are under names that tell little.
+/// Adds the sets of the chain to its error: the names of families say little.
 fn with_chain(error: fullbore_core::Error, titles: &[String]) -> fullbore_core::Error {
     match media::one_line(&error) {
         line if titles.iter().any(|title| line.contains(title)) => error,
@@ -159,11 +160,11 @@ fn with_chain(error: fullbore_core::Error, titles: &[String]) -> fullbore_core::
     }
 }
 
-/// That its host's clock was wrong.
+/// The warning that the clock of the host was wrong.
 fn dated_wrongly(set: &StoredSet) -> String {
     let stored = crate::chain::show_time(set.stored_at);
     format!(
-        "{} was stored at {stored} by the store's clock: its host's was wrong, and the store's counts",
+        "{} was stored at {stored} by the store's clock, which counts: the clock of its host was wrong",
         super::title(&set.record)
     )
 }

@@ -1,5 +1,4 @@
-//! A test restore: the newest chain is restored into a scratch place, opened there, and the verdict written down. A backup that
-//! was never restored is a hope.
+//! A test restore: restores the newest chain into a scratch place, opens it there, and records the verdict.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -25,11 +24,12 @@ use crate::units::counted;
 /// What the user asked for.
 #[derive(Clone)]
 pub struct Request {
-    /// `--database`; nothing: the only one.
+    /// `--database`; `None`: the only one.
     pub database: Option<String>,
     /// `--key`, `--set`, BUFFERCOUNT and the like.
     pub reading: Reading,
-    /// `--scratch`: where the restored database comes, and goes again; so does what killed test restores have left there.
+    /// `--scratch`: the place for the restored database, which is removed afterwards. Leftovers of killed test restores
+    /// in it are removed too.
     pub scratch: PathBuf,
     /// The server's program and options, for the databases of servers.
     pub server: StartCheck,
@@ -38,7 +38,7 @@ pub struct Request {
 /// Restores the newest chain of a database, opens it, removes it; fills `report`, also when it fails.
 ///
 /// # Errors
-/// The chain cannot be restored, or what was restored cannot be opened: then that is its verdict.
+/// The chain cannot be restored, or the restored database cannot be opened: this is then its verdict.
 pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
@@ -78,14 +78,14 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
             let (sets, took) = (counted(ids.len() as u64, "set"), verdict.elapsed_s);
             report
                 .notes
-                .push(format!("the chain of {sets} was restored and opened in {took:.1} s: written down as proven"));
+                .push(format!("the chain of {sets} was restored and opened in {took:.1} s: recorded as proven"));
         }
         done
     })
 }
 
-/// The sets that the verdict is one on: all of a chain that is good; else those whose family the error names, or the last, which cannot be restored
-/// whichever it is.
+/// The sets that the verdict is about. Of a good chain: all. Else the sets whose family the error names, or the last
+/// set, which cannot be restored whichever set is bad.
 fn judged<'a>(verdict: &VerdictRecord, chain: &Chosen<'a>, repository: &Repository) -> Vec<&'a StoredSet> {
     let Some(error) = &verdict.error else { return chain.sets.clone() };
     let is_named = |set: &&StoredSet| {
@@ -96,7 +96,7 @@ fn judged<'a>(verdict: &VerdictRecord, chain: &Chosen<'a>, repository: &Reposito
     if named.is_empty() { chain.sets.last().copied().into_iter().collect() } else { named }
 }
 
-/// The restore that proves a chain; a server is started on its directory.
+/// The restore that proves a chain; for a server, it starts one on the restored directory.
 fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> restore::Request {
     let engine = chain.sets.last().and_then(|set| fullbore_engines::named(&set.record.engine));
     let file = engine.filter(|engine| engine.file().is_some());
@@ -121,7 +121,7 @@ fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> resto
     }
 }
 
-/// True when nothing was learnt of the chain: it was stopped, or this machine cannot restore it, or not start its server.
+/// True if the run says nothing about the chain: it was stopped, or this machine cannot restore it or start its server.
 fn is_no_verdict(done: &Result<()>) -> bool {
     !matches!(done, Ok(()) | Err(Error::Damaged { .. } | Error::Incomplete { .. }))
 }
@@ -130,7 +130,7 @@ fn is_no_verdict(done: &Result<()>) -> bool {
 fn opened(restored: &Into, chain: &[String]) -> Result<()> {
     let Into::File { engine, path } = restored else { return Ok(()) };
     restore::found_by_check(engine, path, Depth::Full)?.map_or(Ok(()), |why| {
-        let hint = "the database was damaged when it was backed up: look at it, and back up again";
+        let hint = "the database was damaged when it was backed up: check the database, and back it up again";
         Err(Error::incomplete(chain.join("; "), why, hint))
     })
 }

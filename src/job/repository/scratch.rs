@@ -1,5 +1,5 @@
-//! Where a test restore puts its database: a folder of its own, locked for as long as its run lives, or a server that the run has started. What
-//! killed runs have left is told from what others work in by that lock, and removed by the next one.
+//! The folder of a test restore for its database. It is locked while its run lives, or while a server lives that the
+//! run has started. By this lock the next test restore recognises the folders of killed runs, and removes them.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -14,21 +14,21 @@ use uuid::Uuid;
 
 use crate::report::Report;
 
-/// What the names of these folders begin with; an id follows.
+/// The beginning of the names of these folders; an id follows.
 const BEGINS: &str = "fullbore-restored-";
 
-/// A folder in the scratch place; gone with everything in it when dropped.
+/// A folder in the scratch place; dropping it removes it with everything in it.
 pub(super) struct Scratch {
     folder: PathBuf,
-    /// None where the file system locks no directories: nobody ever takes it for a leftover there.
+    /// `None` if the file system cannot lock directories: then the folder never counts as a leftover.
     _lock: Option<LockableFile>,
 }
 
 impl Scratch {
-    /// Makes a folder in `place`, once what killed runs have left there is removed.
+    /// Removes the leftovers of killed runs in `place`, then makes a folder there.
     ///
     /// # Errors
-    /// The place is not there, or cannot be written to.
+    /// The place does not exist, or cannot be written to.
     pub(super) fn make(place: &Path, report: &mut Report) -> Result<Self> {
         remove_leftovers(place, report);
         loop {
@@ -38,7 +38,7 @@ impl Scratch {
             match locked(&folder) {
                 Ok(Lock::Had(lock)) => return Ok(Self { folder, _lock: Some(lock) }),
                 Ok(Lock::Impossible) => return Ok(Self { folder, _lock: None }),
-                // Another run has looked before it was locked, and takes it for a leftover.
+                // Another run saw it before it was locked, and removes it as a leftover.
                 Ok(Lock::Held | Lock::Gone) => {}
                 Err(error) => return Err(Error::io("lock", folder.display().to_string(), error)),
             }
@@ -57,18 +57,18 @@ impl Drop for Scratch {
     }
 }
 
-/// What came of locking a folder.
+/// The result of locking a folder.
 enum Lock {
     Had(LockableFile),
     Held,
-    /// The name leads to it no more.
+    /// The name does not lead to it any more.
     Gone,
-    /// The file system locks no directories.
+    /// The file system cannot lock directories.
     Impossible,
 }
 
-/// Locks a folder, if it has that name still. A server that is started meanwhile inherits the lock: the run counts as killed only when both have
-/// gone.
+/// Locks a folder, if it still has that name. A server that the run starts inherits the lock: the run counts as killed
+/// only when both have ended.
 fn locked(folder: &Path) -> io::Result<Lock> {
     let directory = match File::open(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Lock::Gone),
@@ -87,24 +87,25 @@ fn locked(folder: &Path) -> io::Result<Lock> {
     Ok(Lock::Had(directory))
 }
 
-/// Removes what killed runs have left in `place`, and says so. What cannot be removed takes room that this run may need: a warning.
+/// Removes the leftovers of killed runs in `place`, with a note. A folder that cannot be removed is a warning: it takes
+/// space that this run may need.
 fn remove_leftovers(place: &Path, report: &mut Report) {
     for folder in folders_in(place) {
         let shown = folder.display();
         match locked(&folder) {
             Ok(Lock::Had(_lock)) => match fs::remove_dir_all(&folder) {
-                Ok(()) => report.notes.push(format!("removed what a killed restore-test had left: {shown}")),
+                Ok(()) => report.notes.push(format!("removed the leftover of a killed restore-test: {shown}")),
                 Err(error) => report
                     .warnings
-                    .push(format!("{shown}, which a killed restore-test has left, could not be removed: {error}")),
+                    .push(format!("cannot remove {shown}, the leftover of a killed restore-test: {error}")),
             },
             Ok(Lock::Held | Lock::Gone | Lock::Impossible) => {}
-            Err(error) => report.warnings.push(format!("{shown}, of a restore-test, could not be looked at: {error}")),
+            Err(error) => report.warnings.push(format!("cannot examine {shown}, of a restore-test: {error}")),
         }
     }
 }
 
-/// The folders of this user's that have such a name, in its order. Whatever else has one (a link, a file, somebody else's) is left alone.
+/// The folders of this user with such a name, sorted. Links, files and folders of other users are left alone.
 fn folders_in(place: &Path) -> Vec<PathBuf> {
     let is_ours = |path: &PathBuf| {
         let id = path.file_name().and_then(|name| name.as_bytes().strip_prefix(BEGINS.as_bytes()));
@@ -161,7 +162,7 @@ mod tests {
         let scratch = Scratch::make(place.path(), &mut report).unwrap();
         let folder = scratch.path().to_owned();
         let mut server = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        // The run is killed: its own lock goes, and nobody tidies up.
+        // The run is killed: its own lock ends, and the folder stays.
         let Scratch { _lock: lock, .. } = &mut *std::mem::ManuallyDrop::new(scratch);
         lock.take().unwrap().die();
         drop(Scratch::make(place.path(), &mut report).unwrap());

@@ -1,5 +1,5 @@
-//! What runs have left that ended and could not tidy up, because the store was away by then: claims, unfinished uploads, families, and
-//! small records that were to go at once. Every run has written down which families it makes before it made any of them.
+//! Removes the leftovers of runs that ended but could not tidy up, because the store was away: claims, unfinished
+//! uploads, families, and short-lived records. Every run records its families before it makes any of them.
 
 use std::collections::HashSet;
 
@@ -16,16 +16,17 @@ use crate::repository::format::{FamilyRecord, TaskRecord, TaskState, cancel_name
 use crate::repository::inventory::{KnownTask, StoredSet};
 use crate::repository::records::list_place;
 
-/// For how long a record is let alone that lives for a few requests only, in microseconds: longer than these may take.
+/// The age at which a short-lived record is removed, in microseconds: longer than its few requests may take.
 const FLEETING: i64 = 3_600 * 1_000_000;
-/// Records that are removed by whoever wrote them, and the beginnings of their names.
+/// Records that their writer removes: folder, and beginning of the name.
 const FLEETING_RECORDS: [(&str, &str); 2] = [("clock/", ""), ("", "probe-")];
 
-/// What stands in the places of a repository, and which uploads are unfinished there.
+/// The files and objects in the places of a repository, and the unfinished uploads there.
 pub(super) struct Listing {
     names: HashSet<(usize, String)>,
     uploads: Vec<(usize, String, Upload)>,
-    /// The sets that runs write which have not ended, copies of sets that were here before among them: what is beside their families is theirs.
+    /// The sets that open runs write, including copies of sets that were here before: the files beside their families
+    /// belong to these runs.
     written: HashSet<Uuid>,
 }
 
@@ -39,7 +40,7 @@ impl Listing {
             let Place::Prefix { bucket, prefix } = place.place() else { continue };
             for unfinished in repository.stores.bucket(bucket)?.unfinished_uploads(prefix)? {
                 let name = unfinished.key[prefix.len()..].to_owned();
-                // What lies deeper is in another place, or none of ours.
+                // A deeper key is in another place, or not ours.
                 if !name.contains('/') {
                     uploads.push((at, name, unfinished.upload));
                 }
@@ -48,7 +49,7 @@ impl Listing {
         Ok(Self { names, uploads, written: HashSet::new() })
     }
 
-    /// Under its own name, or the name that a directory has for it until it is published.
+    /// True if the family is there, under its own name or (in a directory) under its working name.
     fn has_family(&self, family: &FamilyRecord) -> bool {
         let working = format!("{}.new-", family.name);
         self.has(family, "")
@@ -59,7 +60,7 @@ impl Listing {
         self.names.contains(&(family.place, format!("{}{end}", family.name)))
     }
 
-    /// Something beside it that whoever wrote it should have removed.
+    /// True if a claim or an unfinished upload is beside it, which its writer should have removed.
     fn is_beside(&self, family: &FamilyRecord) -> bool {
         self.has(family, CLAIM) || self.uploads_of(family).next().is_some()
     }
@@ -71,16 +72,17 @@ impl Listing {
 }
 
 impl Sweeper<'_> {
-    /// Removes what ended runs have left. Where that cannot be done of one, its files stay: its record may be forged or damaged.
+    /// Removes the leftovers of ended runs. If that fails for one run, its files stay: its record may be forged or
+    /// damaged.
     pub(super) fn remove_strays(&self, pruned: &mut Pruned) -> Result<Listing> {
-        // First what is there, then who may have made it: a run that begins in between is not taken for one that has ended.
+        // First the files, then the runs: so the files of a run that begins in between are not taken for leftovers.
         let mut listing = Listing::take(self)?;
         let cancelled = self.repository().records.list("tasks/")?.into_iter().map(|entry| entry.name);
         let cancelled: HashSet<String> = cancelled.filter(|name| name.ends_with(".cancel")).collect();
         let tasks = self.runs()?;
         listing.written =
             tasks.iter().filter(|task| task.record.state.is_open()).filter_map(|task| task.record.writes).collect();
-        // Of a run that goes on, what it has given up.
+        // The sets that open runs gave up.
         for (task, given_up) in tasks.iter().flat_map(|task| task.record.given_up.iter().map(move |set| (task, set))) {
             let record = TaskRecord {
                 writes: Some(given_up.set),
@@ -96,7 +98,7 @@ impl Sweeper<'_> {
             if cancelled.contains(cancel.trim_start_matches("tasks/")) {
                 self.repository().records.remove(&cancel)?;
             }
-            self.tidy_up(task, &task.record, "it ended, and could not tidy up", &listing, pruned)?;
+            self.tidy_up(task, &task.record, "it ended, but could not tidy up", &listing, pruned)?;
         }
         self.remove_fleeting_records(self.began())?;
         Ok(listing)
@@ -145,13 +147,13 @@ impl Sweeper<'_> {
         Ok(())
     }
 
-    /// What was removed, if there was something.
+    /// What was removed, if anything.
     fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
         let (Some(set), Some(fate)) = (task.writes, task.fate()) else { return Ok(None) };
         if listing.written.contains(&set) {
             return Ok(None);
         }
-        // What has its commit record is a set, whatever its run has said.
+        // With its commit record it is a set, whatever the record of the run says.
         let is_committed = task.families.first().is_some_and(|first| listing.has(first, ""));
         if !is_committed
             && task.state != TaskState::Success
@@ -160,7 +162,7 @@ impl Sweeper<'_> {
         {
             return match self.settle(fate, task)? {
                 Left::Removed | Left::Uncommitted => Ok(Some("its files were removed")),
-                Left::Set => Ok(Some("its set was committed all the same, and stays")),
+                Left::Set => Ok(Some("its set was committed nevertheless, and stays")),
                 Left::Copied => Ok(None),
                 Left::Locked => Ok(Some(LOCKED)),
             };

@@ -1,4 +1,4 @@
-//! Removing what may go from a repository: sets with a tombstone, and what dead runs have left.
+//! Removes sets with a tombstone, and the leftovers of dead runs, from a repository.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -20,63 +20,63 @@ use crate::repository::inventory::{Inventory, KnownTask, StoredSet, is_of_one_re
 use crate::repository::records::remove_file;
 use crate::repository::task::decide;
 
-/// For how long the ends of runs are remembered, in microseconds: and for how long a host may sleep and still be told that what it
-/// wrote was removed.
+/// How long the records of ended runs are kept, in microseconds. A host may sleep that long and still learn that its
+/// files were removed.
 const REMEMBERED: i64 = 90 * 86_400 * 1_000_000;
 
-/// What is said of what a run has left and a store does not let go.
-pub(super) const LOCKED: &str = "its files are locked, and a later prune removes them";
+/// The message about locked leftovers of a run.
+pub(super) const LOCKED: &str = "its files are locked; a later prune removes them";
 
-/// What became of the set of a run that has died, or failed.
+/// What happened to the set of a run that has died, or failed.
 pub(super) enum Left {
-    /// It had no leave to commit, and cannot get it any more: its files are gone.
+    /// Its fate was not `committed`, and cannot become that any more: its files were removed.
     Removed,
-    /// It had leave, and had not committed: the same.
+    /// Its fate was `committed`, but the commit did not happen: its files were removed.
     Uncommitted,
     /// It had committed its set, which stays.
     Set,
-    /// It was a copy, and another one goes on with it.
+    /// It was a copy, and another copy continues it.
     Copied,
-    /// Its files are no set, and locked: they stay for now.
+    /// Its files are not a set, but locked: they stay for now.
     Locked,
 }
 
 impl Left {
-    /// What is said of it where the host of the run died.
+    /// The message for a run whose host died.
     fn of_the_dead(&self) -> &'static str {
         match self {
             Left::Removed => "its files were removed",
             Left::Uncommitted => "it was interrupted during commit: its files were removed",
             Left::Set => "it had committed its set",
-            Left::Copied => "another copy goes on with it",
+            Left::Copied => "another copy continues it",
             Left::Locked => LOCKED,
         }
     }
 }
 
-/// True of what stands in the way of one run's leftovers, and need not be so of those of others.
+/// True for an error that may concern the leftovers of one run only.
 pub(super) fn is_of_one_run(error: &Error) -> bool {
     is_of_one_set(error) && !error.is_lack_of_room() && !error.is_exhaustion()
 }
 
-/// Who removes.
+/// Removes files and records for a prune.
 pub(super) struct Sweeper<'a> {
     repository: &'a Repository,
     /// The prune.
     task: Uuid,
     /// When it began, in microseconds since 1970 by the store's clock.
     began: i64,
-    /// The names of all verdicts, once they were asked for: many sets may go.
+    /// The names of all verdicts, listed once: there may be many sets to remove.
     verdicts: OnceCell<Vec<String>>,
 }
 
 impl<'a> Sweeper<'a> {
-    /// Who removes on behalf of this prune.
+    /// For this prune.
     pub(super) fn new(repository: &'a Repository, task: Uuid, began: i64) -> Self {
         Self { repository, task, began, verdicts: OnceCell::new() }
     }
 
-    /// The runs that are known.
+    /// All known runs.
     pub(super) fn runs(&self) -> Result<Vec<KnownTask>> {
         tasks(self.repository, self.began)
     }
@@ -86,33 +86,33 @@ impl<'a> Sweeper<'a> {
         self.began
     }
 
-    /// Where it removes.
+    /// The repository.
     pub(super) fn repository(&self) -> &Repository {
         self.repository
     }
 
-    /// Says that a set is to go, before anything of it goes.
+    /// Writes the tombstone of a set, before anything of the set is removed.
     pub(super) fn bury(&self, set: &StoredSet) -> Result<()> {
         let (task, host, families) = (self.task, crate::job::host(), set.record.families.clone());
         let tombstone = TombstoneRecord { task, host, media_set_id: Some(set.record.media_set_id), families };
-        // Over that of a dead prune: who asks is told who removes it now.
+        // Replaces the tombstone of a dead prune, so that it names this prune.
         self.repository.records.write(&tombstone_name(set.record.backup_set_id), &format::encode(&tombstone)?)
     }
 
-    /// True when the tombstone of a set is the one that this prune has written, and not another's, or none.
+    /// True when the set has a tombstone, and this prune has written it.
     pub(super) fn has_own_tombstone(&self, set: &StoredSet) -> Result<bool> {
         let tombstone: Option<TombstoneRecord> = self.repository.read(&tombstone_name(set.record.backup_set_id))?;
         Ok(tombstone.is_some_and(|tombstone| tombstone.task == self.task))
     }
 
-    /// Removes a set: its commit record first, so that there is no moment at which it looks whole and is not.
+    /// Removes a set: its commit record first, so that it never looks whole while parts are missing.
     pub(super) fn remove(&self, set: &StoredSet) -> Result<()> {
         let of = Whose { set: set.record.backup_set_id, media: Some(set.record.media_set_id) };
         self.remove_families(&set.record.families, of)?;
         self.forget(set.record.backup_set_id)
     }
 
-    /// Takes the tombstone of a set back that is whole still.
+    /// Takes back the tombstone of a set that is still whole.
     pub(super) fn spare(&self, set: &StoredSet) -> Result<()> {
         match self.has_commit_record(&set.record.families)? {
             true => self.repository.records.remove(&tombstone_name(set.record.backup_set_id)),
@@ -125,11 +125,11 @@ impl<'a> Sweeper<'a> {
         families.first().map_or(Ok(false), |first| self.repository.holds(first))
     }
 
-    /// Removes the families of a set, and of no other. Nothing goes when one of them is another's: what a record says may be forged.
+    /// Removes the families of a set. Removes nothing if one of them is of another set: a record may be forged.
     fn remove_families(&self, families: &[FamilyRecord], of: Whose) -> Result<()> {
         families.iter().try_for_each(|family| of.refuse_another(family, self.repository))?;
         let devices = self.devices(families)?;
-        // All before the first of them goes: a lock on one family is meant for its set.
+        // Checks all families before it removes the first one: a lock on one family is meant for its set.
         devices.iter().try_for_each(|device| refuse_locked(device, self.repository))?;
         devices.iter().try_for_each(|device| remove_device(device, self.repository))
     }
@@ -138,7 +138,7 @@ impl<'a> Sweeper<'a> {
         families.iter().map(|family| family.device(&self.repository.places)).collect()
     }
 
-    /// Removes the records of a set whose families are gone; its tombstone last.
+    /// Removes the records of a set whose families are removed; its tombstone last.
     fn forget(&self, id: Uuid) -> Result<()> {
         let records = &self.repository.records;
         records.remove(&set_name(id))?;
@@ -149,7 +149,7 @@ impl<'a> Sweeper<'a> {
         records.remove(&tombstone_name(id))
     }
 
-    /// A tombstone of an earlier prune: its set stays after all, or went and left the tombstone.
+    /// Handles a tombstone of an earlier prune: takes it back if its set stays, or finishes the removal.
     pub(super) fn take_back_or_finish(&self, id: Uuid, inventory: &Inventory, pruned: &mut Pruned) -> Result<()> {
         let name = tombstone_name(id);
         let Some(tombstone): Option<TombstoneRecord> = self.repository.read(&name)? else { return Ok(()) };
@@ -159,12 +159,12 @@ impl<'a> Sweeper<'a> {
                 pruned.notes.push(format!("{} stays: its tombstone was taken back", super::title(&set.record)));
                 self.repository.records.remove(&name)
             }
-            // Its commit record went first: it is no backup any more.
+            // Its commit record was removed first: it is not a backup any more.
             _ => {
                 if self.has_commit_record(&tombstone.families)? {
-                    pruned.warnings.push(format!(
-                        "set {id} was to be removed, is not whole, and has its commit record: look at it"
-                    ));
+                    pruned
+                        .warnings
+                        .push(format!("set {id} has a tombstone and a commit record, but is not whole: look at it"));
                     return Ok(());
                 }
                 self.remove_families(&tombstone.families, Whose { set: id, media: tombstone.media_set_id })?;
@@ -174,8 +174,8 @@ impl<'a> Sweeper<'a> {
         }
     }
 
-    /// Of a run that was silent for longer than its lease and builds on what is to go: the set that it may still commit is refused
-    /// beforehand. What it has committed keeps its base.
+    /// For a run that was silent for longer than its lease and depends on sets to remove: decides that its set is never
+    /// committed. If the set is committed already, returns its bases, which stay.
     pub(super) fn outdated(&self, task: &KnownTask, doomed: &HashSet<Uuid>, now: i64) -> Result<Vec<(Uuid, String)>> {
         let needed: Vec<Uuid> = task.record.needs.iter().copied().filter(|id| doomed.contains(id)).collect();
         let (false, true, Some(writes)) = (needed.is_empty(), task.is_dead(now), task.record.fate()) else {
@@ -184,20 +184,20 @@ impl<'a> Sweeper<'a> {
         match decide(self.repository, writes, Fate::Removed, self.task) {
             Ok(Fate::Removed) => Ok(Vec::new()),
             Ok(Fate::Committed) => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
-            // What was decided cannot be read: it may have had leave.
+            // The decision cannot be read: the run may have been allowed to commit.
             Err(error) if is_of_one_record(&error) => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
             Err(error) => Err(error),
         }
     }
 
-    /// Ends the runs whose host died, and removes what they have left. Where that cannot be done of one, its files stay, and it is tried again
-    /// by the next prune: its record may be forged or damaged.
+    /// Ends the runs whose host died, and removes their leftovers. If that fails for one run, its files stay, and the
+    /// next prune tries again: its record may be forged or damaged.
     pub(super) fn end_dead_runs(&self, grace: Duration, pruned: &mut Pruned) -> Result<()> {
         let now = self.began;
         for task in self.runs()?.iter().filter(|task| task.is_dead(now)) {
             if task.silent(now) <= task.lease() + grace {
                 pruned.dead_runs.push(format!(
-                    "{}: silent for longer than its lease; left alone for the time of grace",
+                    "{}: silent for longer than its lease; left alone for the grace period",
                     task.title()
                 ));
                 continue;
@@ -216,7 +216,7 @@ impl<'a> Sweeper<'a> {
             pruned.dead_runs.push(format!("{}: its host died; {left}", task.title()));
             let mut record = task.record.clone();
             (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));
-            record.error = Some(format!("its host was not heard of for {} s", task.silent(now).as_secs()));
+            record.error = Some(format!("its host was silent for {} s", task.silent(now).as_secs()));
             record.needs.clear();
             let records = &self.repository.records;
             records.write(&task_name(record.task), &format::encode(&record)?)?;
@@ -225,10 +225,10 @@ impl<'a> Sweeper<'a> {
         Ok(())
     }
 
-    /// Decides what becomes of the set that a run was writing which does so no more, and removes what is none.
+    /// Decides the fate of a set whose run has ended, and removes its files if they are not a set.
     pub(super) fn settle(&self, set: Uuid, task: &TaskRecord) -> Result<Left> {
         if self.was_committed(task)? {
-            // Whatever its record says: it may be forged, and what was decided about the set may be lost.
+            // Whatever its record says: the record may be forged, and the decision about the set may be lost.
             decide(self.repository, set, Fate::Committed, self.task)?;
             return Ok(Left::Set);
         }
@@ -244,8 +244,8 @@ impl<'a> Sweeper<'a> {
         Ok(self.repository.records.read(&set_name(set))?.is_some())
     }
 
-    /// True when something else than the record of its run tells that a set was committed: its own record, a verdict on it, or its commit record. Of a copy
-    /// the first two may be those of another copy.
+    /// True when something else than the record of its run shows that a set was committed: its own record, a verdict on
+    /// it, or its commit record. For a copy only the last counts: the others may be of another copy.
     fn was_committed(&self, task: &TaskRecord) -> Result<bool> {
         let Some(set) = task.writes else { return Ok(false) };
         if task.attempt.is_none() && (self.is_described(set)? || !self.verdicts_on(set)?.is_empty()) {
@@ -269,14 +269,15 @@ impl<'a> Sweeper<'a> {
         Ok(self.verdicts.get().into_iter().flatten().filter(|name| name.starts_with(&of_it)).collect())
     }
 
-    /// Removes the families of a run that never committed, under their names and their working names; `removed`, unless one of them is locked.
+    /// Removes the families of a run that never committed, under their names and their working names. Returns
+    /// `removed`, unless one of them is locked.
     fn remove_leftovers(&self, record: &TaskRecord, removed: Left) -> Result<Left> {
         if self.is_recorded(record)? {
             return Ok(removed);
         }
         record.families.iter().try_for_each(|family| self.remove_working_names(family))?;
         self.abort_uploads(record)?;
-        // In a store nothing of an unfinished object shows but its claim.
+        // In a store, only the claim of an unfinished object is visible.
         let Some(set) = record.writes else { return Ok(removed) };
         let devices = self.devices(&record.families)?;
         for device in &devices {
@@ -298,7 +299,7 @@ impl<'a> Sweeper<'a> {
         Ok(task.attempt.is_some() && self.runs()?.iter().any(|other| same(&other.record)))
     }
 
-    /// True when these families are those of a set with a record: somebody else has made the same copy meanwhile.
+    /// True when these families belong to a set with a record: another run has made the same copy meanwhile.
     fn is_recorded(&self, record: &TaskRecord) -> Result<bool> {
         let Some(set) = record.writes.filter(|_| record.attempt.is_some()) else { return Ok(false) };
         let known: Option<SetRecord> = self.repository.read(&set_name(set))?;
@@ -308,10 +309,11 @@ impl<'a> Sweeper<'a> {
         Ok(known.is_some_and(|known| known.families.iter().any(ours)))
     }
 
-    /// Of a run that had leave to commit: what became of its set when it never did, and cannot any more.
+    /// For a run with the fate `committed` that has ended: finds whether it committed, and makes sure that it cannot
+    /// any more.
     fn settle_committed(&self, record: &TaskRecord) -> Result<Left> {
         let Some(first) = record.families.first() else { return Ok(Left::Set) };
-        // First its way to the commit goes: a rename, or a completion, that comes later has nothing to work on.
+        // First removes the working names and uploads: then a late rename or completion fails.
         self.remove_working_names(first)?;
         self.abort_uploads(record)?;
         if self.has_commit_record(&record.families)? {
@@ -327,7 +329,7 @@ impl<'a> Sweeper<'a> {
         working.map(|leftover| leftover.path).try_for_each(|path| remove_file(&path))
     }
 
-    /// Parts of objects that were never completed cost money, and nobody sees them.
+    /// Aborts unfinished uploads: their parts cost money, and no listing shows them.
     fn abort_uploads(&self, record: &TaskRecord) -> Result<()> {
         for family in &record.families {
             let device = family.device(&self.repository.places)?;
@@ -340,7 +342,7 @@ impl<'a> Sweeper<'a> {
         Ok(())
     }
 
-    /// Removes the records of runs that ended long ago, and what was decided about sets that never came to be.
+    /// Removes the records of runs that ended long ago, and the fates of sets that were never committed.
     pub(super) fn forget_old_runs(&self) -> Result<()> {
         let (records, now) = (&self.repository.records, self.began);
         for task in self.runs()?.iter().filter(|task| !task.record.state.is_open()) {
@@ -359,16 +361,16 @@ impl<'a> Sweeper<'a> {
     }
 }
 
-/// Which set a family has to be of.
+/// The set that a family has to belong to.
 #[derive(Clone, Copy)]
 struct Whose {
     set: Uuid,
-    /// Known where a record tells: of a family whose header is damaged its name tells it.
+    /// Known from a record; a family with a damaged header has it in its name.
     media: Option<Uuid>,
 }
 
 impl Whose {
-    /// An error for a file or an object that is none of the set's. What is not there is nobody's.
+    /// Refuses a file or an object that does not belong to the set. A missing one is fine.
     fn refuse_another(&self, family: &FamilyRecord, repository: &Repository) -> Result<()> {
         let device = family.device(&repository.places)?;
         if !repository.holds(family)? {
@@ -377,24 +379,25 @@ impl Whose {
         let header = media::header_on(&device, &repository.stores)?;
         let named = match self.media {
             Some(id) if names::contain(&family.name, id) => true,
-            // A template may write the id against something else: what is as long as recorded is what was recorded.
+            // A template may join the id with other text: then the recorded length counts too.
             Some(id) => names::may_contain(&family.name, id) && repository.length(family)? == Some(family.bytes),
             None => false,
         };
         let why = match header {
             Some(header) if header.set.backup_set_id == self.set => return Ok(()),
             Some(header) => {
-                format!("is of backup set {}, and a record calls it one of {}", header.set.backup_set_id, self.set)
+                let holds = header.set.backup_set_id;
+                format!("belongs to backup set {holds}, but the record of backup set {} lists it", self.set)
             }
             None if named => return Ok(()),
-            None => format!("is no family, and a record calls it one of backup set {}", self.set),
+            None => format!("is not a backup file, but the record of backup set {} lists it", self.set),
         };
         let hint = "the record was forged or damaged: look at it; `fullbore catalog rebuild` records what is there";
         Err(Error::incomplete(device.to_string(), why, hint))
     }
 }
 
-/// A store with versions would take the removal, and hide what it must keep.
+/// Refuses a locked object: a store with versions accepts its removal, and hides the object that it must keep.
 fn refuse_locked(device: &Device, repository: &Repository) -> Result<()> {
     match device.place() {
         Place::Object { bucket, key } => repository.stores.bucket(bucket)?.refuse_locked(key),
@@ -402,7 +405,7 @@ fn refuse_locked(device: &Device, repository: &Repository) -> Result<()> {
     }
 }
 
-/// Removes a family, and the claim on its key. As well if there is none.
+/// Removes a family, and the claim on its key. A missing one is fine.
 fn remove_device(device: &Device, repository: &Repository) -> Result<()> {
     match device.place() {
         Place::Object { bucket, key } => {
@@ -414,7 +417,7 @@ fn remove_device(device: &Device, repository: &Repository) -> Result<()> {
             Some(path) => remove_file(path),
             None => Err(Error::refused(
                 device.to_string(),
-                "is no family of a repository",
+                "is not a family of a repository",
                 "this is a defect: please report it",
             )),
         },

@@ -1,4 +1,4 @@
-//! The runs of a repository: how far they are, and how to end one from any host.
+//! The runs of a repository: their progress, and how to end one from any host.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::repository::format::TaskState;
 use crate::repository::inventory::{KnownTask, readable_tasks};
 use crate::repository::{Repository, task};
 
-/// How long a task has to hear that it is to end: it looks every two seconds, and may wait for its store.
+/// How long a task has to react to a cancel request: it looks every two seconds, and may wait for its store.
 const HEARS: Duration = Duration::from_secs(60);
-/// How often is looked whether it has.
+/// The time between two looks at its state.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A run, as others see it.
@@ -25,27 +25,27 @@ pub struct ListedTask {
     pub task: String,
     /// backup, restore, verify …
     pub verb: String,
-    /// What it is about.
+    /// The database that it works on.
     pub database: Option<String>,
     /// CREATED, IN_PROGRESS, SUCCESS, ERROR, CANCEL_REQUESTED, CANCELLED.
     pub state: String,
-    /// True when it should run and has not been heard of for its lease.
+    /// True if it should run, but has been silent for longer than its lease.
     pub dead: bool,
-    /// Seconds since it was last heard of, by the store's clock.
+    /// Seconds since its last heartbeat, by the store's clock.
     pub silent_s: u64,
-    /// Where it runs, and as which process.
+    /// The host that it runs on.
     pub host: String,
-    /// See `host`.
+    /// Its process id on that host.
     pub process: u32,
     /// RFC 3339, by that host's clock.
     pub started_at: String,
     /// The same.
     pub ended_at: Option<String>,
-    /// How much of the database is done, in percent; nothing before that is known.
+    /// How much of the database is done, in percent; `None` until that is known.
     pub percent: Option<f64>,
-    /// Of the database, since it began.
+    /// Speed in bytes of the database, since it began.
     pub mib_per_s: f64,
-    /// How long it will still take at this speed.
+    /// The time that it still needs at this speed.
     pub eta_s: Option<f64>,
     /// Bytes of the database that are done.
     pub done_bytes: u64,
@@ -55,13 +55,13 @@ pub struct ListedTask {
     pub stored_bytes: u64,
     /// The set that it writes.
     pub writes: Option<String>,
-    /// The sets that may not go while it runs.
+    /// The sets that prune keeps while it runs.
     pub needs: Vec<String>,
-    /// What it failed of.
+    /// Why it failed.
     pub error: Option<String>,
 }
 
-/// All runs, oldest first; of records that cannot be read a warning.
+/// All runs, oldest first; an unreadable record is a warning.
 ///
 /// # Errors
 /// The repository cannot be reached.
@@ -71,10 +71,10 @@ pub fn list(setting: Setting<'_>, conduct: &Conduct, warnings: &mut Vec<String>)
     Ok(readable_tasks(&repository, warnings)?.iter().map(|task| listed(task, now)).collect())
 }
 
-/// The run whose id begins or ends so.
+/// The run whose id begins or ends with `part`.
 ///
 /// # Errors
-/// There is none, or more than one.
+/// No run fits, or more than one.
 pub fn one(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<ListedTask> {
     let repository = setting.open(conduct)?;
     let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
@@ -84,19 +84,18 @@ pub fn one(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<Listed
 /// Asks a run to end, and waits until it has.
 ///
 /// # Errors
-/// It has ended already, is dead, or does not hear.
+/// It has already ended, is dead, or does not react.
 pub fn cancel(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<ListedTask> {
     let repository = setting.open(conduct)?;
     let found = find(&repository, part)?;
     let id = found.record.task;
     let shown = listed(&found, repository.about_now()?);
     if !found.record.state.is_open() {
-        let why = format!("has ended already: {}", shown.state);
-        return Err(Error::refused(format!("task {id}"), why, "`fullbore tasks` shows which run"));
+        let why = format!("has already ended: {}", shown.state);
+        return Err(Error::refused(format!("task {id}"), why, "`fullbore tasks` shows the running ones"));
     }
     if shown.dead {
-        let why =
-            format!("has not been heard of for {} s: its host is dead, or cannot reach the repository", shown.silent_s);
+        let why = format!("has been silent for {} s: its host is dead, or cannot reach the repository", shown.silent_s);
         return Err(Error::refused(format!("task {id}"), why, "`fullbore prune --confirm` removes its files"));
     }
     task::ask_to_end(&repository, id)?;
@@ -109,11 +108,11 @@ pub fn cancel(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<Lis
             return Ok(listed(&now, now.written_at));
         }
     }
-    let why = format!("was asked to end, and has not within {} s", HEARS.as_secs());
+    let why = format!("did not end within {} s of the cancel request", HEARS.as_secs());
     Err(Error::refused(
         format!("task {id}"),
         why,
-        "it ends as soon as it can reach the repository; `fullbore tasks` shows it",
+        "it ends as soon as it can reach the repository; `fullbore tasks` shows its state",
     ))
 }
 
@@ -125,7 +124,7 @@ fn find(repository: &Repository, part: &str) -> Result<KnownTask> {
     match hits[..] {
         [one] => Ok(one.clone()),
         [] => {
-            let unread = unread.iter().map(|why| format!("; cannot be read: {why}")).collect::<String>();
+            let unread = unread.iter().map(|why| format!("; cannot read: {why}")).collect::<String>();
             let why = format!("is not known in this repository{unread}");
             Err(Error::usage(thing, why, "`fullbore tasks` lists them"))
         }
@@ -142,7 +141,7 @@ fn listed(task: &KnownTask, now: i64) -> ListedTask {
     let silent_s = task.silent(now).as_secs();
     let per_s = if progress.elapsed_s > 0.0 { progress.done_bytes as f64 / progress.elapsed_s } else { 0.0 };
     let left = progress.total_bytes.saturating_sub(progress.done_bytes) as f64;
-    // Of a run that has ended, its state says how far it came.
+    // If a run has ended, its state says it all.
     let known = progress.total_bytes > 0 && record.state.is_open();
     ListedTask {
         task: record.task.to_string(),

@@ -1,4 +1,4 @@
-//! A verification of sets in a repository: each gets a verdict that others see.
+//! Verifies sets in a repository: each gets a verdict that all hosts see.
 
 use std::time::Instant;
 
@@ -16,11 +16,12 @@ use crate::repository::format::{self, VerdictRecord};
 use crate::repository::inventory::StoredSet;
 use crate::repository::times::JudgedReading;
 
-/// Verifies the sets of a database, or of all; with `--set` one, with `--latest` the newest chain. Fills `report`, also when damage is
-/// found.
+/// Verifies the sets of a database, or of all; with `--set` one, with `--latest` the newest chain. Fills `report`, also
+/// when it finds damage.
 ///
 /// # Errors
-/// The first damage, after everything else was looked at as well; and sets of which nothing can be learnt (another key) where there is no other.
+/// The first damage, after all other sets were verified too; and an unreadable set (of another key) if no set could be
+/// read.
 pub fn run(
     reading: &Reading,
     database: Option<&str>,
@@ -46,7 +47,7 @@ pub fn run(
             match verified(set, &inventory.sets, reading, &repository, conduct, report) {
                 Ok(()) => judged += 1,
                 Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })) => damage.push(error),
-                // The next may need no key.
+                // The next set may need no key.
                 Err(error @ (Error::Usage { .. } | Error::Refused { .. })) if all && is_sealed(set, &repository) => {
                     unread.push((set, error));
                 }
@@ -64,12 +65,12 @@ pub fn run(
     })
 }
 
-/// True of an encrypted set: that nothing could be learnt of it says nothing of others, where its header can be read.
+/// True for a set that is encrypted by its header: that this set cannot be opened says nothing about other sets.
 fn is_sealed(set: &StoredSet, repository: &Repository) -> bool {
     header_says(set, repository) == Some(true)
 }
 
-/// Whether its header says that it is encrypted; `None` where that cannot be read.
+/// Whether its header says that it is encrypted; `None` if the header cannot be read.
 fn header_says(set: &StoredSet, repository: &Repository) -> Option<bool> {
     let first = set.record.families.first()?.device(&repository.places).ok()?;
     let header = media::header_on(&first, &repository.stores).ok()??;
@@ -83,12 +84,12 @@ fn chosen<'a>(sets: Vec<&'a StoredSet>, reading: &Reading) -> Result<Vec<&'a Sto
     }
     let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
     let sequence = chain::choose(&known, choice)?;
-    // One set, named, is what is meant; the newest chain is all of it.
+    // With --set this one set is verified; with --latest the whole chain.
     let from = if choice.set.is_some() { sequence.sets.len().saturating_sub(1) } else { 0 };
     Ok(sequence.sets[from..].iter().map(|&at| sets[at]).collect())
 }
 
-/// Checks that a set is encrypted if its base is. Headers count: a record may be anybody's.
+/// Checks that a set is encrypted if its base is. Headers count: anybody may have written a record.
 fn check_against_base(set: &StoredSet, known: &[StoredSet], repository: &Repository) -> Result<()> {
     let as_it_is = |set: &StoredSet| {
         let encrypted = header_says(set, repository).unwrap_or(set.record.encrypted);
@@ -99,7 +100,7 @@ fn check_against_base(set: &StoredSet, known: &[StoredSet], repository: &Reposit
     if bases.is_empty() { Ok(()) } else { chain::check_against(&bases, &as_it_is(set)) }
 }
 
-/// Verifies one set and writes down what was found.
+/// Verifies one set and records the verdict.
 fn verified(
     set: &StoredSet,
     known: &[StoredSet],
@@ -128,7 +129,7 @@ fn verified(
     };
     let error = match &done {
         Ok(()) => None,
-        // Nothing was learnt of the set: a wrong key, a signal, a store that does not answer.
+        // No verdict on the set: a wrong key, a signal, a store that does not answer.
         Err(
             Error::Usage { .. } | Error::Io { .. } | Error::Refused { .. } | Error::Cancelled { .. } | Error::Halted,
         ) => {
@@ -145,13 +146,13 @@ fn verified(
     let began = judged.filter(|_| verdict.error.is_none()).map(JudgedReading::began).transpose();
     if let Err(unwritten) = began.and_then(|began| put_verdict(repository, id, "passed", &verdict, began)) {
         let why = media::one_line(&unwritten);
-        report.warnings.push(format!("what was found of {} could not be written down: {why}", title(&set.record)));
+        report.warnings.push(format!("cannot record the result of {}: {why}", title(&set.record)));
     }
     done
 }
 
-/// Writes a verdict down where every host sees it; `good` is what a good one is called. A good one says when its reading began: what is written
-/// to a family after that may not have been read.
+/// Records a verdict for every host to see; `good` is the name of a good one. A good one says when its reading began:
+/// bytes that are written to a family after that may not have been read.
 ///
 /// # Errors
 /// The repository cannot be written to.

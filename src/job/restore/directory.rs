@@ -1,4 +1,4 @@
-//! RESTORE of a server's files: into a directory that is complete, or not there.
+//! RESTORE of a server's files: the directory is complete, or does not exist.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,11 +21,11 @@ use super::{Check, Into, Owner, Request, SYNCING, of_another_engine, other_table
 use crate::report::{Report, ResumedReport};
 use crate::units::on_its_line;
 
-/// Bytes of a file that are looked at together: whole pages of any size.
+/// Bytes of a file that are checked together: whole pages of any size.
 const PIECE: u64 = 1 << 20;
 
-/// Restores an open full, or one and its differential, into `dir:PATH`, which is empty or missing. What is not complete is
-/// under another name.
+/// Restores an open full, or a full and its differential, into `dir:PATH`, which is empty or missing. Until it is
+/// complete it has a working name.
 pub(super) fn restore(
     chain: &[media::Found],
     mut opened: reading::Opened,
@@ -39,11 +39,11 @@ pub(super) fn restore(
     fullbore_engines::check_names(engine, last)?;
     let dialect = Dialect::named(engine);
     let elsewhere = dialect.map_or(Ok(Vec::new()), |dialect| outside::outside_files(dialect, position))?;
-    heed_damage(manifest, &last_title(chain), request, report)?;
+    refuse_damage(manifest, &last_title(chain), request, report)?;
     let full = request.check == Some(Check::Full);
     let start = full.then(|| Prepared::new(&request.server, manifest)).transpose()?;
     let has_to_be_placed = request.place_outside || !dialect.is_some_and(outside::are_found_inside);
-    heed_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
+    check_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     report.notes.extend(moved.iter().map(placed_line));
     if request.dry_run {
@@ -76,7 +76,7 @@ pub(super) fn restore(
             texts.retain(|text| text.in_memory);
         }
         (Some(_), Some(_)) => {
-            report.warnings.push("the server was not started: something has to be done before".into());
+            report.warnings.push("the server was not started: first do what the next warning says".into());
         }
         (None, _) => report.warnings.extend(files.after_a_start(position)),
     }
@@ -98,8 +98,8 @@ fn check_pages(
     report: &mut Report,
 ) -> Result<()> {
     let Some(engine) = fullbore_engines::pages(&manifest.engine) else {
-        let why = format!("the pages of a `{}` cannot be checked by themselves", manifest.engine);
-        return Err(Error::usage("--check quick", why, "take --check full"));
+        let why = format!("the pages of a `{}` cannot be checked one by one", manifest.engine);
+        return Err(Error::usage("--check quick", why, "use --check full"));
     };
     let pages = engine.check(&manifest.streams);
     let mut piece = Vec::with_capacity(PIECE as usize);
@@ -124,7 +124,8 @@ fn check_pages(
         Some(first) if !request.continue_after_error => Err(Error::refused(
             "restored files",
             format!("the check finds damaged pages: {first}"),
-            "choose an older set with --set; or restore this one with --continue-after-error, and repair or drop these tables",
+            "choose an older set with --set; or restore this one with --continue-after-error, and repair or drop these \
+             tables",
         )),
         _ => {
             report.warnings.extend(damaged);
@@ -133,7 +134,7 @@ fn check_pages(
     }
 }
 
-/// Makes the directory, or takes over what an interrupted restore has left: then true.
+/// Makes the directory, or takes over the one of an interrupted restore: then true.
 fn begin<'a>(
     target: &'a Path,
     size: u64,
@@ -145,7 +146,7 @@ fn begin<'a>(
         return Ok((Unfinished::make(target, request.mkdir, size)?, false));
     }
     if let Some(taken) = resume::take_over_directory(target, size, opened, report)? {
-        // Whatever keeps a server from it is made anew.
+        // Removes the marks that keep a server from it: they are made again.
         let entries =
             std::fs::read_dir(taken.path()).map_err(|e| Error::io("list", taken.path().display().to_string(), e))?;
         for mark in entries.flatten().filter(|entry| fullbore_engines::is_mark(&entry.file_name())) {
@@ -162,10 +163,10 @@ fn begin<'a>(
     Ok((made, false))
 }
 
-/// What the sets say of themselves, in order; progress counts towards the bytes of all of them from now on.
+/// The manifests of the sets, in order; from now on the total for progress is the bytes of all of them.
 pub(super) fn manifests(chain: &[media::Found], opened: &mut reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
     let manifests: Vec<Manifest> = opened.sets.iter().filter_map(MediaSet::manifest).cloned().collect();
-    // Of families in a store each trailer is a request more, for a number that is only shown.
+    // In a store, each trailer costs a request, for a number that is only shown.
     let near = chain.iter().flat_map(|found| &found.devices).all(|device| !device.is_in_store());
     let exact = |set: &mut MediaSet| if near { set.plain_bytes().ok() } else { None };
     let sizes = manifests.iter().map(Manifest::database_bytes);
@@ -174,8 +175,8 @@ pub(super) fn manifests(chain: &[media::Found], opened: &mut reading::Opened, co
     manifests
 }
 
-/// Unpacks the wanted files of the last set, from its full first if it has one. All of the media are read and checked; or, where an
-/// interrupted restore has `left` the directory, of the full what that has not restored yet.
+/// Unpacks the wanted files of the last set, from its full first if it has one. It reads and checks all of the media.
+/// With a directory of an interrupted restore (`left`), it reads only the missing parts of the full.
 #[expect(clippy::too_many_arguments, reason = "what is read, what of it, and where it goes")]
 pub(super) fn unpack_files(
     chain: &[media::Found],
@@ -188,7 +189,7 @@ pub(super) fn unpack_files(
     report: &mut Report,
 ) -> Result<()> {
     let Some(Manifest { streams: last, .. }) = manifests.last() else { return Ok(()) };
-    // A stream without a name is passed over.
+    // Skips streams without a name.
     let shown = last.iter().map(|stream| ManifestStream {
         name: if wanted(stream) { stream.name.clone() } else { String::new() },
         ..stream.clone()
@@ -197,7 +198,7 @@ pub(super) fn unpack_files(
     let files = match left {
         false => DirectoryTarget::create(directory, &shown)?,
         true => {
-            // What does not begin as a file of the full begins empty.
+            // A file that is not in the full begins empty.
             let keeps = |stream: &ManifestStream| chain.len() == 1 || stream.base.is_some();
             DirectoryTarget::adopt(directory, &shown, &keeps, &fullbore_engines::is_mark)?
         }
@@ -236,24 +237,24 @@ fn go_on(
     Ok(())
 }
 
-/// Where a file goes that is placed outside of the directory.
+/// The line of the plan for a file that is placed outside of the directory.
 fn placed_line(file: &OutsideFile) -> String {
     let shown = |path: &Path| on_its_line(&path.display().to_string());
     format!("--place-outside puts `{}` at `{}`", shown(&file.path), shown(&file.was))
 }
 
-/// What would stop the restore at its end is said at its beginning.
-fn heed_places(request: &Request, to_be_placed: &[OutsideFile]) -> Result<()> {
+/// Refuses at the beginning what would stop the restore at its end.
+fn check_places(request: &Request, to_be_placed: &[OutsideFile]) -> Result<()> {
     if !matches!(request.into, Into::Directory(_)) {
         return Ok(());
     }
-    heed_owner(request)?;
+    check_owner(request)?;
     outside::refuse_what_is_there(to_be_placed)?;
     if request.place_outside { must_have_places(to_be_placed, request.mkdir) } else { Ok(()) }
 }
 
-/// Who cannot give files away hears it before hours of work.
-pub(super) fn heed_owner(request: &Request) -> Result<()> {
+/// Refuses an impossible `--owner` before hours of work.
+pub(super) fn check_owner(request: &Request) -> Result<()> {
     request.owner.as_ref().map_or(Ok(()), Owner::must_be_possible)
 }
 
@@ -261,8 +262,8 @@ pub(super) fn last_title(chain: &[media::Found]) -> String {
     chain.last().map_or_else(String::new, |found| crate::chain::title(&found.set))
 }
 
-/// Pages that were damaged when the set was made are restored only when that is asked for, and named.
-pub(super) fn heed_damage(manifest: &Manifest, title: &str, request: &Request, report: &mut Report) -> Result<()> {
+/// Refuses a set with pages that were damaged at the source; with `--continue-after-error`, names them.
+pub(super) fn refuse_damage(manifest: &Manifest, title: &str, request: &Request, report: &mut Report) -> Result<()> {
     let pages = fullbore_engines::pages(&manifest.engine);
     match pages.and_then(|pages| pages.damaged_at_source(&manifest.position.last.value())) {
         None => Ok(()),
@@ -273,7 +274,8 @@ pub(super) fn heed_damage(manifest: &Manifest, title: &str, request: &Request, r
         Some(said) => Err(Error::refused(
             title,
             said,
-            "choose an older set with --set; or restore this one with --continue-after-error, and repair or drop these tables",
+            "choose an older set with --set; or restore this one with --continue-after-error, and repair or drop these \
+             tables",
         )),
     }
 }
@@ -282,7 +284,7 @@ pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
     total(streams.iter().map(|stream| stream.size))
 }
 
-/// Unpacks the next opened set, which is `found`, and books it.
+/// Unpacks the next opened set, which is `found`, and adds it to the report.
 fn unpack(
     opened: &mut reading::Opened,
     found: &media::Found,

@@ -1,4 +1,5 @@
-//! RESTORE of a database that is one file: it is put together beside the target, and gets the target's name when it is whole.
+//! RESTORE of a database that is one file: it is built beside the target, and gets the name of the target when it is
+//! whole.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -25,7 +26,7 @@ use crate::units::{counted, show_bytes};
 /// Restores a full, its differential and log sets, all of databases that are one file.
 ///
 /// # Errors
-/// Whatever stops it; then the target is as it was.
+/// Any error; then the target is as before.
 pub(super) fn restore(
     bases: &[media::Found],
     logs: &[media::Found],
@@ -88,7 +89,7 @@ pub(super) fn restore(
 /// Restores the set on standard input.
 ///
 /// # Errors
-/// Whatever stops it; then the target is as it was.
+/// Any error; then the target is as before.
 pub(super) fn restore_piped(
     set: &mut MediaSet,
     request: &Request,
@@ -98,18 +99,18 @@ pub(super) fn restore_piped(
     refuse_server(request)?;
     table::refuse(request)?;
     if request.recovery == Recovery::Later {
-        let why = "what comes from a pipe is restored in one go";
+        let why = "a set from a pipe is restored in one step";
         return Err(Error::usage("--no-recovery", why, "put the set into a file first"));
     }
     if request.reading.choice.stop_at.is_some() {
-        let why = "a pipe holds one set, and nothing to choose from";
+        let why = "a pipe has one set, so there is no choice";
         return Err(Error::usage("--stop-at", why, "put the sets into files first"));
     }
     if set.header().base_backup_set_id.is_some() {
         return Err(Error::refused(
             "--from -",
             "a differential or a log set cannot be restored from a pipe alone",
-            "name its full and it as files",
+            "put it and its full into files, and name both",
         ));
     }
     let stream = only_stream(set)?;
@@ -127,7 +128,7 @@ pub(super) fn restore_piped(
     staging.publish(request, report)
 }
 
-/// The one stream of a set.
+/// The only stream of a set.
 pub(super) fn only_stream(set: &MediaSet) -> Result<StreamRecord> {
     let header = set.header();
     fullbore_engines::file(&header.engine)?;
@@ -137,17 +138,17 @@ pub(super) fn only_stream(set: &MediaSet) -> Result<StreamRecord> {
     }
 }
 
-/// Where the database is put together. Dropped before it is published, it removes what it made.
+/// The unfinished database. Dropping it before it is published removes it.
 pub(super) struct Staging {
-    /// None of `nul:`.
+    /// `None` for `nul:`.
     pub restore: Option<Box<dyn FileRestore>>,
-    /// The engine that the database is of.
+    /// The engine of the database.
     pub engine: String,
-    /// What was restored in steps to the same target, and is given up (`--replace`).
+    /// A restore in steps to the same target that is discarded (`--replace`).
     given_up: Option<State>,
     /// The temporary file, locked while it is written.
     lock: Option<LockableFile>,
-    /// What is not published stays for another restore.
+    /// If it is not published, it stays for another restore.
     keep: bool,
 }
 
@@ -164,29 +165,26 @@ impl Staging {
         let (mut restore, given_up) = prepare(request, &engine, &path)?;
         let lock = if request.resume { resume::take_over(&mut *restore, report)? } else { None };
         report.warnings.extend(restore.leftovers().iter().map(|left| {
-            format!(
-                "`{}` is what a killed restore has left; --resume goes on with it, or it can be removed",
-                left.display()
-            )
+            format!("`{}` is the leftover of a killed restore: continue it with --resume, or remove it", left.display())
         }));
         let held = lock.as_ref().and_then(|lock| lock.metadata().ok()).map_or(0, |metadata| metadata.blocks() * 512);
         let free = free_space(directory)?.saturating_add(held);
         if free < size {
             return Err(Error::refused(
                 directory.display().to_string(),
-                format!("the database needs {} there, and {} are free", show_bytes(size), show_bytes(free)),
+                format!("the database needs {} there, but {} are free", show_bytes(size), show_bytes(free)),
                 "free space there, or name another target with --into",
             ));
         }
         Ok(Self { restore: Some(restore), engine, given_up, lock, keep: request.resume })
     }
 
-    /// Its file is there already: an interrupted restore has left it.
+    /// True if its file is the leftover of an interrupted restore.
     fn is_taken_over(&self) -> bool {
         self.lock.is_some()
     }
 
-    /// The file that a set is unpacked into; the first set of a chain makes it.
+    /// The file to unpack a set into; the first set of a chain makes it.
     fn file_target(&mut self, stream: &StreamRecord, first: bool) -> Result<Option<FileTarget>> {
         let Some(restore) = &self.restore else { return Ok(None) };
         let path = restore.temporary();
@@ -214,7 +212,7 @@ impl Staging {
         })
     }
 
-    /// Lets `publish` give names to what was restored; without success nothing of it stays.
+    /// Lets `publish` give the restored database its name; if that fails, nothing stays.
     fn leave(mut self, publish: impl FnOnce(&dyn FileRestore) -> Result<()>) -> Result<()> {
         let Some(restore) = self.restore.take() else { return Ok(()) };
         let given_up = self.given_up.take().map_or(Ok(()), |state| state.give_up());
@@ -227,7 +225,7 @@ impl Staging {
     }
 }
 
-/// How the engine checks a file; `None` where nobody wants it.
+/// How the engine checks a file; `None` without a check.
 pub(super) fn depth_of(check: Option<Check>) -> Option<Depth> {
     match check? {
         Check::None => None,
@@ -236,7 +234,7 @@ pub(super) fn depth_of(check: Option<Check>) -> Option<Depth> {
     }
 }
 
-/// Lets the engine check a restored file. Says what it finds; nothing of a sound database.
+/// Lets the engine check a restored file. Returns the problems; `None` if there are none.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -247,7 +245,7 @@ pub(in crate::job) fn found_by_check(engine: &str, file: &Path, depth: Depth) ->
     Ok(problems.first().map(say))
 }
 
-/// Lets the engine check what was restored.
+/// Lets the engine check the restored database.
 ///
 /// # Errors
 /// It finds problems, or the file cannot be read.
@@ -261,7 +259,7 @@ pub(super) fn check(engine: &str, file: &Path, target: &Path, depth: Depth) -> R
     })
 }
 
-/// Finds out whether a database can be restored there, and what was restored in steps and is given up for it.
+/// Checks that a database can be restored there; returns also a restore in steps that is discarded for it.
 pub(super) fn prepare(request: &Request, engine: &str, path: &Path) -> Result<(Box<dyn FileRestore>, Option<State>)> {
     let given_up = super::state_of(&request.into)?;
     let over = match &given_up {
@@ -273,7 +271,7 @@ pub(super) fn prepare(request: &Request, engine: &str, path: &Path) -> Result<(B
     Ok((fullbore_engines::file(engine)?.prepare(path, over)?, given_up))
 }
 
-/// Where the database is to be; `None` for `nul:`.
+/// The path of the database; `None` for `nul:`.
 pub(super) fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBuf>> {
     let directory = match &request.into {
         Into::Null => return Ok(None),
@@ -288,11 +286,11 @@ pub(super) fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBu
     Ok(Some(directory.join(name)))
 }
 
-/// Makes the temporary file. Its lock tells a running restore from a killed one; others than its owner may not read it yet.
+/// Makes the temporary file, which only its owner may read. A running restore holds its lock, a killed one does not.
 fn make_locked(path: &Path) -> Result<LockableFile> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let made = LockableFile::from(made.map_err(|e| Error::io("create", path.display().to_string(), e))?);
-    // Another run that looks whether this is a leftover holds it for an instant.
+    // Another run that looks for leftovers holds the lock for an instant.
     let locked = || !matches!(made.try_lock(), Err(std::fs::TryLockError::WouldBlock));
     let _ = (0..100).any(|_| {
         locked() || {
@@ -303,7 +301,8 @@ fn make_locked(path: &Path) -> Result<LockableFile> {
     Ok(made)
 }
 
-/// A directory that holds anything is left alone without `--replace`; but for what killed restores of the database `resumed` have left.
+/// Refuses a directory that is not empty without `--replace`. Leftovers of killed restores of the database `resumed`
+/// are allowed.
 fn must_be_empty(directory: &Path, replace: bool, resumed: Option<&String>) -> Result<()> {
     let is_left = |name: &str| resumed.is_some_and(|resumed| name.starts_with(&format!("{resumed}.restoring-")));
     let holds_something = std::fs::read_dir(directory)

@@ -1,4 +1,4 @@
-//! Log sets, over a restored database that has no name yet: one after the other, up to a point in time.
+//! Applies log sets to a restored database that has no name yet: one after the other, up to a point in time.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,7 +21,7 @@ use crate::units::show_bytes;
 
 /// The streams of a set, in files beside the database; removed when dropped.
 struct Unpacking {
-    /// The stream's id, and its file.
+    /// The id of a stream, and its file.
     files: Vec<(u32, PathBuf)>,
 }
 
@@ -61,7 +61,7 @@ impl Drop for Unpacking {
     }
 }
 
-/// Removes what a killed run has left of a log set beside the database.
+/// Removes the files of a log set that a killed run has left beside the database.
 pub(super) fn clear(database: &Path, engine: &str) {
     drop(fullbore_engines::log(engine).map(|log| Unpacking::beside(database, log)));
 }
@@ -83,22 +83,22 @@ pub(super) fn engine_of(engine: &str) -> Result<&'static dyn LogEngine> {
 
 /// How far log sets were applied.
 pub(super) struct Reached {
-    /// Where the database stands.
+    /// The position of the database.
     pub stands: SetEnd,
-    /// How many of them.
+    /// The number of log sets.
     pub sets: usize,
-    /// False while a set is being applied: the database stands nowhere then.
+    /// False while a set is being applied: then the database has no valid position.
     pub whole: bool,
 }
 
 impl Reached {
-    /// A database that stands there, and nothing applied to it.
+    /// A database at this position, without log sets.
     pub fn at(stands: SetEnd) -> Self {
         Self { stands, sets: 0, whole: true }
     }
 }
 
-/// Applies log sets to the database in the file `database`, from where it stands on; without a file they are only read.
+/// Applies log sets to the database in the file `database`, from its position on; without a file they are only read.
 pub(super) fn apply(
     logs: &[media::Found],
     reached: &mut Reached,
@@ -111,7 +111,7 @@ pub(super) fn apply(
     for found in logs {
         let engine = engine_of(&found.header.engine)?;
         check_streams(found, engine)?;
-        // One after the other: there may be more of them than files that a process can have open.
+        // Opens them one after the other: a process can have a limited number of files open.
         let mut opened = reading::open(&[found], &request.reading.knobs, key, true, report)?;
         let Some(database) = database else {
             let outcome = opened.unpack_next(&NullTarget, conduct).map_err(|error| found.naming_copies(error))?;
@@ -143,7 +143,7 @@ fn apply_one(
     if free < needed {
         return Err(Error::refused(
             directory.display().to_string(),
-            format!("{name} needs {} there while it is applied, and {} are free", show_bytes(needed), show_bytes(free)),
+            format!("{name} needs {} there while it is applied, but {} are free", show_bytes(needed), show_bytes(free)),
             "free space there, or name another target with --into",
         ));
     }
@@ -162,7 +162,7 @@ fn apply_one(
     Ok(())
 }
 
-/// A log set has the streams of its engine.
+/// Checks that a log set has the streams of its engine.
 fn check_streams(found: &media::Found, engine: &dyn LogEngine) -> Result<()> {
     let ids = found.header.streams.iter().map(|stream| stream.id);
     if ids.eq(engine.streams().iter().map(|(id, _)| *id)) {

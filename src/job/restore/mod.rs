@@ -1,4 +1,4 @@
-//! RESTORE DATABASE: from families to a database that appears under its name only when it is whole.
+//! RESTORE DATABASE: from families to a database that gets its name only when it is whole.
 
 mod directory;
 mod file;
@@ -34,11 +34,11 @@ use crate::chain::{self, Choice};
 use crate::report::Report;
 use crate::units::{counted, show_bytes};
 
-/// What takes time beside the moving of bytes, as the verdict names it.
+/// Names for the verdict of work other than moving bytes.
 const SYNCING: &str = "syncing the database";
 const CHECKING: &str = "integrity check";
 
-/// Where a restore goes.
+/// The target of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Into {
     /// `sqlite:FILE`: a database that is one file.
@@ -50,12 +50,12 @@ pub enum Into {
     },
     /// `dir:PATH`: the database's file in it, under the name it had.
     Directory(PathBuf),
-    /// `nul:`: everything is read and unpacked, nothing kept.
+    /// `nul:`: everything is read and unpacked, and nothing is kept.
     Null,
 }
 
 impl Into {
-    /// Understands what follows `--into`.
+    /// Parses the value of `--into`.
     ///
     /// # Errors
     /// A usage error that names the known forms.
@@ -82,21 +82,21 @@ impl Into {
     }
 }
 
-/// The error where a set of `engine` does not go into a file of the engine `asked`.
+/// The error if a set of `engine` cannot go into a file of the engine `asked`.
 fn of_another_engine(asked: &str, path: &Path, engine: &str) -> Error {
     let hint = "restore its files into a directory: --into dir:PATH";
     Error::usage(format!("--into {asked}:{}", path.display()), format!("the set is a backup of {engine}"), hint)
 }
 
-/// Whether what is restored is a database at the end.
+/// Whether the restored files are a usable database at the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Recovery {
-    /// It is: all of it is restored in one go.
+    /// Yes: the restore is done in one step.
     #[default]
     AtOnce,
-    /// `--no-recovery`: more is to come.
+    /// `--no-recovery`: more steps follow.
     Later,
-    /// `--recovery`: this was the last step.
+    /// `--recovery`: this is the last step.
     Now,
 }
 
@@ -114,7 +114,7 @@ pub enum Check {
 /// What the user asked for.
 #[derive(Clone)]
 pub struct Request {
-    /// What is read.
+    /// What to read.
     pub reading: Reading,
     /// `--into`.
     pub into: Into,
@@ -124,28 +124,28 @@ pub struct Request {
     pub recovery: Recovery,
     /// `--mkdir`.
     pub mkdir: bool,
-    /// `--resume`: goes on with what an interrupted restore has left, and leaves it for another one.
+    /// `--resume`: continues an interrupted restore, and can itself be continued.
     pub resume: bool,
     /// `--dry-run`.
     pub dry_run: bool,
     /// `--check`: of the restored database, before it gets its name.
     pub check: Option<Check>,
-    /// `--server-program` and `--server-option`: what is started on a restored directory.
+    /// `--server-program` and `--server-option`: the server to start on a restored directory.
     pub server: StartCheck,
-    /// `--continue-after-error`: a set with pages that were damaged at the source is restored as it is.
+    /// `--continue-after-error`: restores a set as it is, with pages that were damaged at the source.
     pub continue_after_error: bool,
-    /// `--place-outside`: tablespaces that stood outside of the data directory go where they stood.
+    /// `--place-outside`: restores tablespaces outside of the data directory to their former places.
     pub place_outside: bool,
-    /// `--owner`: whose the restored files of a server are.
+    /// `--owner`: the owner of the restored files of a server.
     pub owner: Option<Owner>,
-    /// `--table`: single tables are handed out, and nothing else restored.
+    /// `--table`: exports single tables, and restores nothing else.
     pub tables: Option<Tables>,
 }
 
 /// Runs the restore and fills `report`, also when it fails.
 ///
 /// # Errors
-/// Whatever stops it; then the target is as it was.
+/// Any error; then the target is as before.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     report.database_at = match &request.into {
@@ -169,7 +169,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Which sets to restore, in order. A family that cannot be read does not stop it, but is named.
+/// The sets to restore, in order. An unreadable family does not stop the restore; a warning names it.
 pub(super) fn choose(heap: &mut media::Heap, choice: &Choice) -> Result<chain::Sequence> {
     choose_by(heap, choice, chain::choose)
 }
@@ -184,7 +184,7 @@ pub(super) fn choose_by(
     let damaged = heap.unreadable.iter().position(|unreadable| !unreadable.leftover);
     let mut sequence = match (rule(&known, choice), damaged) {
         (Err(Error::Incomplete { .. }), Some(at)) if choice.set.is_none() => {
-            // It may be the missing family of the set that is meant.
+            // This may be the missing family of the wanted set.
             return Err(heap.unreadable.swap_remove(at).error);
         }
         (chosen, _) => chosen?,
@@ -196,18 +196,20 @@ pub(super) fn choose_by(
         let why = media::one_line(&other.error);
         let mine = |at: &usize| Some(heap.sets[*at].media_set_id) == other.set;
         sequence.warnings.push(match other.set {
-            Some(_) if sequence.sets.iter().any(mine) => format!("not used, for there is another of it: {why}"),
+            Some(_) if sequence.sets.iter().any(mine) => {
+                format!("not used, because another copy of it is there: {why}")
+            }
             Some(id) => format!("not used: {why}; it belongs to media set {id}"),
             None => {
-                format!("not used: {why}; its header does not tell its set, which may be newer than the one restored")
+                format!("not used: {why}; its header does not name its set, which may be newer than the restored one")
             }
         });
     }
     Ok(sequence)
 }
 
-/// Chooses the sets and opens them: nobody takes them away then. Where another backup has just taken a name of theirs, it
-/// chooses anew.
+/// Chooses the sets and opens them, so that they cannot be removed meanwhile. If another backup has just replaced one
+/// of their families, it chooses again.
 fn choose_and_open(
     mut heap: media::Heap,
     request: &Request,
@@ -217,7 +219,7 @@ fn choose_and_open(
 ) -> Result<(Vec<media::Found>, reading::Opened)> {
     loop {
         let sequence = choose(&mut heap, &request.reading.choice)?;
-        // Log sets are opened when their turn comes: there may be very many.
+        // Log sets are opened one by one later: there may be very many.
         let found = sequence.sets.iter().map(|&at| &heap.sets[at]).filter(|found| found.set.kind != SetKind::Log);
         let found: Vec<_> = found.collect();
         match reading::open(&found, &request.reading.knobs, key, true, report) {
@@ -258,16 +260,16 @@ fn restore_found(
     file::restore(&sequence, &logs, opened, request, key, conduct, report)
 }
 
-/// Where the target stands that the request goes on with, if it does.
+/// The state of the target that the request continues, if it continues one.
 ///
 /// # Errors
-/// That cannot be read.
+/// The state cannot be read.
 pub(super) fn standing(request: &Request) -> Result<Option<Standing>> {
     let goes_on = request.recovery != Recovery::AtOnce && !request.replace;
     Ok(state_of(&request.into)?.filter(|_| goes_on).map(|state| state.standing()))
 }
 
-/// How far the target is that is being restored in steps.
+/// The state of a target that is being restored in steps.
 fn state_of(into: &Into) -> Result<Option<state::State>> {
     match into {
         Into::File { path, .. } => state::State::at(path),
@@ -275,27 +277,27 @@ fn state_of(into: &Into) -> Result<Option<state::State>> {
     }
 }
 
-/// No server is started on a database that is one file.
+/// Refuses options of a server for a database that is one file.
 fn refuse_server(request: &Request) -> Result<()> {
     let option = match &request.server {
         StartCheck { program: Some(_), .. } => "--server-program",
         StartCheck { options, .. } if !options.is_empty() => "--server-option",
         _ => return Ok(()),
     };
-    Err(Error::usage(option, "the backup is of a database in one file: no server is started on it", "leave it out"))
+    Err(Error::usage(option, "the backup is of a database in one file, which needs no server", "leave it out"))
 }
 
-/// `nul:` keeps nothing that could be checked.
+/// Refuses `--check` with `nul:`.
 fn refuse_check_of_nothing(request: &Request) -> Result<()> {
     let checks = matches!(request.check, Some(Check::Quick | Check::Full));
     if !checks || request.into != Into::Null {
         return Ok(());
     }
-    let why = "`nul:` keeps nothing that could be checked";
-    Err(Error::usage("--check", why, "leave it out; each byte of the media is checked all the same"))
+    let why = "`nul:` keeps no database to check";
+    Err(Error::usage("--check", why, "leave it out; each byte of the media is checked anyway"))
 }
 
-/// A restore must not take the place of what it reads, or of any other family that it was shown.
+/// Refuses a target that is one of the families named with `--from`.
 fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
     let Into::File { engine, path: target } = &request.into else { return Ok(()) };
     let identity = Device::file(target.clone()).identity();

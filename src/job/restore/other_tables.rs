@@ -1,4 +1,4 @@
-//! What a restore says of tables that the directory holds as SQL text: somebody has to load them.
+//! The message of a restore about tables that are in the directory as SQL text, and have to be loaded.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use fullbore_engines::TextOfTable;
 use crate::report::Report;
 use crate::units::{counted, show_bytes};
 
-/// What a server takes in one statement by default, in bytes.
+/// The default limit of a server for one statement, in bytes.
 const USUAL_PACKET: u64 = 64 << 20;
 
 /// Names the one command that loads them.
@@ -26,13 +26,13 @@ pub(super) fn tell(directory: &Path, texts: &[TextOfTable], report: &mut Report)
     };
     if texts.iter().all(|text| text.in_memory) {
         report.notes.push(format!(
-            "empty, as after every start of the server: {tables} of the engine MEMORY; they can be loaded{packet}: {command}"
+            "empty, as after every start of the server: {tables} of the engine MEMORY; to load them{packet}: {command}"
         ));
         return;
     }
     report.warnings.push(format!(
-        "empty until they are loaded: {tables} of other engines than InnoDB; load them once the server runs and before anybody uses \
-         it{packet}: {command}"
+        "empty until they are loaded: {tables} of other engines than InnoDB; start the server and load them before \
+         anybody uses it{packet}: {command}"
     ));
 }
 

@@ -1,4 +1,4 @@
-//! `--place-outside`: tablespaces with a `DATA DIRECTORY` go where they stood.
+//! `--place-outside`: restores tablespaces with a `DATA DIRECTORY` to their former places.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,19 +10,19 @@ use fullbore_engines::mysql_family::outside::OutsideFile;
 
 use super::Owner;
 
-/// Files that have been put elsewhere; removed again when they are dropped before the restore is through.
+/// Files that were placed outside; dropping this removes them again, until the restore is done.
 #[derive(Default)]
 pub(super) struct Placed {
     files: Vec<PathBuf>,
-    /// Directories that were made for them, the outermost first.
+    /// Directories that were made for them, outermost first.
     directories: Vec<PathBuf>,
     kept: bool,
 }
 
-/// Looks whether all of them can be placed, before anything is restored.
+/// Checks that all of them can be placed, before anything is restored.
 ///
 /// # Errors
-/// A directory is missing and not to be made.
+/// A directory is missing, without `--mkdir`.
 pub(super) fn must_have_places(files: &[OutsideFile], mkdir: bool) -> Result<()> {
     let missing = |file: &&OutsideFile| file.was.parent().is_some_and(|parent| !parent.is_dir());
     let Some(file) = files.iter().find(missing).filter(|_| !mkdir) else { return Ok(()) };
@@ -34,10 +34,10 @@ pub(super) fn must_have_places(files: &[OutsideFile], mkdir: bool) -> Result<()>
 }
 
 impl Placed {
-    /// Takes each file out of `directory` to where it stood. The directories there must exist, or are made with `mkdir`.
+    /// Moves each file from `directory` to its former place. The directories there must exist; `mkdir` makes them.
     ///
     /// # Errors
-    /// There is a file already, or it cannot be put there.
+    /// A file is already there, or it cannot be moved there.
     pub fn place(directory: &Path, files: &[OutsideFile], mkdir: bool, owner: Option<&Owner>) -> Result<Self> {
         let mut placed = Self::default();
         for file in files {
@@ -52,7 +52,7 @@ impl Placed {
             if let Some(owner) = owner {
                 owner.take(&working)?;
             }
-            // A link, and no rename: what has come there meanwhile is not replaced.
+            // A link, not a rename: it does not replace a file that was made there meanwhile.
             fs::hard_link(&working, &file.was).map_err(|error| failed("create", &file.was, error))?;
             placed.files.push(file.was.clone());
             fs::remove_file(&working).map_err(|error| failed("remove", &working, error))?;
@@ -61,7 +61,7 @@ impl Placed {
         Ok(placed)
     }
 
-    /// Makes a directory and those above it that are missing.
+    /// Makes a directory and its missing parents.
     fn make(&mut self, directory: &Path, owner: Option<&Owner>) -> Result<()> {
         let missing: Vec<&Path> = directory.ancestors().take_while(|above| !above.exists()).collect();
         for made in missing.into_iter().rev() {
@@ -73,7 +73,7 @@ impl Placed {
         Ok(())
     }
 
-    /// The restore is through.
+    /// The restore is done: the files stay.
     pub fn keep(mut self) {
         self.kept = true;
     }
@@ -83,16 +83,16 @@ impl Drop for Placed {
     fn drop(&mut self) {
         if !self.kept {
             for path in &self.files {
-                let _ = fs::remove_file(path); // It may be under its other name.
+                let _ = fs::remove_file(path); // It may have its other name.
             }
             for path in self.directories.iter().rev() {
-                let _ = fs::remove_dir(path); // Not if somebody has put something there.
+                let _ = fs::remove_dir(path); // It stays if it is not empty.
             }
         }
     }
 }
 
-/// By its name where it is the same file system, else byte by byte; durable in either case.
+/// Renames within a file system, else copies; durable in either case.
 fn move_to(from: &Path, to: &Path) -> Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}

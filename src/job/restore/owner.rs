@@ -1,4 +1,4 @@
-//! `--owner`: whose the restored files of a server are. A server starts as a user of its own, and a restore is often run by root.
+//! `--owner`: the owner of the restored files of a server. A server runs as its own user, and a restore often as root.
 
 use std::fs;
 use std::os::unix::fs::lchown;
@@ -15,10 +15,10 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Understands `USER` (with its main group), `USER:GROUP`, and numbers for either.
+    /// Parses `USER` (with its main group), `USER:GROUP`, and numbers for either.
     ///
     /// # Errors
-    /// There is no such user or group on this machine.
+    /// This machine has no such user or group.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: String| {
             Error::usage(format!("--owner {text}"), why, "name a user of this machine, USER:GROUP, or their numbers")
@@ -28,16 +28,16 @@ impl Owner {
             Ok(number) => User::from_uid(nix::unistd::Uid::from_raw(number)),
             Err(_) => User::from_name(user),
         };
-        let known = known.map_err(|error| wrong(format!("users cannot be looked up: {error}")))?;
+        let known = known.map_err(|error| wrong(format!("cannot look up users: {error}")))?;
         let number = known.as_ref().map(|known| known.uid.as_raw()).or_else(|| user.parse().ok());
         let user_number = number.ok_or_else(|| wrong(format!("there is no user `{user}`")))?;
         let group_number = match (group, known) {
             (None, Some(known)) => known.gid.as_raw(),
-            (None, None) => return Err(wrong(format!("user {user} has no name here, and so no group"))),
+            (None, None) => return Err(wrong(format!("user {user} has no name here, so its group is unknown"))),
             (Some(group), _) => match group.parse() {
                 Ok(number) => number,
                 Err(_) => Group::from_name(group)
-                    .map_err(|error| wrong(format!("groups cannot be looked up: {error}")))?
+                    .map_err(|error| wrong(format!("cannot look up groups: {error}")))?
                     .ok_or_else(|| wrong(format!("there is no group `{group}`")))?
                     .gid
                     .as_raw(),
@@ -46,37 +46,37 @@ impl Owner {
         Ok(Self { user: user_number, group: group_number })
     }
 
-    /// Only root gives files to others.
+    /// Checks that this process may give files to the owner: only root may give files to others.
     ///
     /// # Errors
-    /// This is not root, and the owner somebody else.
+    /// The process is not root, and the owner is another user.
     pub fn must_be_possible(&self) -> Result<()> {
         let mine = rustix::process::geteuid();
         if mine.is_root() || mine.as_raw() == self.user {
             return Ok(());
         }
-        let why = format!("only root gives files to others, and this is user {}", mine.as_raw());
+        let why = format!("only root can give files to other users, and this is user {}", mine.as_raw());
         Err(Error::refused(
             format!("--owner {}:{}", self.user, self.group),
             why,
-            "restore as root, or as that user and without --owner",
+            "restore as root; or as that user, without --owner",
         ))
     }
 
-    /// Gives it one file or directory, and nothing below.
+    /// Gives the owner one file or directory, without its content.
     ///
     /// # Errors
-    /// It cannot be given.
+    /// The system refuses.
     pub fn take_one(&self, path: &Path) -> Result<()> {
         let action = "give to the user named with --owner";
         lchown(path, Some(self.user), Some(self.group))
             .map_err(|error| Error::io(action, path.display().to_string(), error))
     }
 
-    /// Gives it the directory and everything below; what symbolic links point to is left alone.
+    /// Gives the owner the directory with its content; targets of symbolic links are left alone.
     ///
     /// # Errors
-    /// The first file that cannot be given: only root gives files away.
+    /// The first file that the system refuses.
     pub fn take(&self, directory: &Path) -> Result<()> {
         let failed = |path: &Path, error| Error::io("read", path.display().to_string(), error);
         let mut waiting = vec![directory.to_owned()];
@@ -119,7 +119,7 @@ mod tests {
         fs::write(root.path().join("shop/a.ibd"), "x").unwrap();
         std::os::unix::fs::symlink(far.path(), root.path().join("link")).unwrap();
         let mine = far.path().metadata().unwrap();
-        // Only root gives files to others; to oneself anybody does.
+        // Only root can give files to others; a user can give them to itself.
         let owner = match mine.uid() {
             0 => Owner { user: 64_123, group: 64_124 },
             user => Owner { user, group: mine.gid() },

@@ -1,5 +1,5 @@
-//! `--resume`: going on with what an interrupted restore has left. Nothing of it is believed: each unit is compared with the page map
-//! of the full that is restored, and blocks are fetched for what differs alone (docs/decisions/0012).
+//! `--resume`: continues an interrupted restore. It compares each unit of the partial restore with the page map of the
+//! full, and reads blocks only for units that differ (docs/decisions/0012).
 
 use std::path::{Path, PathBuf};
 
@@ -20,22 +20,22 @@ use super::{Into, Request, log};
 use crate::report::{Report, ResumedReport};
 use crate::units::show_bytes;
 
-const NOTHING: &str = "no interrupted restore has left anything: all of it is restored";
+const NOTHING: &str = "no leftover of an interrupted restore: everything is restored";
 const WITHOUT: &str = "restore without --resume, which needs no page map";
 
-/// Refuses what cannot be gone on with.
+/// Refuses requests that cannot be resumed.
 pub(super) fn refuse(request: &Request) -> Result<()> {
     if !request.resume {
         return Ok(());
     }
     let wrong = |why: &str| Err(Error::usage("--resume", why, "leave it out"));
     if media::is_pipe(&request.reading.from)? {
-        return wrong("a pipe is read from its start to its end: nothing of it can be passed over");
+        return wrong("a pipe can only be read from start to end, without skipping");
     }
-    if request.into == Into::Null { wrong("`nul:` keeps nothing that could be gone on with") } else { Ok(()) }
+    if request.into == Into::Null { wrong("`nul:` keeps nothing to continue") } else { Ok(()) }
 }
 
-/// Goes on with the directory of a server's files that another restore has left, if there is one that can be gone on with.
+/// Takes over the directory of an interrupted restore of a server, if it can be continued.
 pub(super) fn take_over_directory<'a>(
     target: &'a Path,
     size: u64,
@@ -53,7 +53,7 @@ pub(super) fn take_over_directory<'a>(
     Ok(taken)
 }
 
-/// Takes over what another restore to this target has left; it stays locked as long as the file is open.
+/// Takes over the leftover of another restore to this target; it stays locked while the file is open.
 pub(super) fn take_over(restore: &mut dyn FileRestore, report: &mut Report) -> Result<Option<LockableFile>> {
     let taken = restore.take_over()?;
     if taken.is_none() {
@@ -64,26 +64,26 @@ pub(super) fn take_over(restore: &mut dyn FileRestore, report: &mut Report) -> R
     Ok(taken)
 }
 
-/// Says where another `--resume` finds what this one had to leave.
+/// Says what stays for another `--resume`.
 pub(super) fn tell_what_stays(report: &mut Report) {
     if let Some(resumed) = report.resumed.as_ref().filter(|resumed| Path::new(&resumed.file).exists()) {
-        let text = format!("`{}` stays: the same restore with --resume goes on with it", resumed.file);
+        let text = format!("`{}` stays: the same restore with --resume continues it", resumed.file);
         report.notes.push(text);
     }
 }
 
-/// Whether the full has a page map of what it restores to; without one, all of it is restored.
+/// Whether the full has a page map; without one, everything is restored.
 pub(super) fn is_possible(opened: &Opened, report: &mut Report) -> bool {
     let possible = opened.sets.front().is_some_and(has_map);
     if !possible {
-        report.notes.push("the full has no page map to prove by what is there: all of it is restored".into());
+        report.notes.push("the full has no page map to check the leftover with: everything is restored".into());
     }
     possible
 }
 
 fn has_map(set: &MediaSet) -> bool {
     let header = set.header();
-    // Of an open set, some files may have none.
+    // In an open set, some files may have no page map.
     let mapped = header.streams.iter().all(|stream| stream.map_window > 0);
     header.kind == SetKind::Full && mapped && set.manifest().is_some_and(|manifest| manifest.map.is_some())
 }
@@ -105,17 +105,17 @@ pub(super) fn full(
     standing(opened, &files, conduct, report)
 }
 
-/// The files that are there, by the streams of a full.
+/// The existing files, by the streams of a full.
 pub(super) struct Standing<'a> {
     /// Writes to them.
     pub target: &'a dyn Target,
-    /// Where each is; none of a stream that is not restored.
+    /// The path of each; `None` for a stream that is not restored.
     pub path: &'a (dyn Fn(u32) -> Option<PathBuf> + Sync),
     /// Gives them their sizes, and returns when they are durable.
     pub finish: &'a dyn Fn() -> Result<()>,
 }
 
-/// Restores the first of the opened sets into files that are there: proves what is in them, fetches the rest, and proves that.
+/// Restores the first of the opened sets into existing files: checks them, reads what differs, and checks again.
 pub(super) fn standing(
     opened: &mut Opened,
     files: &Standing<'_>,
@@ -137,28 +137,27 @@ pub(super) fn standing(
         None => Ok(fetched.outcome),
         Some((stream, offset)) => {
             let file = (files.path)(stream).unwrap_or_default();
-            let why =
-                format!("what its blocks hold for byte {offset} of `{}` is not what its page map says", file.display());
+            let why = format!("its blocks and its page map differ at byte {offset} of `{}`", file.display());
             Err(Error::incomplete(name, why, WITHOUT))
         }
     }
 }
 
-/// Tells how much of the first opened set would be kept. Writes nothing.
+/// Says how much of the first opened set would be kept. Writes nothing.
 pub(super) fn foresee(opened: &mut Opened, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let Some(set) = opened.sets.pop_front() else { return Ok(()) };
     let Some(path) = path_of(request, &set)? else { return Ok(()) };
     let mut restore = prepare(request, &set.header().engine, &path)?.0;
     let Some(_locked) = take_over(&mut *restore, report)? else { return Ok(()) };
     if !has_map(&set) {
-        report.notes.push("the full has no page map to prove by what is there: all of it would be restored".into());
+        report.notes.push("the full has no page map to check the leftover with: everything would be restored".into());
         return Ok(());
     }
     let map = BaseMap::open(set).map_err(of_map)?;
     let path = |_: u32| Some(restore.temporary().to_owned());
     let found = compare(opened, &map, &path, None, conduct)?;
     report.notes.push(format!(
-        "of `{}`, {} would be kept, and blocks fetched for {}",
+        "of `{}`, {} would be kept, and {} read from the backup",
         restore.temporary().display(),
         show_bytes(found.kept),
         show_bytes(found.differ.bytes())
@@ -192,7 +191,8 @@ fn with_unpack<T>(
     work(&unpack).map_err(|error| conduct.why_halted(error))
 }
 
-/// A page map that is not as it should be does not stand against a restore of everything. (A block of it that is damaged does.)
+/// The error for a page map that is not as it should be: a restore of everything is still possible. (With a damaged
+/// block of the map it is not.)
 fn of_map(mut error: Error) -> Error {
     if let Error::Incomplete { hint, .. } | Error::Refused { hint, .. } = &mut error {
         WITHOUT.clone_into(hint);

@@ -1,4 +1,5 @@
-//! `--check full` of a server: the restored server is started once, checked and stopped before the directory gets its name.
+//! `--check full` of a server: starts the restored server once, checks it and stops it, before the directory gets its
+//! name.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ pub struct StartCheck {
     pub options: Vec<String>,
 }
 
-/// A check that can be made: its program is there and fits the backup.
+/// A check that is possible: its program exists and fits the backup.
 pub(super) struct Prepared<'a> {
     wanted: &'a StartCheck,
     program: ServerProgram,

@@ -1,4 +1,5 @@
-//! What stands under the name of a database that is being restored in steps: a text that is no database, and says how far it is.
+//! The file with the name of a database that is being restored in steps: a text with the state of the restore, not a
+//! database.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -16,21 +17,21 @@ use uuid::Uuid;
 use crate::chain::{moment, steps::Standing};
 use crate::job::media::Found;
 
-/// What it begins with: SQLite says of it that it is not a database.
+/// The beginning of the text: SQLite says that the file is not a database.
 const MARK: &str = "fullbore: this database is being restored in steps; `fullbore restore --recovery` ends that\n";
-/// The version of what follows.
+/// The version of the JSON that follows.
 const FORMAT: u32 = 1;
-/// Most bytes of it.
+/// The most bytes of the JSON.
 const MOST: u64 = 1 << 20;
-/// What the name of the database so far has behind that of the target.
+/// Follows the name of the target in the working name of the database.
 const WORKING: &str = ".norecovery-";
 
-/// How far a target is.
+/// The state of a target.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct State {
     /// The target, with its links resolved.
     pub target: PathBuf,
-    /// What the text says.
+    /// The content of the text.
     pub written: Written,
 }
 
@@ -40,23 +41,23 @@ pub(super) struct Written {
     pub format: u32,
     /// The file's name beside the target.
     pub working: String,
-    /// The engine's name. Texts of earlier versions do not say it: then it was the only engine with restores in steps.
+    /// The name of the engine. Texts of earlier versions do not have it: then it was the only engine with this feature.
     #[serde(default = "first_engine")]
     pub engine: String,
     pub database: String,
     pub full: Uuid,
     pub differential: Option<Uuid>,
-    /// A set was encrypted that was applied; earlier programs do not say it.
+    /// One of the applied sets was encrypted. Texts of earlier versions do not have it.
     #[serde(default)]
     pub encrypted: bool,
     pub last: Applied,
-    /// Log sets that were applied.
+    /// The number of applied log sets.
     pub logs: u64,
-    /// Everything that was committed until then is in it, in microseconds since 1970.
+    /// The database has everything that was committed until this time, in microseconds since 1970.
     pub until: i64,
-    /// Where the database stands: `position` of a set (MEDIA_FORMAT §11).
+    /// The position of the database: `position` of a set (MEDIA_FORMAT §11).
     pub stands: Value,
-    /// What a step has begun to do: the file is neither before it nor behind it.
+    /// A step that has begun and not ended: the file is in a state in between.
     pub doing: Option<Doing>,
 }
 
@@ -80,7 +81,7 @@ impl Applied {
     }
 }
 
-/// A step: done again to its end, or farther, it comes to the same as if it had never been broken off.
+/// A step. After an interruption, doing it again to its end or farther has the same result as without interruption.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Doing {
     pub differential: Option<Uuid>,
@@ -89,7 +90,7 @@ pub(super) struct Doing {
 }
 
 impl State {
-    /// The state of the target at `path`; `None` when that is something else, or nothing.
+    /// The state of the target at `path`; `None` if that is another file, or missing.
     ///
     /// # Errors
     /// It cannot be read, or was written by a newer fullbore.
@@ -107,7 +108,7 @@ impl State {
                 start.set_limit(MOST);
                 start.read_to_end(&mut bytes).map_err(failed)?;
             }
-            // What it is instead is for others to say.
+            // The caller reports anything else.
             _ => return Ok(None),
         }
         let target = fs::canonicalize(path).map_err(failed)?;
@@ -117,28 +118,28 @@ impl State {
             Ok(written) if good(&written) => Ok(Some(Self { target, written })),
             _ => {
                 let why =
-                    "says that it is being restored in steps, and not how far: it is damaged, or of a newer fullbore";
+                    "is being restored in steps, but its state is unreadable: it is damaged, or of a newer fullbore";
                 Err(Error::incomplete(
                     path.display().to_string(),
                     why,
-                    "begin anew: remove it, and what is beside it with .norecovery- in its name",
+                    "begin anew: remove it, and the file beside it with .norecovery- in its name",
                 ))
             }
         }
     }
 
-    /// A name for the database that is put together for `target`.
+    /// A working name for the database of `target`.
     pub fn working_name(target: &Path) -> String {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         format!("{name}{WORKING}{}", Uuid::new_v4())
     }
 
-    /// The database so far.
+    /// The path of the unfinished database.
     pub fn working(&self) -> PathBuf {
         self.target.with_file_name(&self.written.working)
     }
 
-    /// These sets were applied: it stands behind them now.
+    /// Records that these sets were applied, and the new position.
     pub fn applied(&mut self, stands: SetEnd, bases: &[Found], logs: &[Found], stop_at: Option<i64>) {
         let written = &mut self.written;
         let differential = bases.iter().find(|found| found.set.kind == SetKind::Differential);
@@ -155,14 +156,14 @@ impl State {
         written.stands = stands.position;
     }
 
-    /// Where it stands.
+    /// The position.
     pub fn end(&self) -> Result<SetEnd> {
         super::log::engine_of(&self.written.engine)?
             .end(&self.written.stands)
             .map_err(|why| Error::incomplete(self.target.display().to_string(), why, "begin anew, with --replace"))
     }
 
-    /// For choosing what comes next.
+    /// The state, for choosing the next sets.
     pub fn standing(&self) -> Standing {
         let written = &self.written;
         let log = fullbore_engines::log(&written.engine);
@@ -179,32 +180,32 @@ impl State {
         }
     }
 
-    /// What a user should know of it.
+    /// The note for the user.
     pub fn note(&self) -> String {
         let written = &self.written;
         format!(
-            "`{}` is left restoring: it stands at {}, {}; the next step names more sets with --from, and --recovery ends it",
+            "`{}` is still restoring, now at {}, {}: name the next sets with --from, and end with --recovery",
             self.target.display(),
             written.last.title,
             moment::show_with_local(written.until)
         )
     }
 
-    /// The error of whoever wants the target for something else.
+    /// The error if another command wants to replace the target.
     pub fn refusal(&self) -> Error {
-        let why = format!("is being restored in steps: it stands at {}", self.written.last.title);
-        let hint = "go on with --no-recovery or --recovery; or give that up, with --replace";
+        let why = format!("is being restored in steps, and is now at {}", self.written.last.title);
+        let hint = "continue with --no-recovery or --recovery; or discard it with --replace";
         Error::refused(self.target.display().to_string(), why, hint)
     }
 
-    /// The text.
+    /// The text as bytes.
     pub fn text(&self) -> Result<Vec<u8>> {
         let json = serde_json::to_vec_pretty(&self.written);
         let json = json.map_err(|e| Error::io("write", self.target.display().to_string(), e.into()))?;
         Ok([MARK.as_bytes(), &json, b"\n"].concat())
     }
 
-    /// Writes it down in the place of what it was, durably.
+    /// Replaces the text of the previous state, durably.
     pub fn write(&self) -> Result<()> {
         let failed = |error| Error::io("write", self.target.display().to_string(), error);
         let name = self.target.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -217,13 +218,13 @@ impl State {
             fs::rename(&working, &self.target)
         };
         if let Err(error) = write() {
-            let _ = fs::remove_file(&working); // What the write said counts.
+            let _ = fs::remove_file(&working); // The error of the write counts.
             return Err(failed(error));
         }
         self.sync_name()
     }
 
-    /// Gives the database its name, durably: what was restored takes the place of this text.
+    /// Gives the restored database its name, durably, in place of this text.
     pub fn finish(&self, database: &File) -> Result<()> {
         let failed = |error| Error::io("give its name to", self.target.display().to_string(), error);
         self.give_owner(database).and_then(|()| database.sync_all()).map_err(failed)?;
@@ -231,7 +232,7 @@ impl State {
         self.sync_name()
     }
 
-    /// Whoever had the database that was replaced has this file too.
+    /// Gives the file the owner of the database that was replaced.
     fn give_owner(&self, file: &File) -> std::io::Result<()> {
         let now = fs::metadata(&self.target)?;
         file.set_permissions(Permissions::from_mode(now.mode() & 0o7777))?;
@@ -246,15 +247,15 @@ impl State {
         sync_directory(self.target.parent().unwrap_or(Path::new("/")))
     }
 
-    /// Gives up what was restored so far: first the text, so that nothing leads to half of it.
+    /// Removes everything that was restored so far: the text first, so that nothing points to an incomplete database.
     ///
     /// # Errors
-    /// A step works on it just now, or it cannot be removed.
+    /// A step is running on it, or it cannot be removed.
     pub fn give_up(&self) -> Result<()> {
         let locked = |file: LockableFile| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
         if File::open(self.working()).map(LockableFile::from).is_ok_and(locked) {
-            let why = "another restore works on it just now";
-            return Err(Error::refused(self.target.display().to_string(), why, "wait until that has ended"));
+            let why = "another restore is running on it";
+            return Err(Error::refused(self.target.display().to_string(), why, "wait until that restore has ended"));
         }
         super::log::clear(&self.working(), &self.written.engine);
         for path in [&self.target, &self.working()] {
@@ -269,7 +270,7 @@ impl State {
     }
 }
 
-/// A name beside the target, whatever the text says.
+/// True for a plain file name beside the target: the text may be forged.
 fn is_file_name(name: &str, target: &Path) -> bool {
     let start = target.file_name().unwrap_or_default().to_string_lossy();
     !name.contains(['/', '\0']) && name.strip_prefix(&*start).is_some_and(|rest| rest.starts_with(WORKING))

@@ -1,5 +1,6 @@
-//! A restore in steps (`--no-recovery`, `--recovery`): the target's name holds a small text that no application takes for a database, and the
-//! database grows beside it until the last step gives it its name. Why so: `docs/decisions/0016-restore-in-steps.md`.
+//! A restore in steps (`--no-recovery`, `--recovery`): under the name of the target is a small text that applications
+//! do not take for a database. The database grows beside it, and the last step gives it its name. The reasons are in
+//! `docs/decisions/0016-restore-in-steps.md`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -21,13 +22,15 @@ use super::{CHECKING, Check, Into, Recovery, Request, SYNCING, plan_line};
 use crate::chain::{self, Sequence, moment};
 use crate::report::Report;
 
-/// The next step where what was restored so far is not what it was.
+/// The hint if the unfinished database was changed.
 const BEGIN_ANEW: &str = "begin anew, with --no-recovery --replace and the full";
 
-/// Goes on with a target that is being restored in steps; false when there is none: then this is the first step, or a restore in one go.
+/// Continues a target that is being restored in steps; false if the target is not: then this is the first step, or a
+/// restore in one step.
 ///
 /// # Errors
-/// The sets do not continue it, or what it stands on is not what it was. The target is as before, or the step can be repeated.
+/// The sets do not continue it, or the unfinished database was changed. The target is as before, or the step can be
+/// repeated.
 pub(super) fn go_on(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<bool> {
     let option = match request.recovery {
         Recovery::AtOnce => return Ok(false),
@@ -35,30 +38,31 @@ pub(super) fn go_on(request: &Request, conduct: &Conduct, report: &mut Report) -
         Recovery::Now => "--recovery",
     };
     let Into::File { path: target, .. } = &request.into else {
-        let hint = "name the file: --into sqlite:FILE; a server's full and its differential are restored in one go: name both with --from";
-        return Err(Error::usage(option, "only an SQLite database is restored in steps, into a file", hint));
+        let hint = "name the file: --into sqlite:FILE; a full of a server and its differential are restored in one \
+                    step: name both with --from";
+        return Err(Error::usage(option, "only an SQLite database can be restored in steps, into a file", hint));
     };
     match State::at(target)? {
         Some(state) if !request.replace => Step::begin(state, request)?.run(conduct, report).map(|()| true),
         None if request.reading.from.is_empty() => {
             let why = "is not being restored in steps";
-            Err(Error::refused(target.display().to_string(), why, "name what is to be restored, with --from"))
+            Err(Error::refused(target.display().to_string(), why, "name the sets to restore with --from"))
         }
         Some(_) | None => Ok(false),
     }
 }
 
-/// What of a server cannot be done in steps is said before anything is touched.
+/// Refuses sets of a server, before anything is written.
 pub(super) fn refuse_servers(found: &[media::Found]) -> Result<()> {
     let of_server = |found: &&media::Found| fullbore_engines::file(&found.header.engine).is_err();
     found.iter().find(of_server).map_or(Ok(()), |found| {
-        let why = "is of a server, and only SQLite databases are restored in steps";
-        let hint = "restore its full and its differential in one go: name both with --from";
+        let why = "is of a server, but only SQLite databases can be restored in steps";
+        let hint = "restore its full and its differential in one step: name both with --from";
         Err(Error::usage(chain::title(&found.set), why, hint))
     })
 }
 
-/// What the first step has restored: the sets, in order, and where the database stands.
+/// The result of the first step: the sets, in order, and the position of the database.
 pub(super) struct First<'a> {
     pub bases: &'a [media::Found],
     pub logs: &'a [media::Found],
@@ -66,10 +70,10 @@ pub(super) struct First<'a> {
     pub stands: SetEnd,
 }
 
-/// The end of the first step: the database gets its working name, and then the state the target's.
+/// The end of the first step: the database gets its working name, and then the state gets the name of the target.
 ///
 /// # Errors
-/// The target was made meanwhile, or cannot be written to: nothing is left then.
+/// The target was made meanwhile, or cannot be written to: then nothing stays.
 pub(super) fn leave(first: First<'_>, restore: &dyn FileRestore, report: &mut Report) -> Result<()> {
     let (target, temporary) = (restore.target().to_owned(), restore.temporary());
     let full = first.bases.first().ok_or(Error::Halted)?;
@@ -107,13 +111,13 @@ pub(super) fn leave(first: First<'_>, restore: &dyn FileRestore, report: &mut Re
             Ok(())
         }
         Err(error) => {
-            let _ = fs::remove_file(&working); // Nothing leads to it; what went wrong counts.
+            let _ = fs::remove_file(&working); // Nothing points to it; the first error counts.
             Err(error)
         }
     }
 }
 
-/// One step on a target that stands somewhere already.
+/// One further step on a target.
 struct Step<'a> {
     state: State,
     /// The database under its working name, locked.
@@ -128,16 +132,16 @@ impl<'a> Step<'a> {
         let database = opened.map_err(|error| {
             let error = Error::io("open", path.display().to_string(), error);
             error.noting(
-                "it holds what was restored so far: without it begin anew, with --no-recovery --replace and the full",
+                "it is the unfinished database: without it begin anew, with --no-recovery --replace and the full",
             )
         })?;
         let database = LockableFile::from(database);
         if matches!(database.try_lock(), Err(TryLockError::WouldBlock)) {
-            return Err(Error::refused(shown, "another restore works on it just now", "wait until that has ended"));
+            return Err(Error::refused(shown, "another restore is running on it", "wait until that restore has ended"));
         }
         // Another step may have ended between the look and the lock.
         if State::at(&state.target)?.as_ref() != Some(&state) {
-            let why = "another restore has changed it just now";
+            let why = "another restore has just changed it";
             return Err(Error::refused(shown, why, "look at it, and run this again"));
         }
         log::clear(&path, &state.written.engine);
@@ -146,18 +150,18 @@ impl<'a> Step<'a> {
         Ok(step)
     }
 
-    /// Nobody else has written to it since the last step.
+    /// Checks that no other program has written to it since the last step.
     fn check_file(&self) -> Result<()> {
         let path = self.state.working();
         if let Some(side) = self.engine()?.sign_of_use(&path) {
-            let why = format!("`{}` is there: an application has opened it", side.display());
+            let why = format!("an application has opened it: `{}` exists", side.display());
             return Err(Error::refused(path.display().to_string(), why, BEGIN_ANEW));
         }
         let (stands, metadata) = (self.state.end()?, self.database.metadata());
         let length = metadata.map_err(|e| Error::io("look at", path.display().to_string(), e))?.len();
         let wanted = stands.file_bytes.unwrap_or(length);
         if self.state.written.doing.is_none() && length != wanted {
-            let why = format!("has {length} bytes, and had {wanted} when the last step ended");
+            let why = format!("has {length} bytes, but had {wanted} when the last step ended");
             return Err(Error::refused(path.display().to_string(), why, BEGIN_ANEW));
         }
         Ok(())
@@ -179,7 +183,7 @@ impl<'a> Step<'a> {
             match self.request.reading.begin(conduct)? {
                 (key, Media::Heap(heap)) => self.apply(heap, key.as_ref(), conduct, report)?,
                 (_, Media::Piped(_)) => {
-                    let why = "what comes from a pipe cannot be looked at before it is applied";
+                    let why = "a set from a pipe cannot be examined before it is applied";
                     return Err(Error::usage("--from -", why, "put the set into a file first"));
                 }
             }
@@ -200,7 +204,7 @@ impl<'a> Step<'a> {
         self.state.finish(&self.database)
     }
 
-    /// Applies what goes on from where the target stands.
+    /// Applies the sets that continue the target.
     fn apply(
         &mut self,
         mut heap: media::Heap,
@@ -222,7 +226,7 @@ impl<'a> Step<'a> {
         conduct.progress.total.store(bytes, Ordering::Relaxed);
         let opened = bases.first().map(|found| reading::open(&[found], &self.request.reading.knobs, key, true, report));
         let opened = opened.transpose()?;
-        // From here on the file is neither before the step nor behind it, until that is written down.
+        // From here on the file is in a state in between, until the new state is written.
         let before = std::mem::replace(&mut self.state.written.doing, doing);
         self.state.write()?;
         let mut stands = self.state.end()?;
@@ -236,12 +240,12 @@ impl<'a> Step<'a> {
         };
         self.write_down(&bases, &logs, &reached, before)?;
         applied.map_err(|error| match self.state.written.doing {
-            None => error.noting(&format!("the target stands at {} now", self.state.written.last.title)),
+            None => error.noting(&format!("the target is now at {}", self.state.written.last.title)),
             Some(_) => error,
         })
     }
 
-    /// Writes down how far it has come, also where a set failed; if that is nowhere, the step has to be repeated.
+    /// Records the new state, also if a set failed. Without a valid position the step has to be repeated.
     fn write_down(
         &mut self,
         bases: &[media::Found],
@@ -255,7 +259,7 @@ impl<'a> Step<'a> {
         let done = &logs[..reached.sets];
         let again = |doing: &Doing| bases.iter().chain(done).any(|found| found.set.backup_set_id == doing.last.id);
         if before.as_ref().is_some_and(|before| !again(before)) {
-            // What an earlier one has begun is not done again yet.
+            // The step that an earlier run has begun is not yet repeated.
             self.state.written.doing = before;
             return self.state.write();
         }
@@ -284,7 +288,7 @@ impl<'a> Step<'a> {
         log::end_of(manifest.as_ref().ok_or(Error::Halted)?)
     }
 
-    /// What this step will do, which has to be all that a step that was broken off has begun.
+    /// What this step will do. It must include everything that an interrupted step has begun.
     fn doing(&self, bases: &[media::Found], logs: &[media::Found]) -> Result<Option<Doing>> {
         let Some(last) = logs.last().or(bases.last()) else { return Ok(self.state.written.doing.clone()) };
         let stop_at = self.request.reading.choice.stop_at.filter(|_| !logs.is_empty());
@@ -302,7 +306,7 @@ impl<'a> Step<'a> {
 
     fn broken_off(&self, doing: &Doing) -> Error {
         let until = doing.stop_at.map_or_else(String::new, |stop| format!(", up to {}", moment::show_with_local(stop)));
-        let why = format!("a step was broken off while it applied what ends with {}{until}", doing.last.title);
+        let why = format!("a step was interrupted while it applied sets up to {}{until}", doing.last.title);
         let hint =
             "repeat that step, with the same sets or more; or begin anew, with --no-recovery --replace and the full";
         Error::refused(self.state.target.display().to_string(), why, hint)

@@ -1,5 +1,5 @@
-//! `--table`: single InnoDB tables out of the physical backup of a server. Only the files that they need are restored, beside the target; a
-//! private server on them hands the tables out.
+//! `--table`: single InnoDB tables out of the physical backup of a server. Only the files that they need are restored,
+//! beside the target. A private server on these files exports the tables.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use fullbore_engines::mysql_family::single_table::{self, Selection, TableName};
 use fullbore_engines::mysql_family::start_check::{ServerProgram, TABLE};
 
 use super::super::{Conduct, media, reading};
-use super::directory::{heed_damage, heed_owner, last_title, manifests, size_of, unpack_files};
+use super::directory::{check_owner, last_title, manifests, refuse_damage, size_of, unpack_files};
 use super::unfinished::Unfinished;
 use super::{Into, Request, StartCheck, plan_line};
 use crate::report::{Report, TableReport, TablesReport};
@@ -28,21 +28,20 @@ pub struct Tables {
     pub server: StartCheck,
 }
 
-/// Only the physical backup of a server has tables in files of their own.
+/// Refuses backups other than the physical backup of a server: only that has tables in their own files.
 pub(super) fn refuse(request: &Request) -> Result<()> {
     if request.tables.is_none() {
         return Ok(());
     }
-    let why =
-        "only out of the physical backup of a server can tables be taken: MySQL and MariaDB, in files, into dir:PATH";
+    let why = "tables can only be taken from the physical backup of a MySQL or MariaDB server, in files, into dir:PATH";
     Err(Error::usage("--table", why, "leave it out"))
 }
 
-/// The restored files, and what is handed out of them, in the directory that has no name yet.
+/// The restored files, and the exported tables, in the directory with the working name.
 const DATA: &str = "data";
 const OUT: &str = "tables";
 
-/// Takes tables out of an open full, or out of one and its differential, into `dir:PATH`, which is empty or missing.
+/// Exports tables from an open full, or from a full and its differential, into `dir:PATH`, which is empty or missing.
 pub(super) fn restore(
     chain: &[media::Found],
     mut opened: reading::Opened,
@@ -56,24 +55,24 @@ pub(super) fn restore(
     let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
     fullbore_engines::check_names(engine, last)?;
     let Into::Directory(target) = &request.into else {
-        return Err(Error::usage("--table", "tables are handed out into a directory", "name it with --into dir:PATH"));
+        return Err(Error::usage("--table", "tables are exported into a directory", "name it with --into dir:PATH"));
     };
     let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
     let Some(dialect) = Dialect::named(engine) else {
-        return Err(Error::usage(TABLE, "only tables of MySQL and MariaDB can be taken out", "leave it out"));
+        return Err(Error::usage(TABLE, "only tables of MySQL and MariaDB can be exported", "leave it out"));
     };
     let selection = Selection::of(dialect, last, position, &names)?;
     let named = wanted.server.program.as_deref();
     let program = ServerProgram::find(engine, &manifest.engine_version, named, TABLE)?;
     let origin = last_title(chain);
-    heed_damage(manifest, &origin, request, report)?;
-    heed_owner(request)?;
+    refuse_damage(manifest, &origin, request, report)?;
+    check_owner(request)?;
     let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
     let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
     if request.dry_run {
         chain.iter().for_each(|found| plan_line(found, report));
         let (count, bytes) = (counted(files.restored_files, "file"), show_bytes(files.restored_bytes));
-        report.sets.push(format!("of them {count} with {bytes}, restored beside the target for a while"));
+        report.sets.push(format!("of these, {count} with {bytes}, temporarily restored beside the target"));
         report.status = "planned".into();
         return Ok(());
     }
@@ -88,7 +87,7 @@ pub(super) fn restore(
     let export =
         Export { program: &program, data: &data, out: &out, position, options, selection: &selection, origin: &origin };
     let halt = Halt::new();
-    let exported = report.timed("taking tables out by a server", |_| conduct.heeded(&halt, || export.run(&halt)))?;
+    let exported = report.timed("exporting tables with a server", |_| conduct.heeded(&halt, || export.run(&halt)))?;
     report.tables = Some(book(files, &exported));
     conduct.check()?;
     if let Some(owner) = &request.owner {

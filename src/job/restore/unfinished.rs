@@ -1,4 +1,4 @@
-//! A directory of a server's files that is not complete yet: under another name, or marked so.
+//! A directory of a server's files that is not complete yet: it has a working name, or a mark.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -11,16 +11,17 @@ use fullbore_core::{Error, Result};
 
 use crate::units::show_bytes;
 
-/// Where the files of a server are put together: a directory beside the target, on the same file system, which gets the target's name
-/// in the end. A file system that is mounted at the target cannot be renamed: there it is the target itself, and the mark of
-/// [`fullbore_engines::DirectoryEngine::begin`] keeps servers from it. Dropped before it is published, it is removed.
+/// The directory for the files of a server: beside the target, on the same file system. It gets the name of the target
+/// in the end. If a file system is mounted at the target, it cannot be renamed: then this is the target itself, and the
+/// mark of [`fullbore_engines::DirectoryEngine::begin`] keeps servers from it. Dropping it before it is published
+/// removes it.
 pub(super) struct Unfinished<'a> {
     target: &'a Path,
     path: PathBuf,
     published: bool,
-    /// What is not published stays for another restore.
+    /// If it is not published, it stays for another restore.
     keep: bool,
-    /// Tells a running restore from a killed one. None in place, where nothing can be gone on with.
+    /// Held by a running restore, not by a killed one. `None` in place: that cannot be resumed.
     _lock: Option<LockableFile>,
 }
 
@@ -46,7 +47,7 @@ impl<'a> Unfinished<'a> {
         Ok(Self { target, path, published: false, keep: false, _lock: lock })
     }
 
-    /// What an interrupted restore to this target has left, the one that holds most; `None` where there is nothing.
+    /// The largest leftover of interrupted restores to this target; `None` if there is no leftover.
     ///
     /// # Errors
     /// A running restore writes to it, or there is too little space for the rest.
@@ -59,7 +60,7 @@ impl<'a> Unfinished<'a> {
         let mut left = left_beside(parent, name_of(target)?);
         left.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
         for (held, path) in left {
-            let failed = |e| Error::io("lock what a killed restore has left,", path.display().to_string(), e);
+            let failed = |e| Error::io("lock the leftover of a killed restore,", path.display().to_string(), e);
             let lock = LockableFile::from(File::open(&path).map_err(failed)?);
             match lock.try_lock() {
                 Ok(()) => {}
@@ -69,7 +70,7 @@ impl<'a> Unfinished<'a> {
             let identity = |stat: fs::Metadata| (stat.dev(), stat.ino());
             let now = fs::symlink_metadata(&path).map(identity).ok();
             if now != lock.metadata().map(identity).ok() {
-                continue; // It has been whole meanwhile, and has its name.
+                continue; // It was completed meanwhile, and has its final name.
             }
             let free = free_space(parent)?.saturating_add(held);
             must_have_room(target, size, free)?;
@@ -78,41 +79,42 @@ impl<'a> Unfinished<'a> {
         Ok(None)
     }
 
-    /// From now on it stays for another restore, where that can go on with it.
+    /// From now on it stays for another restore, if that can continue it.
     pub fn keep(mut self) -> Self {
         self.keep = !self.is_in_place();
         self
     }
 
-    /// Where the files go.
+    /// The directory for the files.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives it the target's name, durably; an empty directory of that name gives way. `then` is done as soon as it has the name.
+    /// Gives it the name of the target, durably, in place of an empty directory. `then` is called as soon as it has the
+    /// name.
     pub fn publish(mut self, then: impl FnOnce()) -> Result<()> {
         if !self.is_in_place() {
             fs::rename(&self.path, self.target)
                 .map_err(|error| Error::io("give its name to", self.target.display().to_string(), error))?;
         }
-        // It is there and whole, whatever the sync says.
+        // It has its name and is whole, even if the sync fails.
         self.published = true;
         then();
         sync_directory(if self.is_in_place() { self.target } else { directory_of(self.target) })
     }
 
-    /// A file system is mounted at the target.
+    /// True if a file system is mounted at the target.
     fn is_in_place(&self) -> bool {
         self.path == self.target
     }
 
-    /// Gives the target's name to `part` of it, durably, and removes the rest.
+    /// Gives the name of the target to `part` of it, durably, and removes the rest.
     pub fn publish_part(mut self, part: &str) -> Result<()> {
         let failed = |e| Error::io("give its name to", self.target.display().to_string(), e);
         let kept = self.path.join(part);
         if !self.is_in_place() {
             fs::rename(kept, self.target).map_err(failed)?;
-            return sync_directory(directory_of(self.target)); // What is left goes with the name it had.
+            return sync_directory(directory_of(self.target)); // Drop removes the rest.
         }
         let entries = |path: &Path| fs::read_dir(path).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
         for entry in entries(&self.path).map_err(failed)?.iter().filter(|entry| entry.path() != kept) {
@@ -132,13 +134,13 @@ impl Drop for Unfinished<'_> {
         if self.published || self.keep {
             return;
         }
-        // Whatever cannot be removed has a working name, or the mark: no server starts on it.
+        // Remains have a working name or the mark: no server starts on them.
         if !self.is_in_place() {
             let _ = fs::remove_dir_all(&self.path);
             return;
         }
         let mut entries: Vec<_> = fs::read_dir(&self.path).into_iter().flatten().flatten().collect();
-        // The mark goes last: killed in between, what is left is still no server's.
+        // The mark is removed last: after a kill in between, servers still refuse the remains.
         entries.sort_by_key(|entry| fullbore_engines::is_mark(&entry.file_name()));
         for entry in entries {
             let directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -147,7 +149,7 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// What stands between the target's name and the rest of a working one.
+/// The middle part of a working name, after the name of the target.
 const WORKING: &str = ".restoring-";
 
 fn name_of(target: &Path) -> Result<&OsStr> {
@@ -156,8 +158,8 @@ fn name_of(target: &Path) -> Result<&OsStr> {
     })
 }
 
-/// Directories of this user's with working names of that target that hold anything, and how much. A run that has just begun may not
-/// have locked its own yet, which is empty.
+/// Directories of this user with working names of that target that are not empty, and their sizes. The empty directory
+/// of a run that has just begun may not be locked yet.
 fn left_beside(parent: &Path, name: &OsStr) -> Vec<(u64, PathBuf)> {
     let start = [name.as_bytes(), WORKING.as_bytes()].concat();
     let is_left = |path: &PathBuf| {
@@ -183,7 +185,7 @@ fn is_running(path: &Path) -> Error {
     Error::refused(
         path.display().to_string(),
         "a running restore to the same target writes it",
-        "wait until that one has ended, or end it; then run this again",
+        "wait until the other restore has ended, or end it; then run this again",
     )
 }
 
@@ -193,7 +195,7 @@ fn must_have_room(target: &Path, size: u64, free: u64) -> Result<()> {
     }
     Err(Error::refused(
         target.display().to_string(),
-        format!("the files need {} there, and {} are free", show_bytes(size), show_bytes(free)),
+        format!("the files need {} there, but {} are free", show_bytes(size), show_bytes(free)),
         "free space there, or name another target with --into",
     ))
 }
@@ -208,12 +210,12 @@ fn must_be_empty(target: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Err(Error::io("read", target.display().to_string(), error))
         }
-        Err(_) if target.symlink_metadata().is_ok() => taken("is no directory"),
+        Err(_) if target.symlink_metadata().is_ok() => taken("is not a directory"),
         Ok(false) | Err(_) => Ok(()),
     }
 }
 
-/// Another file system begins there. A bind mount of the same one is not seen: the rename says so then.
+/// True if another file system is mounted there. A bind mount of the same one is not noticed: then the rename fails.
 fn is_mount_point(target: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|stat| stat.dev());
     matches!((device(target), device(&target.join(".."))), (Ok(mine), Ok(above)) if mine != above)

@@ -1,4 +1,4 @@
-//! Which blocks of a file a stream goes over: whole ones within what was written of it, and none of its holes.
+//! The blocks of a file that a stream uses: whole ones in written ranges, without holes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ struct Run {
 }
 
 impl Blocks {
-    /// Those within `ranges`, which are in order; one at the start of the longest range where none holds a whole block.
+    /// The blocks within `ranges`, which are in order; if no range holds a whole block, one at the start of the
+    /// longest.
     pub fn of(ranges: &[Range<u64>], block_bytes: u64) -> Self {
         let (mut runs, mut before) = (Vec::new(), 0);
         for range in ranges {
@@ -39,7 +40,7 @@ impl Blocks {
         Self { runs: runs.into(), block_bytes, numbers: 0..before }
     }
 
-    /// Part `number` of `parts`; all of them where there are fewer blocks than parts.
+    /// Part `number` of `parts`; all blocks if there are fewer blocks than parts.
     pub fn part(&self, number: u64, parts: u64) -> Self {
         let blocks = self.count();
         let numbers = match blocks < parts {
@@ -49,12 +50,12 @@ impl Blocks {
         Self { numbers, ..self.clone() }
     }
 
-    /// How many there are: at least one.
+    /// The number of blocks: at least one.
     pub fn count(&self) -> u64 {
         self.numbers.end - self.numbers.start
     }
 
-    /// Where block `number` of these starts in the file, bytes.
+    /// The start of block `number` in the file, in bytes.
     pub fn offset(&self, number: u64) -> u64 {
         let number = self.numbers.start + number;
         let after = self.runs.partition_point(|run| run.before <= number);

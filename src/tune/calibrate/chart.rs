@@ -1,4 +1,4 @@
-//! A profile as charts: SVG without scripts, that scale with their page.
+//! A profile as charts: SVG without scripts, which scales with its page.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::tune::profile::{Cell, Order, Place, Profile, Way, rate};
 use crate::units::{MIB, counted, show_bytes};
 use crate::xml::escaped;
 
-/// Units of the drawing, all of it and its margins.
+/// Units of the whole drawing and of its margins.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 const LEFT: f64 = 64.0;
@@ -15,24 +15,24 @@ const TOP: f64 = 56.0;
 const BOTTOM: f64 = 48.0;
 /// Lines of the grid.
 const STEPS: u32 = 4;
-/// Colours that are told apart also by those who see few (Okabe and Ito, 2008).
+/// Colours that colour-blind people can distinguish too (Okabe and Ito, 2008).
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// A line of a chart.
 struct Line {
     name: String,
-    /// How many are under way, MiB/s.
+    /// Number in flight, MiB/s.
     points: Vec<(u64, f64)>,
 }
 
-/// A bar: what, MiB/s, and what stands in it.
+/// A bar: its name, MiB/s, and the text in it.
 struct Bar {
     name: String,
     value: f64,
     inside: String,
 }
 
-/// All charts of a profile: a name for a file without its ending, and the SVG.
+/// All charts of a profile: a file name without its extension, and the SVG.
 pub fn charts(profile: &Profile) -> Vec<(String, String)> {
     let mut made = Vec::new();
     for (place, number) in profile.places.iter().zip(1..) {
@@ -42,7 +42,7 @@ pub fn charts(profile: &Profile) -> Vec<(String, String)> {
                 (true, Way::Write) => ("Puts of one object by part".into(), "objects at once", "parts in flight"),
                 (true, Way::Read) => ("Gets of one object by range".into(), "objects at once", "ranges in flight"),
             };
-            // What the page cache gives is no figure of the device: the two are never in one chart.
+            // Figures of the page cache are not figures of the device: they are never in the same chart.
             for direct in [true, false] {
                 let cells = cells(place, way, direct);
                 let (how, ending) = match direct || place.is_in_store() {
@@ -118,7 +118,7 @@ fn stream_bars(cells: &[&Cell]) -> Vec<Bar> {
     fastest.into_iter().map(bar).collect()
 }
 
-/// A round number not below `value`, which four steps divide well.
+/// A round number not below `value`, divisible into four steps.
 fn ceiling(value: f64) -> f64 {
     let power = 10_f64.powf(value.max(1.0).log10().floor());
     let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];
@@ -129,7 +129,8 @@ fn begin(title: &str, most: f64) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\" role=\"img\" \
          font-family=\"system-ui, sans-serif\" font-size=\"13\">\n<title>{title}</title>\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n<text x=\"12\" y=\"22\" font-size=\"15\">{title}</text>\n",
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
+         <text x=\"12\" y=\"22\" font-size=\"15\">{title}</text>\n",
         title = escaped(title)
     );
     for step in 0..=STEPS {
@@ -150,7 +151,7 @@ fn text(x: f64, y: f64, anchor: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>\n", escaped(text))
 }
 
-/// `under_way` says what is counted across.
+/// `under_way` is the label of the horizontal axis.
 fn line_chart(title: &str, under_way: &str, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
     let most = ceiling(points().map(|point| point.1).fold(0.0, f64::max));
@@ -184,7 +185,7 @@ fn line_chart(title: &str, under_way: &str, lines: &[Line]) -> String {
     svg + "</svg>\n"
 }
 
-/// `across` says what the names of the bars are.
+/// `across` is the label of the bars' names.
 fn bar_chart(title: &str, across: &str, bars: &[Bar]) -> String {
     let most = ceiling(bars.iter().map(|bar| bar.value).fold(0.0, f64::max));
     let each = (WIDTH - LEFT - RIGHT) / bars.len() as f64;

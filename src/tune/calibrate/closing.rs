@@ -1,4 +1,4 @@
-//! What becomes of a profile when its run is over.
+//! The end of a run: is its profile usable?
 
 use fullbore_core::{Error, Result};
 
@@ -6,7 +6,7 @@ use super::Request;
 use crate::tune::profile::Profile;
 use crate::units::show_bytes;
 
-/// What was never measured, for there was no time or nothing to read, is no cell.
+/// Removes cells without rounds: there was no time for them, or nothing to read.
 pub(super) fn drop_empty(profile: &mut Profile) {
     profile.places.iter_mut().for_each(|place| place.cells.retain(|cell| !cell.rounds.is_empty()));
     profile.together.retain(|pair| !pair.rounds.is_empty());
@@ -16,20 +16,20 @@ pub(super) fn drop_empty(profile: &mut Profile) {
     profile.job_costs.retain(|cost| !cost.backup_s.is_empty());
 }
 
-/// A profile that knows nothing of a place is none, and does not take the place of one that does.
+/// Refuses a profile without measurements of a place: it must not replace a good one.
 ///
 /// # Errors
-/// Names the place, and what would let it be measured.
+/// Names the place, and how to measure it.
 pub(super) fn refuse_nothing(profile: &Profile, request: &Request) -> Result<()> {
     let Some(place) = profile.places.iter().find(|place| place.cells.is_empty()) else { return Ok(()) };
     let seconds = request.time.as_secs();
     let (why, hint) = match request.throttle {
         Some(rate) => (
-            format!("nothing of it was measured: --throttle {}/s let nothing through in {seconds} s", show_bytes(rate)),
+            format!("was not measured: --throttle {}/s let no operation through in {seconds} s", show_bytes(rate)),
             "give a --throttle of some MiB/s, or more --seconds; no profile was written or replaced",
         ),
         None => (
-            format!("nothing of it was measured in {seconds} s"),
+            format!("was not measured in {seconds} s"),
             "give more --seconds, or name larger files; no profile was written or replaced",
         ),
     };

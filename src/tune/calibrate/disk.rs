@@ -12,28 +12,28 @@ use super::stream::{Balance, Counted, Moved, Stream, Window};
 use crate::tune::profile::{Order, Round, Shape, Way};
 use crate::units::show_bytes;
 
-/// A write through the page cache is no longer than the device took in a round directly: or its `fsync` would take many rounds. But so
-/// much is written in any case.
+/// A write through the page cache moves at least this many bytes. Its other limit is the amount of a direct round:
+/// otherwise its `fsync` would take many rounds.
 const LEAST_BUFFERED: u64 = 16 << 20;
-/// A file is begun with room for so many times what the fastest round has written, and for so much at least: to reserve all of the space
-/// for every round takes longer than the round.
+/// A file begins with space for this many times the bytes of the fastest round, and at least for the next constant. To
+/// reserve the whole space for every round would take longer than the round.
 const ROOM: u64 = 4;
 const LEAST_ROOM: u64 = 256 << 20;
-/// Room for so many rounds is reserved at a time.
+/// Space for this many rounds is reserved at a time.
 const ROUNDS_OF_ROOM: u64 = 8;
 
-/// No round is shorter, in seconds.
+/// The shortest round, in seconds.
 pub(super) const LEAST_SECONDS: f64 = 1e-6;
 
 /// Files of one place.
 pub(super) struct Disk {
     /// The directory, or the file or directory that is read.
     pub path: PathBuf,
-    /// What is read; of a place that is written, what was written last.
+    /// The files to read; for a written place, the files that were written last.
     pub files: Vec<ProbeFile>,
-    /// Bytes that may be written; 0 of a place that is only read.
+    /// Bytes that may be written; 0 for a place that is only read.
     pub space: u64,
-    /// Bytes that a direct write moved in a round at most so far.
+    /// The most bytes that a direct write has moved in a round so far.
     written_directly: u64,
 }
 
@@ -57,10 +57,10 @@ impl Disk {
         self.files.iter().map(|file| file.length).sum()
     }
 
-    /// Room for a sequential write of `streams` files: bytes in each that were not written yet.
+    /// Reserves space for a sequential write of `streams` files; returns the unwritten bytes in each.
     ///
-    /// Each round takes room behind that of the one before. Space is freed only when all of it was used: a file system that discards what is freed
-    /// made the reads after it stall for up to 150 ms, a whole round.
+    /// Each round uses the space after the round before. Space is freed only when all of it was used: on a file system
+    /// that discards freed space, the next reads stalled for up to 150 ms, a whole round.
     fn make_room(&mut self, shape: &Shape) -> Result<u64> {
         let streams = shape.streams as usize;
         while self.files.len() < streams {
@@ -74,7 +74,7 @@ impl Disk {
         let most = whole(self.space / shape.streams);
         let each = whole(each).min(most);
         if !self.files[..streams].iter().all(|file| file.has_room(each)) {
-            // Space first comes free, and then is taken.
+            // Free the old space first, then reserve the new one.
             self.files.iter_mut().try_for_each(|file| file.begin(0))?;
             let reserved = each.saturating_mul(ROUNDS_OF_ROOM).min(most);
             self.files[..streams].iter_mut().try_for_each(|file| file.begin(reserved))?;
@@ -82,7 +82,7 @@ impl Disk {
         Ok(each)
     }
 
-    /// The streams of a cell; none where there is nothing to read yet, or no room for a single block.
+    /// The streams of a cell; none if there are no bytes to read yet, or no space for a single block.
     pub fn streams(&mut self, shape: &Shape) -> Result<Vec<Stream>> {
         let prepared = self.prepared(shape);
         prepared.map_err(|error| self.of_space(error))
@@ -114,7 +114,7 @@ impl Disk {
         (0..shape.streams).map(make).collect()
     }
 
-    /// One round; nothing where nothing could be moved.
+    /// One round; `None` if no bytes could be moved.
     pub fn round(&mut self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
         if shape.order == Order::Files {
             return small_files::round(&self.path, pace).map_err(|error| self.of_space(error));
@@ -128,7 +128,7 @@ impl Disk {
         Ok(side_by_side(&counted))
     }
 
-    /// What the files hold now.
+    /// Records the present content of the files.
     pub fn note(&mut self, shape: &Shape, counted: &[Counted]) {
         if shape.way == Way::Write && shape.order == Order::Sequential {
             self.files.iter_mut().zip(counted).for_each(|(file, stream)| file.wrote(stream.in_all));
@@ -138,12 +138,12 @@ impl Disk {
         }
     }
 
-    /// The error, with what to do where it is of room.
+    /// The error; if it is about space, with a hint.
     pub fn of_space(&self, error: Error) -> Error {
         if !error.is_lack_of_room() {
             return error;
         }
-        let why = format!("has no room for the {} that calibration was to use there", show_bytes(self.space));
+        let why = format!("does not have {} of free space for calibration", show_bytes(self.space));
         Error::refused(self.path.display().to_string(), why, "free space there, or give less: --space 256MiB")
     }
 }
@@ -186,7 +186,7 @@ pub(super) fn both(
     let counted = counted.map_err(|error| to.of_space(error))?;
     to.note(write, &counted[reading..]);
     let sides = side_by_side(&counted[..reading]).zip(side_by_side(&counted[reading..]));
-    // Each side has seconds of its own: what the writes moved is told for those of the reads.
+    // Each side has its own seconds: the written bytes are scaled to the seconds of the reads.
     Ok(sides.map(|(read, written)| (read.bytes, (written.rate() * read.seconds) as u64, read.seconds)))
 }
 
@@ -200,7 +200,7 @@ pub(super) mod tests {
         Shape { way, order, block_bytes: 64 << 10, queue_depth: 4, streams, direct }
     }
 
-    /// Beside the test's own program: what is below `/tmp` may be in memory, which takes no direct I/O.
+    /// Beside the test's own program: `/tmp` may be in memory, which has no direct I/O.
     pub fn directory_on_disk() -> tempfile::TempDir {
         let program = std::env::current_exe().unwrap();
         tempfile::tempdir_in(program.parent().unwrap()).unwrap()
@@ -219,7 +219,7 @@ pub(super) mod tests {
         file.sync_all().unwrap();
         let probe = ProbeFile::read(&path).unwrap();
         if probe.length == probe.size {
-            return; // A file system that does not tell of holes.
+            return; // This file system does not show holes.
         }
         assert_eq!((probe.length, probe.size), (3 << 20, 16 << 20));
         let blocks = probe.blocks(512 << 10);

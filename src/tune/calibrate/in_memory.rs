@@ -1,4 +1,4 @@
-//! Work on bytes in memory, by as many threads as are asked for: codecs, checksums, the cipher.
+//! Work on bytes in memory, by a given number of threads: codecs, checksums, the cipher.
 
 use std::hint::black_box;
 use std::sync::mpsc::sync_channel;
@@ -17,11 +17,12 @@ use crate::tune::profile::{HandOver, Round};
 
 /// Bytes of a page: the unit of the page map.
 const PAGE: usize = 4096;
-/// Bytes that the digest of a block is fed at a time, as in a worker: they are still in the cache then.
+/// Bytes that the digest of a block gets at a time, as in a worker: so they are still in the cache.
 const DIGEST_STEP: usize = 16 << 10;
 
-/// Does `once` with one block after the other until the round is over; each thread begins with another block. A round is as long as the
-/// threads have worked on average, so that `threads × seconds / bytes` is what one of them takes for a byte.
+/// Does `once` with one block after the other until the round is over; each thread begins with another block. The
+/// length of a round is the mean working time of the threads: so `threads × seconds / bytes` is the time of one thread
+/// for a byte.
 fn round<W: FnMut(usize) -> Result<usize>>(
     threads: u64,
     blocks: usize,
@@ -47,11 +48,12 @@ fn round<W: FnMut(usize) -> Result<usize>>(
     Ok(joined(&done).map(|round| Round { seconds: worked / threads as f64, ..round }))
 }
 
-/// Buffers of all threads together: as many as the pool of a usual job has. A thread takes them in turn, so that a buffer has left the caches of its
-/// processor when it is used again, as in a job. With one buffer, unpacking was up to a fifth faster than in a restore.
+/// Buffers of all threads together: as many as in the pool of a usual job. A thread takes them in turn. So a buffer has
+/// left the processor's caches when it is used again, as in a job. With one buffer, unpacking was up to a fifth faster
+/// than in a restore.
 const BUFFERS: usize = 32;
 
-/// The buffers of one of so many threads, in turn.
+/// The buffers of one of several threads, in turn.
 struct InTurn {
     buffers: Vec<Vec<u8>>,
     next: usize,
@@ -59,7 +61,7 @@ struct InTurn {
 
 impl InTurn {
     fn new(threads: u64) -> Self {
-        // Written once: memory that is new to the process costs a page fault, and a job pays that once only.
+        // Write to them once: new memory costs a page fault, and a job pays it only once.
         let buffers = vec![vec![1; BLOCK]; BUFFERS.div_ceil(threads as usize)];
         Self { buffers, next: 0 }
     }
@@ -81,7 +83,7 @@ pub(super) fn pack(blocks: &[Vec<u8>], packed: &Packed, threads: u64, pace: &Pac
     })
 }
 
-/// Unpacks what was made of it.
+/// Unpacks the packed sample.
 pub(super) fn unpack(blocks: &[Vec<u8>], packed: &Packed, threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
     round(threads, blocks.len(), pace, || {
         let (mut decoder, mut buffers) = (Decoder::new()?, InTurn::new(threads));
@@ -98,7 +100,7 @@ pub(super) fn unpack(blocks: &[Vec<u8>], packed: &Packed, threads: u64, pace: &P
     })
 }
 
-/// What a worker does to plain bytes besides packing them.
+/// The work of a worker on plain bytes besides packing.
 pub(super) fn checksum(blocks: &[Vec<u8>], threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
     round(threads, blocks.len(), pace, || {
         let hasher = UnitHasher::new(1);
@@ -116,10 +118,10 @@ pub(super) fn checksum(blocks: &[Vec<u8>], threads: u64, pace: &Pace<'_>) -> Res
     })
 }
 
-/// Encrypts blocks where they are.
+/// Encrypts blocks in place.
 pub(super) fn cipher(blocks: &[Vec<u8>], threads: u64, pace: &Pace<'_>) -> Result<Option<Round>> {
     round(threads, blocks.len(), pace, || {
-        // A key of its own for each thread: no number is used twice under one.
+        // Each thread has its own key: so no block number is used twice with one key.
         let (sealer, mut bytes, mut number) = (Sealer::new(&DataKey::random()?), blocks[0].clone(), 0);
         Ok(move |_: usize| {
             black_box(sealer.seal_in_place(number, &[], &mut bytes)?);
@@ -129,8 +131,8 @@ pub(super) fn cipher(blocks: &[Vec<u8>], threads: u64, pace: &Pace<'_>) -> Resul
     })
 }
 
-/// Lets one buffer after the other pass a reader, a worker and a writer, which do nothing with it. Each waits for the one before, so that a buffer costs
-/// as many sleeps as in a job whose threads all wait.
+/// Passes one buffer after the other through a reader, a worker and a writer, which do nothing with it. Each waits for
+/// the one before, so that a buffer costs as many sleeps as in a job whose threads all wait.
 pub(super) fn hand_over(pace: &Pace<'_>) -> Result<Option<HandOver>> {
     let (free, reader) = sync_channel(1);
     let (read, worker) = sync_channel(1);

@@ -1,5 +1,5 @@
-//! Calibration: what the path between database and media can do, measured with fullbore's own I/O, codecs and checksums. What is measured and
-//! how is in `docs/CALIBRATION.md`.
+//! Calibration: the speed of the path between database and media, measured with fullbore's own I/O, codecs and
+//! checksums. `docs/CALIBRATION.md` explains the measurements.
 
 mod blocks;
 pub mod chart;
@@ -30,10 +30,10 @@ use schedule::Run;
 
 /// Seconds of a run.
 pub const SECONDS: u64 = 30;
-/// Seconds of a thorough one.
+/// Seconds of a thorough run.
 pub const THOROUGH: u64 = 300;
 
-/// What is to be measured.
+/// The request for a calibration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The profile's name.
@@ -50,16 +50,16 @@ pub struct Request {
     pub space: Option<u64>,
     /// Bytes per second of all reads and writes, at most.
     pub throttle: Option<u64>,
-    /// The configuration file that was named: tiny jobs, which are processes of their own, read it too.
+    /// The named configuration file: tiny jobs, which are separate processes, read it too.
     pub config: Option<PathBuf>,
-    /// It locks what jobs put into stores: then these have no tiny jobs, for nobody could remove what they leave.
+    /// It locks objects of jobs in stores. Then stores get no tiny jobs: their objects could not be removed.
     pub locks: bool,
 }
 
-/// Measures; `tell` hears what is done. Nothing that was made for it is left, however it ends.
+/// Measures, and reports progress through `tell`. No file of it stays, however it ends.
 ///
 /// # Errors
-/// A place that cannot be read or written, no room, contradictions in the request, a signal.
+/// A place cannot be read or written, there is not enough space, the request contradicts itself, or a signal came.
 pub fn run(request: &Request, conduct: &Conduct, tell: &dyn Fn(&str)) -> Result<Profile> {
     check_name(&request.name)?;
     if request.read.is_empty() && request.write.is_empty() {
@@ -77,7 +77,7 @@ pub fn run(request: &Request, conduct: &Conduct, tell: &dyn Fn(&str)) -> Result<
     let begun = Instant::now();
     let measured = Run::open(request, Profile::begin(&request.name, settings), conduct, begun)
         .and_then(|run| run.measure(tell))
-        // A store only knows that it had to end, and not why.
+        // A store knows only that it had to end, not the reason.
         .map_err(|error| match (error, conduct.check()) {
             (Error::Halted, Err(cancelled)) => cancelled,
             (error, _) => error,

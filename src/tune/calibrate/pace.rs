@@ -1,4 +1,4 @@
-//! When a round begins and ends, the cap that all streams share, and what a thread has used.
+//! The beginning and the end of a round, the cap that all streams share, and the processor time of a thread.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use fullbore_core::Result;
 
 use crate::job::Conduct;
 
-/// The longest sleep before a signal is looked for.
+/// The longest sleep between two checks for a signal.
 const NAP: Duration = Duration::from_millis(50);
 
-/// What every round heeds.
+/// The limits of every round.
 pub(super) struct Pace<'a> {
-    /// How long a round is in memory, or in a store.
+    /// The length of a round in memory, or in a store.
     pub length: Duration,
-    /// How long a round on a device counts.
+    /// The counted length of a round on a device.
     pub on_device: Duration,
     /// Signals, stores.
     pub conduct: &'a Conduct,
@@ -24,7 +24,7 @@ pub(super) struct Pace<'a> {
 /// `--throttle`: bytes per second of all reads and writes.
 struct Cap {
     rate: f64,
-    /// When what was let through so far is over.
+    /// When the bytes so far are paid for.
     due: Mutex<Instant>,
 }
 
@@ -35,18 +35,18 @@ impl<'a> Pace<'a> {
         Self { length, on_device: length, conduct, cap }
     }
 
-    /// Bytes that may pass in that time; none where all may.
+    /// Bytes that may pass in that time; `None` without a cap.
     pub fn allows(&self, time: Duration) -> Option<u64> {
         self.cap.as_ref().map(|cap| (cap.rate * time.as_secs_f64()) as u64)
     }
 
-    /// Waits until `bytes` may pass; false when that is not before `until`, or the round is over.
+    /// Waits until `bytes` may pass; false if that is not before `until`, or the round is over.
     pub fn admits(&self, bytes: u64, until: Instant) -> Result<bool> {
         self.conduct.check()?;
         let Some(cap) = &self.cap else { return Ok(Instant::now() < until) };
         let turn = {
             let mut due = cap.due.lock().unwrap_or_else(PoisonError::into_inner);
-            // Paid before it passes: no round is faster than the cap, however short it is.
+            // Pay before the bytes pass: so even a short round is not faster than the cap.
             let turn = (*due).max(Instant::now()) + Duration::from_secs_f64(bytes as f64 / cap.rate);
             if turn >= until {
                 return Ok(false);
@@ -65,7 +65,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Processor seconds of this thread; 0 where the kernel does not tell.
+/// Processor seconds of this thread; 0 if the kernel does not show them.
 pub(super) fn thread_seconds() -> f64 {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     statistics.split(' ').next().and_then(|nanoseconds| nanoseconds.parse::<f64>().ok()).map_or(0.0, |time| time / 1e9)

@@ -1,4 +1,4 @@
-//! What `--read` and `--write` name, looked at before anything is measured.
+//! The places of `--read` and `--write`, checked before the measurements.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,12 +18,12 @@ use crate::job::Conduct;
 use crate::tune::profile::{Place, Shape, Use};
 use crate::units::show_bytes;
 
-/// Space that is used when nothing is said, in bytes: this, or a tenth of what is free.
+/// The default space in bytes: this, or a tenth of the free space.
 const SPACE: u64 = 4 << 30;
 const SHARE_OF_FREE: u64 = 10;
-/// Less than this says nothing of a device.
+/// The least space: less does not show the speed of a device.
 pub(super) const LEAST_SPACE: u64 = 16 << 20;
-/// Of the files of a directory so many are read, the largest; and so many names are looked at.
+/// The number of files that are read from a directory, the largest; and the number of names that are looked at.
 const FILES: usize = 8;
 const NAMES: usize = 100_000;
 
@@ -42,7 +42,7 @@ impl Medium {
     }
 }
 
-/// All places, each with its entry in the profile; `notes` hear what of them could not be looked at.
+/// All places, each with its entry in the profile. Adds notes about files that could not be read.
 pub(super) fn open(request: &Request, conduct: &Conduct, notes: &mut Vec<String>) -> Result<Vec<(Place, Medium)>> {
     let mut opened: Vec<(Place, Medium)> = Vec::new();
     for (used, texts) in [(Use::Read, &request.read), (Use::Write, &request.write)] {
@@ -84,19 +84,19 @@ fn open_path(text: &str, used: Use, notes: &mut Vec<String>) -> Result<(Place, M
     let disk = match used {
         Use::Read => Disk::new(real.clone(), files(&real, &metadata, notes)?, 0),
         Use::Write if metadata.is_dir() => {
-            // Whether it can be written to, and whether it has direct I/O, is known before anything is measured.
+            // Before the measurements: can it be written to, and does it have direct I/O?
             let file = ProbeFile::create(&real).map_err(|error| error.noting("calibration makes its files there"))?;
             Disk::new(real.clone(), vec![file], 0)
         }
         Use::Write => {
-            let why = "is no directory, and calibration makes files of its own";
+            let why = "is not a directory, and calibration makes its own files";
             return Err(Error::usage(format!("--write {text}"), why, "name the directory that backups go to"));
         }
     };
     let (path, device) = (real.display().to_string(), Some(metadata.dev()));
     if used == Use::Read && disk.length() < disk.size() {
         let (read, size) = (show_bytes(disk.length()), show_bytes(disk.size()));
-        notes.push(format!("`{path}`: {read} of {size} are read; the rest was never written, and is on no disk"));
+        notes.push(format!("`{path}`: {read} of {size} are read; the rest was never written, and takes no space"));
     }
     let place = Place { path, used, device, bytes: disk.length(), cells: Vec::new() };
     Ok((place, Medium::Disk(disk)))
@@ -123,7 +123,7 @@ fn files(path: &Path, metadata: &fs::Metadata, notes: &mut Vec<String>) -> Resul
                 match entry.metadata() {
                     Ok(of) if of.is_dir() && !is_ours(&entry.path()) => folders.push(entry.path()),
                     Ok(of) if of.is_file() => found.push((of.len(), entry.path())),
-                    _ => {} // A link, a socket; or gone meanwhile.
+                    _ => {} // A link, a socket; or removed meanwhile.
                 }
             }
         }
@@ -139,8 +139,7 @@ fn files(path: &Path, metadata: &fs::Metadata, notes: &mut Vec<String>) -> Resul
         notes.push(format!("this user may not read `{}`{others}: left out", first.display()));
     }
     if opened.is_empty() {
-        let why =
-            if closed.is_empty() { "has no bytes that could be read" } else { "has no bytes that this user may read" };
+        let why = if closed.is_empty() { "has no bytes to read" } else { "has no bytes that this user may read" };
         return Err(Error::usage(format!("--read {}", path.display()), why, "name a file, or a directory with files"));
     }
     Ok(opened)
@@ -150,7 +149,7 @@ fn is_ours(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PROBE_NAME))
 }
 
-/// The first of these files that may be read; those before that may not are `closed`. The only one has to be.
+/// The first of these files that may be read; earlier ones are `closed`. A single file must be readable.
 fn largest(found: &[(u64, PathBuf)], closed: &mut Vec<PathBuf>) -> Result<Vec<ProbeFile>> {
     let mut opened = Vec::new();
     for (_, path) in found {
@@ -168,7 +167,7 @@ fn largest(found: &[(u64, PathBuf)], closed: &mut Vec<PathBuf>) -> Result<Vec<Pr
     Ok(opened)
 }
 
-/// Gives each place that is written its share of the space in its file system.
+/// Gives each written place its share of the space in its file system.
 fn share_space(opened: &mut [(Place, Medium)], asked: Option<u64>) -> Result<()> {
     let mut places: BTreeMap<u64, u64> = BTreeMap::new();
     let written = |place: &Place| place.device.filter(|_| place.used == Use::Write);
@@ -181,8 +180,8 @@ fn share_space(opened: &mut [(Place, Medium)], asked: Option<u64>) -> Result<()>
             let needed = space.max(LEAST_SPACE * sharing);
             return Err(Error::refused(
                 &place.path,
-                format!("calibration needs {} there, and {} are free", show_bytes(needed), show_bytes(free)),
-                "free space there, or give a --space that is a tenth of what is free, at least 16MiB for each --write",
+                format!("calibration needs {} there, but {} are free", show_bytes(needed), show_bytes(free)),
+                "free space there, or give a --space of a tenth of the free space, at least 16MiB for each --write",
             ));
         }
         disk.space = space / sharing;

@@ -1,4 +1,4 @@
-//! A sample of the real data, and each codec's blocks of it.
+//! A sample of the real data, and the blocks that each codec makes of it.
 
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -11,29 +11,30 @@ use super::probe_file::ProbeFile;
 use crate::job::Conduct;
 use crate::tune::statistics::standard_error;
 
-/// Bytes of a block: what a worker packs at a time by default.
+/// Bytes of a block: the default amount that a worker packs at a time.
 pub(super) const BLOCK: usize = 1 << 20;
-/// Less than this at the end of a file is no block worth measuring.
+/// A shorter block at the end of a file is not measured.
 const LEAST: usize = 4096;
 
-/// A codec, and what it makes of the sample.
+/// A codec, and the sample packed by it.
 pub(super) struct Packed {
     pub compression: Compression,
     /// Each block as it would be stored.
     pub blocks: Vec<(CodecId, Vec<u8>)>,
     /// Stored bytes for a plain byte.
     pub stored_share: f64,
-    /// Standard error of that over blocks, as a share of it.
+    /// Standard error of `stored_share` over blocks, as a share of it.
     pub stored_share_error: f64,
     pub context_bytes: u64,
 }
 
-/// Blocks of the files, spread over them by their sizes, through the page cache: as many as `--throttle` lets through in `time`.
+/// Blocks of the files, spread over them by their sizes, through the page cache: as many as `--throttle` lets through
+/// in `time`.
 pub(super) fn taken(files: &[&ProbeFile], most: usize, time: Duration, pace: &Pace<'_>) -> Result<Vec<Vec<u8>>> {
     let length: u64 = files.iter().map(|file| file.length).sum();
     let (most, size) = affordable(most, pace.allows(time));
     let step = (length / most.max(1) as u64).max(BLOCK as u64);
-    // The last block may come when the time is over.
+    // The last block may come at the end of the time.
     let until = Instant::now() + 2 * time;
     let mut blocks = Vec::new();
     for file in files {
@@ -56,7 +57,8 @@ pub(super) fn taken(files: &[&ProbeFile], most: usize, time: Duration, pace: &Pa
     Ok(blocks)
 }
 
-/// How many blocks there are for so many bytes, and how long: one that is shorter where there are too few for a whole one.
+/// The number and the length of blocks for this many bytes: one shorter block if there are too few bytes for a whole
+/// one.
 fn affordable(most: usize, bytes: Option<u64>) -> (usize, usize) {
     match bytes.unwrap_or(u64::MAX) {
         few if few < LEAST as u64 => (0, BLOCK),
@@ -65,7 +67,7 @@ fn affordable(most: usize, bytes: Option<u64>) -> (usize, usize) {
     }
 }
 
-/// What `compression` makes of the sample.
+/// The sample packed by `compression`.
 pub(super) fn packed(blocks: &[Vec<u8>], compression: Compression, conduct: &Conduct) -> Result<Packed> {
     let mut encoder = Encoder::new(compression)?;
     let mut out = vec![0; BLOCK];
@@ -120,8 +122,8 @@ mod tests {
             assert!(bytes as f64 <= begun.elapsed().as_secs_f64() * rate as f64, "{bytes} at {rate}");
             blocks.iter().map(Vec::len).collect::<Vec<_>>()
         };
-        assert_eq!(under(1 << 20), [BLOCK; 2], "fewer blocks where a cap leaves no time for more");
-        assert_eq!(under(1 << 17), [BLOCK / 4], "a shorter one where there is none for a whole one");
+        assert_eq!(under(1 << 20), [BLOCK; 2], "fewer blocks if a cap leaves no time for more");
+        assert_eq!(under(1 << 17), [BLOCK / 4], "a shorter block if there is no time for a whole one");
         assert_eq!(under(1), [0; 0], "none at all");
     }
 }

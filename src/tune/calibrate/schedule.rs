@@ -1,4 +1,4 @@
-//! What is measured when: a coarse set, what lies around the fastest, and all of it again until the time is used.
+//! The order of measurements: a coarse set, the ways around the fastest, and all of them again until the time is used.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -22,43 +22,43 @@ use crate::tune::profile::{
 };
 use crate::units::{counted, show_bytes};
 
-/// How long a round in memory is at least and at most.
+/// The least and the greatest length of a round in memory.
 const ROUND: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// The same of one on a device, where it counts: whole slices of its bucket (`stream.rs`).
+/// The unit of a round's counted length on a device: a slice of its bucket (`stream.rs`).
 const SLICE: Duration = Duration::from_millis(100);
 const SLICES: (u32, u32) = (2, 10);
 /// Rounds of every cell that a run has time for, if devices are quick.
 const ROUNDS: u32 = 2;
-/// A round that stalled is one of three after so many more.
+/// After this many more rounds, a stalled round is one of three.
 const ROUNDS_TO_SETTLE: u32 = 2;
-/// More say little more.
+/// The most rounds: more would add little.
 const ROUNDS_MOST: u32 = 9;
-/// What refinement adds to the coarse set, about; and what opening, allocating and syncing takes besides rounds.
+/// The factor for refinement after the coarse set; and the factor for opening, allocating and syncing besides rounds.
 const REFINEMENT: f64 = 1.4;
 const BESIDES: f64 = 1.5;
-/// Where reading and writing small blocks at once comes among the ways of a place.
+/// The rank of reading and writing small blocks at once, among the ways of a place.
 const RANK_OF_SMALL: usize = 4;
-/// Shares of the time after which nothing of the coarse set is measured for the first time any more, and nothing around the fastest: what is left
-/// is for second rounds, which tell what was chance.
+/// After these shares of the time, no new cell of the coarse set begins, and no new cell around the fastest. The rest
+/// of the time is for second rounds, which show chance.
 const COARSE_UNTIL: f64 = 0.65;
 const REFINED_UNTIL: f64 = 0.8;
-/// And of the time that a sample may take under `--throttle`.
+/// The share of the time that a sample may take under `--throttle`.
 const SAMPLE_UNTIL: f64 = 0.25;
-/// Codecs that are measured, as `--compression` spells them; and those of a thorough run besides.
+/// Measured codecs, as `--compression` spells them; and the additional ones of a thorough run.
 const CODECS: [&str; 5] = ["lz4", "zstd:-1", "zstd:1", "zstd:3", "gzip:1"];
 const MORE_CODECS: [&str; 3] = ["zstd:6", "zstd:9", "gzip:6"];
 /// Blocks of the sample.
 const SAMPLE: usize = 16;
 const SAMPLE_THOROUGH: usize = 32;
-/// Files that are shorter may be in caches that are none of ours.
+/// Shorter files may be in caches of lower layers.
 const SHORT: u64 = 256 << 20;
 
-/// One thing to measure.
+/// One measurement.
 #[derive(Debug, Clone, Copy)]
 enum Probe {
     Cell(usize, Shape),
     Both(usize),
-    /// The number of the codec, and where its cell is in the profile.
+    /// The number of the codec, and the number of its cell in the profile.
     Codec(usize, usize),
     Checksum(usize),
     Cipher(usize),
@@ -67,7 +67,7 @@ enum Probe {
 }
 
 impl Probe {
-    /// How many rounds long it is: each direction alone and both, packing and unpacking.
+    /// Its length in rounds: each direction alone and both, packing and unpacking.
     fn rounds(&self) -> f64 {
         match self {
             Self::Both(_) | Self::TinyJobs(_) => 3.0,
@@ -85,7 +85,7 @@ impl Probe {
     }
 }
 
-/// A run under way.
+/// A running calibration.
 pub(super) struct Run<'a> {
     request: &'a Request,
     profile: Profile,
@@ -117,7 +117,7 @@ impl<'a> Run<'a> {
         self.profile.sample_bytes = self.blocks.iter().map(|block| block.len() as u64).sum();
         if self.blocks.is_empty() {
             let why = match files.is_empty() {
-                true => "there is no --read with files to take a sample of",
+                true => "there is no --read with files for a sample",
                 false => "under --throttle there was no time to take a sample",
             };
             self.profile.notes.push(format!("codecs were not measured: {why}"));
@@ -133,7 +133,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Measures, and gives the profile.
+    /// Measures, and returns the profile.
     pub fn measure(mut self, tell: &dyn Fn(&str)) -> Result<Profile> {
         let (mut probes, rest) = self.coarse();
         let needed = probes.len();
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
             self.pace.length.as_secs_f64() * 1e3,
             self.request.time.as_secs()
         ));
-        // Once in any case: without these a profile is none.
+        // Once in any case: a profile needs these.
         self.pass(&probes[..needed], Duration::MAX)?;
         let time = self.request.time;
         self.pass(&probes[needed..], time.mul_f64(COARSE_UNTIL))?;
@@ -173,7 +173,8 @@ impl<'a> Run<'a> {
         Ok(self.profile)
     }
 
-    /// Measures again what other cells contradict, whatever time is left: the device stalled in that round, and nothing else would show it.
+    /// Measures contradicted cells again, even after the end of the time: the device stalled in that round, and no
+    /// other check would find it.
     fn look_again(&mut self) -> Result<()> {
         for _ in 0..ROUNDS_TO_SETTLE {
             let doubtful: Vec<Probe> = (0..self.media.len())
@@ -185,7 +186,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One round of each; false when `most` of the time is over before the last.
+    /// One round of each; false if `most` of the time is over before the last.
     fn pass(&mut self, probes: &[Probe], most: Duration) -> Result<bool> {
         for probe in probes {
             let length = self.takes(probe);
@@ -198,7 +199,7 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// How long one round of it is, as far as that is known.
+    /// The length of one round, if known.
     fn takes(&self, probe: &Probe) -> Duration {
         match probe {
             Probe::Cell(at, shape) => match &self.media[*at] {
@@ -212,10 +213,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The coarse set: what a profile cannot do without, the usual way in each direction of a place and all in memory, and the rest.
+    /// The coarse set, in two parts. A profile needs the first: the usual way in each direction of a place, and all
+    /// work in memory. The second part is the rest.
     fn coarse(&mut self) -> (Vec<Probe>, Vec<Probe>) {
         let (mut probes, mut rest) = (Vec::new(), Vec::new());
-        // The likeliest ways of all places come before the others of any: time may not suffice for these.
+        // The likeliest ways of all places come first: there may not be time for the others.
         for (at, medium) in self.media.iter().enumerate() {
             let mut ways = Vec::new();
             for (rank, shape) in medium.coarse(self.profile.places[at].used).into_iter().enumerate() {
@@ -273,14 +275,14 @@ impl<'a> Run<'a> {
         (probes, rest.into_iter().map(|(_, probe)| probe).collect())
     }
 
-    /// Whether an earlier `--write` place is on the same file system. Its cells count for this place as well (`profile/path.rs`), so that of this one the
-    /// usual way in each direction is enough: the time is better spent on ways that were not measured at all.
+    /// Whether an earlier `--write` place is on the same file system. Its cells count for this place as well
+    /// (`profile/path.rs`). So the usual way in each direction is enough here: other ways need the time more.
     fn is_told_by_another(&self, at: usize) -> bool {
         let places = &self.profile.places;
         places[..at].iter().any(|other| other.shares_cells(&places[at]))
     }
 
-    /// Tiny jobs into each place that is written, of a database in it, or else in the first directory that is written.
+    /// Adds tiny jobs into each written place, of a database in it, or else in the first written directory.
     fn add_tiny_jobs(&mut self) {
         let Self { request, profile, media, tiny_jobs, .. } = self;
         let directory = |at: usize| match (&media[at], profile.places[at].used) {
@@ -295,7 +297,7 @@ impl<'a> Run<'a> {
                 Medium::Store(store) => store.own_name(".bore"),
             };
             if object.is_some() && request.locks {
-                profile.notes.push(unmeasured_jobs(&place.path, "what goes there would be locked by lock-until"));
+                profile.notes.push(unmeasured_jobs(&place.path, "lock-until would lock objects there"));
                 continue;
             }
             let Some((database, folder)) = directories[at].as_ref().or(first).cloned() else {
@@ -377,7 +379,7 @@ impl<'a> Run<'a> {
         let told = (0..self.profile.places.len()).filter(|at| self.is_told_by_another(*at));
         let same_disk = |at: usize| {
             let path = &self.profile.places[at].path;
-            format!("`{path}` is in the file system of an earlier --write: what was measured of one counts for both")
+            format!("`{path}` is in the file system of an earlier --write: measurements of one count for both")
         };
         let told: Vec<String> = told.map(same_disk).collect();
         let notes = &mut self.profile.notes;
@@ -386,7 +388,7 @@ impl<'a> Run<'a> {
             if place.bytes < SHORT {
                 let size = show_bytes(place.bytes);
                 notes.push(format!(
-                    "only {size} of `{}` were there to be read: caches below this machine may have held all of it",
+                    "only {size} of `{}` were read: caches below this machine may have held all of it",
                     place.path
                 ));
             }
@@ -394,19 +396,19 @@ impl<'a> Run<'a> {
         for (place, medium) in self.profile.places.iter().zip(&self.media) {
             if matches!(medium, Medium::Disk(disk) if !disk.is_direct()) {
                 notes.push(format!(
-                    "the file system of `{}` has no direct I/O: all of it went through the page cache",
+                    "the file system of `{}` has no direct I/O: its I/O went through the page cache",
                     place.path
                 ));
             }
         }
         if let Some(rate) = self.profile.settings.throttle_bytes_per_s {
-            notes.push(format!("reads and writes were held at {}/s by --throttle", show_bytes(rate)));
+            notes.push(format!("--throttle limited reads and writes to {}/s", show_bytes(rate)));
         }
     }
 }
 
 fn unmeasured_jobs(place: &str, why: &str) -> String {
-    format!("what a job into `{place}` takes besides moving bytes was not measured: {why}")
+    format!("the costs of a job into `{place}` besides moving bytes were not measured: {why}")
 }
 
 fn places_in_words(count: usize) -> String {
@@ -421,7 +423,7 @@ fn only_read(medium: &Medium) -> Option<&[ProbeFile]> {
     }
 }
 
-/// Adds what was measured of one way. A way that nothing was measured of is a cell without rounds.
+/// Adds the rounds of one way. A way without measurements is a cell without rounds.
 fn add_rounds(cells: &mut Vec<Cell>, shape: Shape, rounds: impl IntoIterator<Item = Round>) {
     match cells.iter_mut().find(|cell| cell.shape == shape) {
         Some(cell) => cell.rounds.extend(rounds),
@@ -432,7 +434,7 @@ fn add_rounds(cells: &mut Vec<Cell>, shape: Shape, rounds: impl IntoIterator<Ite
 /// One round of a way to use a place.
 type Alone = (Shape, Option<Round>);
 
-/// Each direction alone, which are rounds like any other, and then both.
+/// Measures each direction alone, in usual rounds, and then both at once.
 fn measure_both(media: &mut [Medium], pair: &Together, pace: &Pace<'_>) -> Result<([Alone; 2], Option<BothRound>)> {
     let Ok([Medium::Disk(from), Medium::Disk(to)]) = media.get_disjoint_mut([pair.read, pair.written]) else {
         return Err(Error::refused("calibration", "one place was to be read and written at once", ""));

@@ -1,4 +1,4 @@
-//! Which ways to use a place are measured: a coarse set, and then what lies around the fastest.
+//! The measured ways to use a place: first a coarse set, then the ways around the fastest.
 
 use std::ops::RangeInclusive;
 
@@ -7,28 +7,28 @@ use crate::tune::profile::{Cell, Order, Shape, Use, Way};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// What a job uses when nothing else is said: MAXTRANSFERSIZE and the queue depth of a family.
+/// The defaults of a job: MAXTRANSFERSIZE and the queue depth of a family.
 pub(super) const USUAL_BLOCK: u64 = MIB;
 pub(super) const USUAL_DEPTH: u64 = 4;
 /// Bytes of buffers at a time.
 pub(super) const MEMORY: u64 = 256 * MIB;
-/// The smallest operations that a job is asked for: what is measured of them tells what an operation costs, whatever its size.
+/// The smallest operations of a job: their measurements show the fixed costs of an operation.
 pub(super) const SMALL_BLOCK: u64 = 64 * KIB;
-/// Where refinement of files ends.
+/// The bounds of refinement for files.
 const FILES: Bounds =
     Bounds { blocks: 64 * KIB..=4 * MIB, depths: 1..=64, streams: 1..=16, fits: |shape| memory(shape) <= MEMORY };
 
-/// Where refinement ends.
+/// The bounds of refinement.
 pub(super) struct Bounds {
     pub blocks: RangeInclusive<u64>,
     pub depths: RangeInclusive<u64>,
     pub streams: RangeInclusive<u64>,
-    /// Whether there is room for all that it has under way, and a job could do it.
+    /// Whether there is memory for all operations in flight, and a job could do it.
     pub fits: fn(&Shape) -> bool,
 }
 
-/// Block, queue depth and streams of sequential cells: small, usual and large blocks, queues shallow and deep, one to four files. Those that tell
-/// most come first: time may not suffice for all.
+/// Block, queue depth and streams of sequential cells: small, usual and large blocks, queues shallow and deep, one to
+/// four files. The most informative ones come first: there may not be time for all.
 const READS: [(u64, u64, u64); 9] = [
     (MIB, 4, 1),
     (MIB, 1, 1),
@@ -62,7 +62,7 @@ pub(super) fn usual(way: Way, direct: bool, block_bytes: u64) -> Shape {
     Shape { way, order: Order::Sequential, block_bytes, queue_depth: USUAL_DEPTH, streams: 1, direct }
 }
 
-/// What is measured of every place first. Of one that is written, writes: there is nothing to read before.
+/// The first measurements of every place. A written place begins with writes: before them, there is nothing to read.
 pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
     let of = |way, order, sizes: &[(u64, u64, u64)], direct| {
         let shape = move |&(block_bytes, queue_depth, streams): &(u64, u64, u64)| Shape {
@@ -80,11 +80,11 @@ pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
         Use::Write => of(Way::Write, Order::Sequential, &WRITES, direct),
     };
     if used == Use::Write {
-        // In turns with writes: what tells most of each direction comes first.
+        // In turns with writes: the most informative ways of each direction come first.
         for (at, shape) in of(Way::Read, Order::Sequential, &READS_BACK, direct).into_iter().enumerate() {
             shapes.insert(2 * at + 1, shape);
         }
-        // Early: nothing else tells what a database of many files costs.
+        // Early: only this shows the costs of a database with many files.
         shapes.insert(2, small_files::shape());
         shapes.extend(of(Way::Write, Order::Random, &RANDOM_WRITES, direct));
     } else {
@@ -97,17 +97,18 @@ pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
     shapes
 }
 
-/// Bytes under way on files.
+/// Bytes in flight on files.
 fn memory(shape: &Shape) -> u64 {
     shape.block_bytes * shape.queue_depth * shape.streams
 }
 
-/// What lies around the fastest way to use files.
+/// The ways around the fastest way to use files.
 pub(super) fn around_the_fastest_file(cells: &[Cell], way: Way, direct: bool) -> Vec<Shape> {
     around_the_fastest(cells, way, direct, &FILES)
 }
 
-/// Half and twice the block, the queue depth and the streams of the fastest sequential cell in this direction, as far as they were not measured.
+/// Half and twice the block, the queue depth and the streams of the fastest sequential cell in this direction, without
+/// ways that were measured already.
 pub(super) fn around_the_fastest(cells: &[Cell], way: Way, direct: bool, bounds: &Bounds) -> Vec<Shape> {
     let counts = |cell: &&Cell| {
         let Shape { way: of, order, direct: how, .. } = cell.shape;

@@ -1,4 +1,5 @@
-//! Files of a few pages that are made durable, as many at once as in a restore of a server: most of its files are no larger.
+//! Files of a few pages that are made durable, as many at once as in the restore of a server: most of its files are
+//! small.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -13,17 +14,17 @@ use super::probe_file::ProbeFile;
 use super::stream::LEAD_IN;
 use crate::tune::profile::{Order, Round, Shape, Way};
 
-/// Bytes of one: of 209 files of a small MariaDB 185 are no larger.
+/// Bytes of one file: 185 of the 209 files of a small MariaDB are no larger.
 const BYTES: u64 = 16 << 10;
-/// Files that are made at a time, and in a round at most. About as many as a small server has: the journal's commits are of all that wait, and a file of
-/// 32 took half as long again as one of 230.
+/// Files that are made at a time, and the most of a round. This is about the number of a small server's files: a commit
+/// of the journal serves all waiting files, and each of 32 files took half as long again as each of 230.
 const BATCH: usize = 16 * SYNCS_AT_ONCE;
 const MOST: u64 = 1024;
-/// A round is so many times as long as others: a sync takes what several operations take, and there is one cell of it only. In rounds of 200 ms, of 8 to
-/// 50 files one after the other, a figure was wrong by 2.5 on a busy machine.
+/// A round is this many times as long as others: a sync takes as long as several operations, and it has only one cell.
+/// In rounds of 200 ms, with 8 to 50 files one after the other, a figure was wrong by 2.5 on a busy machine.
 const LONGER: u32 = 3;
 
-/// How they are told in a profile.
+/// Their shape in a profile.
 pub(super) fn shape() -> Shape {
     Shape {
         way: Way::Write,
@@ -35,13 +36,13 @@ pub(super) fn shape() -> Shape {
     }
 }
 
-/// How long a round is.
+/// The length of a round.
 pub(super) fn length(pace: &Pace<'_>) -> Duration {
     LEAD_IN + pace.on_device * LONGER
 }
 
-/// One round in `directory`: the batches of syncs that end after the lead-in of a device. Making and writing files is the page cache's, and does not count.
-/// No file of it has a name.
+/// One round in `directory`: the batches of syncs that end after the lead-in of a device. Making and writing files is
+/// in the page cache, and does not count. The files have no names.
 ///
 /// # Errors
 /// A file cannot be made there, or not be written.
@@ -49,7 +50,7 @@ pub(super) fn round(directory: &Path, pace: &Pace<'_>) -> Result<Option<Round>> 
     let (begun, processor) = (Instant::now(), thread_seconds());
     let until = begun + length(pace);
     let (mut synced, mut counted, mut seconds) = (0_u64, 0_u64, 0.0);
-    // Of a round in which all is too early the last batch counts.
+    // If all batches end too early, the last one counts.
     let mut last = None;
     while Instant::now() < until && synced < MOST {
         let mut admitted = Vec::with_capacity(BATCH);
@@ -63,10 +64,10 @@ pub(super) fn round(directory: &Path, pace: &Pace<'_>) -> Result<Option<Round>> 
             break;
         }
         let (files, syncing) = (admitted.len() as u64, Instant::now());
-        // As a restore does it.
+        // As in a restore.
         threads::in_turns("sync", SYNCS_AT_ONCE, &admitted, |file| file.buffered.sync())?;
         let took = syncing.elapsed().as_secs_f64();
-        // Files without a name are freed here, which no restore has to wait for.
+        // Files without a name are freed here; a restore does not wait for this.
         drop(admitted);
         (synced, last) = (synced + files, Some((files, took)));
         if begun.elapsed() >= LEAD_IN {
@@ -80,7 +81,7 @@ pub(super) fn round(directory: &Path, pace: &Pace<'_>) -> Result<Option<Round>> 
     Ok(Some(Round { bytes: files * BYTES, seconds, sync_seconds: seconds, cpu_seconds, moving_seconds: None }))
 }
 
-/// Files that are written, and not durable yet.
+/// Files that are written, but not durable yet.
 fn batch(directory: &Path) -> Result<Vec<ProbeFile>> {
     let content = [1; BYTES as usize];
     let make = |_| {

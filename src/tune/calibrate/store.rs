@@ -18,43 +18,45 @@ use super::stream::Moved;
 use crate::job::Conduct;
 use crate::tune::profile::{Cell, Round, Shape, Use, Way};
 
-/// Bytes of a buffer that parts are put together from.
+/// Bytes of a buffer; several buffers make a part.
 const TRANSFER: u64 = 1 << 20;
-/// Bytes that a store keeps of calibration at most when nothing is said: half is one object for the gets, half are unfinished uploads of a round.
+/// The default of the most bytes that calibration keeps in a store: half is one object for the gets, half are
+/// unfinished uploads of a round.
 const SPACE: u64 = 512 << 20;
-/// Whatever a cap says, what has to pass does so some time.
+/// Under any cap, required bytes pass at some time.
 const FAR: Duration = Duration::from_secs(86_400);
-/// An object is read so many times without a pause at most.
+/// An object is read at most this many times without a pause.
 const PASSES: u64 = 256;
 
-/// A prefix that is written under, or an object that is read.
+/// A prefix for writing, or an object for reading.
 pub(super) struct Store {
     /// As the user named it.
     pub device: Device,
-    /// Bytes that it may keep of this run at a time; 0 of one that is only read.
+    /// Bytes that it may keep of this run at a time; 0 for an object that is only read.
     pub space: u64,
     used: Use,
-    /// What is read: the object that was named, or one of our own.
+    /// The object to read: the named one, or our own.
     object: Option<Device>,
     conduct: Conduct,
 }
 
 impl Store {
-    /// Asks the store nothing but, for a prefix that is read, what is there. `space` are bytes that it may keep at a time.
+    /// Sends no request, except to list a prefix that is read. `space` is the number of bytes that it may keep at a
+    /// time.
     pub fn open(device: Device, used: Use, space: Option<u64>, conduct: &Conduct) -> Result<Self> {
         let object = match (used, device.place()) {
             (Use::Read, Place::Object { .. }) => Some(device.clone()),
             (Use::Read, Place::Prefix { bucket, prefix }) => {
                 let listed = conduct.stores.bucket(bucket)?.list(prefix)?;
                 let largest = listed.into_iter().max_by_key(|listed| listed.size).filter(|listed| listed.size > 0);
-                let why = "has no object that could be read";
+                let why = "has no object to read";
                 let none =
                     || Error::usage(device.to_string(), why, "name an object, or a prefix with objects below it");
                 Some(Device::object(bucket, &largest.ok_or_else(none)?.key))
             }
             (Use::Write, Place::Prefix { .. }) => None,
             _ => {
-                let why = "is an object, and calibration writes objects of its own";
+                let why = "is an object, and calibration writes its own objects";
                 return Err(Error::usage(device.to_string(), why, "name a prefix that ends in `/`"));
             }
         };
@@ -62,22 +64,22 @@ impl Store {
         Ok(Self { device, space, used, object, conduct: conduct.clone() })
     }
 
-    /// Bytes of one round of puts at most.
+    /// The most bytes of one round of puts.
     fn most(&self) -> u64 {
         self.space / 2
     }
 
-    /// Which ways to use it are measured.
+    /// The first measured ways to use it.
     pub fn coarse(&self) -> Vec<Shape> {
         store_shapes::coarse(self.used, self.most())
     }
 
-    /// And what lies around the fastest of them.
+    /// The ways around the fastest of them.
     pub fn around(&self, cells: &[Cell]) -> Vec<Shape> {
         store_shapes::around(cells, self.most())
     }
 
-    /// How long a round is at least, by the fastest one so far; nothing is known before the first.
+    /// The least length of a round, by the fastest one so far; unknown before the first.
     pub fn takes(&self, shape: &Shape, cells: &[Cell]) -> Duration {
         let of_way = cells.iter().filter(|cell| cell.shape.way == shape.way);
         let fastest = of_way.map(Cell::rate).fold(0.0, f64::max);
@@ -85,7 +87,7 @@ impl Store {
         if fastest > 0.0 { Duration::try_from_secs_f64(seconds).unwrap_or(FAR) } else { Duration::ZERO }
     }
 
-    /// One round; nothing where there is nothing to read.
+    /// One round; `None` if there is no object to read.
     pub fn round(&mut self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
         match shape.way {
             Way::Write => self.put(shape, pace),
@@ -93,7 +95,7 @@ impl Store {
         }
     }
 
-    /// Bytes of one object in such a round at most: whole times all that is under way of it.
+    /// The most bytes of one object in such a round: a multiple of its bytes in flight.
     fn most_of_one(&self, shape: &Shape) -> u64 {
         (self.most() / at_once(shape)).max(1) * at_once(shape) / shape.streams
     }
@@ -110,7 +112,7 @@ impl Store {
                 stores: self.conduct.stores.clone(),
                 ..sink::Options::new(uuid::Uuid::new_v4().to_string())
             };
-            // A part that is filling, and those under way.
+            // One part being filled, and the parts in flight.
             let buffers = (shape.block_bytes / TRANSFER) as usize * (depth + 1);
             let pool = Pool::new(buffers, TRANSFER as usize)?;
             fill(&pool, buffers)?;
@@ -122,7 +124,7 @@ impl Store {
         });
         let mut kept = None;
         for (sink, _, device) in &mut streams {
-            // One becomes an object, for the gets.
+            // One upload becomes an object, for the gets.
             if moved.is_ok() && self.object.is_none() && kept.is_none() && sink.publish().is_ok() {
                 kept = Some(device.clone());
             } else {
@@ -133,7 +135,7 @@ impl Store {
         Ok(joined(&moved?))
     }
 
-    /// A name under the prefix that nobody else has.
+    /// A unique name under the prefix.
     pub fn own_name(&self, ending: &str) -> Option<Device> {
         self.device.join(&format!("{PROBE_NAME}{}{ending}", uuid::Uuid::new_v4()))
     }
@@ -142,7 +144,7 @@ impl Store {
         let Some(object) = &self.object else { return Ok(None) };
         let depth = shape.queue_depth as usize;
         let open = |_| {
-            // A buffer is a range here: so many are under way as are read ahead.
+            // A buffer is a range here: the read-ahead is the number in flight.
             let pool = Pool::new(depth + 1, shape.block_bytes as usize)?;
             supply::open(object, &pool, depth, Mode::Auto, &self.conduct.stores)
         };
@@ -153,7 +155,7 @@ impl Store {
     }
 }
 
-/// Random bytes, which nothing on the way can pack; the same in each buffer, for that is quick.
+/// Random bytes, which cannot be packed on the way; the same in each buffer, because that is quick.
 fn fill(pool: &Arc<Pool>, buffers: usize) -> Result<()> {
     let mut buffers = pool.take_all(buffers)?;
     let Some((first, others)) = buffers.split_first_mut() else { return Ok(()) };
@@ -162,7 +164,8 @@ fn fill(pool: &Arc<Pool>, buffers: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes until the time is over, or `most` bytes; always whole times all that is under way at once, for at the end of a round fewer are.
+/// Writes until the time is over, or `most` bytes; always a multiple of the bytes in flight, because fewer are in
+/// flight at the end of a round.
 fn put(
     sink: &mut dyn Sink,
     pool: &Arc<Pool>,
@@ -201,11 +204,11 @@ fn free_buffer(sink: &mut dyn Sink, pool: &Arc<Pool>, pace: &Pace<'_>) -> Result
     }
 }
 
-/// Reads the object again and again until the time is over, and all that was asked for.
+/// Reads the object again and again until the time is over, and all requested bytes.
 fn get(supply: &mut dyn Supply, shape: &Shape, pace: &Pace<'_>, until: Instant) -> Result<Moved> {
     let (begun, processor, mut bytes) = (Instant::now(), thread_seconds(), 0);
     let size = supply.size().unwrap_or(0).max(1);
-    // Between one course and the next nothing is under way: a course is twice as long as what is under way at once, or longer.
+    // Between two passes, nothing is in flight: so a pass has at least twice the bytes in flight.
     let passes = (2 * shape.block_bytes * shape.queue_depth).div_ceil(size).min(PASSES);
     loop {
         supply.aim((0..passes).map(|_| 0..size).collect())?;
@@ -226,7 +229,7 @@ impl Drop for Store {
         if let (Use::Write, Some(Place::Object { bucket, key })) = (self.used, self.object.as_ref().map(Device::place))
         {
             let removed = self.conduct.stores.bucket(bucket).and_then(|bucket| bucket.remove(key));
-            let _ = removed; // Nothing more can be done; the name says whose it is.
+            let _ = removed; // Nothing more can be done; its name shows its origin.
         }
     }
 }

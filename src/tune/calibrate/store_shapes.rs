@@ -1,5 +1,5 @@
-//! Which ways to use a store are measured: puts by the size of their parts, gets by that of their ranges, each by how many are under way and of how
-//! many objects; a coarse set, and then what lies around the fastest.
+//! The measured ways to use a store: puts by the size of their parts, gets by the size of their ranges, each by the
+//! number in flight and the number of objects. First a coarse set, then the ways around the fastest.
 
 use fullbore_core::sink::{LARGEST_PART, LEAST_PART, SMALLEST_PART};
 use fullbore_core::supply::RANGE_MAX;
@@ -10,15 +10,15 @@ use crate::tune::profile::{Cell, Order, Shape, Use, Way};
 const MIB: u64 = 1 << 20;
 /// The longest range of a job.
 const RANGE: u64 = RANGE_MAX as u64;
-/// Ranges that are shorter are asked for by jobs with few buffers, no more than so many at once.
+/// Jobs with few buffers ask for shorter ranges, at most this many at once.
 const SHORT_AT_ONCE: u64 = 2;
-/// Where refinement ends.
+/// The bounds of refinement.
 const PUT_BOUNDS: Bounds =
     Bounds { blocks: SMALLEST_PART..=LARGEST_PART, depths: 1..=16, streams: 1..=4, fits: has_memory };
 const GET_BOUNDS: Bounds = Bounds { blocks: MIB..=RANGE, depths: 1..=16, streams: 1..=4, fits: is_a_get };
 
-/// Bytes of a part, parts under way and objects at once. Those that tell most come first: time may not suffice for all. A backup uses parts of 8
-/// to 16 MiB and has four of them under way, or two in each of several objects.
+/// Bytes of a part, parts in flight and objects at once. The most informative ones come first: there may not be time
+/// for all. A backup uses parts of 8 to 16 MiB and has four of them in flight, or two in each of several objects.
 const PUTS: [(u64, u64, u64); 11] = [
     (LEAST_PART, 4, 1),
     (LEAST_PART, 1, 1),
@@ -32,7 +32,7 @@ const PUTS: [(u64, u64, u64); 11] = [
     (LARGEST_PART, 2, 1),
     (4 * LEAST_PART, 1, 1),
 ];
-/// The same of ranges. A restore has four of 8 MiB under way, or two of each of several objects.
+/// The same for ranges. A restore has four of 8 MiB in flight, or two of each of several objects.
 const GETS: [(u64, u64, u64); 8] = [
     (RANGE, 4, 1),
     (RANGE, 1, 1),
@@ -44,7 +44,7 @@ const GETS: [(u64, u64, u64); 8] = [
     (MIB, 2, 1),
 ];
 
-/// What is measured of every store first, in rounds that put no more than `most` bytes.
+/// The first measurements of every store, in rounds that put at most `most` bytes.
 pub(super) fn coarse(used: Use, most: u64) -> Vec<Shape> {
     let of = |way, sizes: &[(u64, u64, u64)]| {
         let shape = move |&(block_bytes, queue_depth, streams): &(u64, u64, u64)| Shape {
@@ -60,7 +60,7 @@ pub(super) fn coarse(used: Use, most: u64) -> Vec<Shape> {
     let puts = if used == Use::Write { of(Way::Write, &PUTS) } else { Vec::new() };
     let mut puts = puts.into_iter().filter(|shape| has_memory(shape) && at_once(shape) <= most);
     let mut gets = of(Way::Read, &GETS).into_iter();
-    // In turn: time may not suffice for all. A put comes first, for there is nothing to get before.
+    // In turn: there may not be time for all. A put comes first: before it, there is no object to get.
     let mut shapes = Vec::new();
     loop {
         let pair = [puts.next(), gets.next()];
@@ -71,19 +71,19 @@ pub(super) fn coarse(used: Use, most: u64) -> Vec<Shape> {
     }
 }
 
-/// What lies around the fastest puts and gets.
+/// The ways around the fastest puts and gets.
 pub(super) fn around(cells: &[Cell], most: u64) -> Vec<Shape> {
     let puts = around_the_fastest(cells, Way::Write, false, &PUT_BOUNDS);
     let puts = puts.into_iter().filter(|shape| at_once(shape) <= most);
     puts.chain(around_the_fastest(cells, Way::Read, false, &GET_BOUNDS)).collect()
 }
 
-/// Bytes of all requests that are under way at once: a round moves no less, or it would not show how many at once go.
+/// Bytes of all requests in flight at once. A round moves at least this much, so that all of them are in flight.
 pub(super) fn at_once(shape: &Shape) -> u64 {
     shape.block_bytes * shape.queue_depth * shape.streams
 }
 
-/// In memory are the requests under way, and one of each object that is filling.
+/// The memory holds the requests in flight, and one part of each object that is being filled.
 fn has_memory(shape: &Shape) -> bool {
     shape.block_bytes * (shape.queue_depth + 1) * shape.streams <= MEMORY
 }
@@ -129,6 +129,9 @@ mod tests {
             }
         }
         let usual = around(&[cell(shapes[0], 1)], u64::MAX);
-        assert!(usual.iter().any(|shape| shape.block_bytes == 5 * MIB), "half of 8 MiB is no part: {usual:?}");
+        assert!(
+            usual.iter().any(|shape| shape.block_bytes == 5 * MIB),
+            "half of 8 MiB is below the least part: {usual:?}"
+        );
     }
 }

@@ -12,58 +12,60 @@ use super::blocks::Blocks;
 use super::pace::{Pace, thread_seconds};
 use crate::tune::profile::{Order, Shape, Way};
 
-/// What a stream moves at first does not count: what a volume gives above its rate for a moment looks like speed in a round that is short. Linux
-/// fills the bucket of a throttled device every 100 ms (`DFL_THROTL_SLICE` in `block/blk-throttle.c`), and lets a device that was idle begin with all of
-/// one: this is one and a half.
+/// The first bytes of a stream do not count: in a short round, a volume's burst above its rate looks like speed. Linux
+/// fills the bucket of a throttled device every 100 ms (`DFL_THROTL_SLICE` in `block/blk-throttle.c`), and an idle
+/// device begins with a full bucket. This is one and a half fillings.
 pub(super) const LEAD_IN: Duration = Duration::from_millis(150);
 /// How often the bucket of a throttled device is filled.
 const FILLING: Duration = Duration::from_millis(100);
 
-/// When a round counts.
+/// The counted time of a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// What ends before does not count.
+    /// Operations that end earlier do not count.
     from: Instant,
     /// From the first operation that counts to the last.
     length: Duration,
 }
 
 impl Window {
-    /// That of a round which begins now.
+    /// The window of a round that begins now.
     pub fn new(pace: &Pace<'_>) -> Self {
         Self { from: Instant::now() + LEAD_IN, length: between_bursts(pace.on_device) }
     }
 
-    /// How long a round takes at least.
+    /// The least duration of a round.
     pub fn whole(pace: &Pace<'_>) -> Duration {
         LEAD_IN + pace.on_device
     }
 }
 
-/// A window of about so long that ends in the middle between two fillings of a bucket, seen from an operation that one of them let pass: the operation
-/// that counts last is the first of the next filling. A window of whole fillings ends among the operations of one, and may count all of them: 2 fillings
-/// of 8 MB looked like 3, and 80 MB/s like 115.
+/// A window of about this length that ends in the middle between two fillings of a bucket, counted from the first
+/// operation of a filling. So the last counted operation is the first of the next filling. A window of whole fillings
+/// would end among the operations of one filling, and might count all of them: 2 fillings of 8 MB looked like 3, and 80
+/// MB/s like 115.
 fn between_bursts(wanted: Duration) -> Duration {
     let halves = (wanted.as_nanos() / (FILLING.as_nanos() / 2)) as u32;
     if halves == 0 { wanted } else { FILLING / 2 * (halves - (halves + 1) % 2) }
 }
 
-/// A stream of a round, with all that it needs: nothing is allocated once the round has begun.
+/// A stream of a round, with all its memory: no memory is allocated after the beginning of the round.
 pub(super) struct Stream {
     file: Arc<OpenedFile>,
     queue: Queue,
     pool: Arc<Pool>,
     shape: Shape,
-    /// Where in the file.
+    /// Its blocks in the file.
     blocks: Blocks,
     random: fastrand::Rng,
 }
 
-/// Two streams that move bytes in a given mix, as the two sides of a job do. A device that could choose would serve one of them first.
+/// Keeps two streams in a given mix of bytes, as the two sides of a job. Otherwise a device may serve one of them
+/// first.
 pub(super) struct Balance {
-    /// What is written for each byte that is read.
+    /// Bytes to write for each byte that is read.
     written_per_read: u64,
-    /// What was read, as the bytes that are to be written for it.
+    /// The read bytes, as bytes to write for them.
     read: AtomicU64,
     written: AtomicU64,
 }
@@ -99,7 +101,7 @@ impl Balance {
     }
 }
 
-/// What a stream or a worker has done from its start to its end.
+/// The work of a stream or a worker from its start to its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moved {
     pub bytes: u64,
@@ -109,27 +111,28 @@ pub(super) struct Moved {
     pub cpu_seconds: f64,
 }
 
-/// What a stream has done within a window.
+/// The work of a stream within a window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
     pub bytes: u64,
-    /// With their share of `sync_seconds`.
+    /// Seconds, with their share of `sync_seconds`.
     pub seconds: f64,
-    /// Without it.
+    /// Seconds without that share.
     pub moving_seconds: f64,
-    /// All of the time until what was written was durable.
+    /// The whole time until the written bytes were durable.
     pub sync_seconds: f64,
-    /// The counted bytes' share of it.
+    /// The counted bytes' share of the processor time.
     pub cpu_seconds: f64,
     /// Bytes from the start to the end, also those that do not count.
     pub in_all: u64,
 }
 
-/// Counts from one operation's end to that of another, so that neither what is still in flight nor a device that works in bursts adds a piece of one.
+/// Counts from the end of one operation to the end of another. So operations in flight, or a device that works in
+/// bursts, add no part of an operation.
 struct Count {
     window: Window,
     in_all: u64,
-    /// When the first operation that ended within the window did, and the last; and the bytes until then.
+    /// The ends of the first and the last operation within the window, with the bytes until then.
     first: Option<(Instant, u64)>,
     last: Option<(Instant, u64)>,
 }
@@ -149,12 +152,13 @@ impl Count {
         }
     }
 
-    /// The operation that ends then or next is the last that counts. On a slow device the first one may be late.
+    /// The operation that ends at this time or next is the last that counts. On a slow device, the first one may be
+    /// late.
     fn until(&self) -> Instant {
         self.first.map_or(self.window.from, |(first, _)| first) + self.window.length
     }
 
-    /// Bytes and seconds; of all where too little ended within the window.
+    /// Bytes and seconds; of all operations if too few ended within the window.
     fn made(&self, begun: Instant, ended: Instant) -> (u64, f64) {
         match (self.first, self.last) {
             (Some((first, before)), Some((last, after))) if last > first && last >= ended.min(self.until()) => {
@@ -166,7 +170,8 @@ impl Count {
 }
 
 impl Stream {
-    /// A stream over `blocks` of a file. Its buffers are touched, and full of `seed`'s random bytes: nothing on the way can pack those.
+    /// A stream over `blocks` of a file. Its buffers are touched, and full of random bytes from `seed`, which cannot be
+    /// packed on the way.
     pub fn new((file, mode): (&Arc<OpenedFile>, Mode), shape: Shape, blocks: Blocks, seed: u64) -> Result<Self> {
         let (depth, block) = (shape.queue_depth as usize, shape.block_bytes as usize);
         let (queue, pool) = (Queue::new(depth, mode)?, Pool::new(depth, block)?);
@@ -177,8 +182,9 @@ impl Stream {
         Ok(Self { file: Arc::clone(file), queue, pool, shape, blocks, random })
     }
 
-    /// Goes on until the window is over, or until a sequential write has filled its range; then everything is waited for, and what was written
-    /// synced. What is written may fill its range early: then half of it is the lead-in. With a `balance` it goes no faster than the other direction.
+    /// Runs until the window is over, or until a sequential write has filled its range. Then it waits for all
+    /// operations, and syncs the written bytes. A write may fill its range early: then half of it is the lead-in. With
+    /// a `balance`, it is not faster than the other direction.
     pub fn run(&mut self, pace: &Pace<'_>, window: Window, balance: Option<&Balance>) -> Result<Counted> {
         let block = self.shape.block_bytes;
         let places = self.blocks.count();
@@ -218,7 +224,7 @@ impl Stream {
         Ok(Counted { bytes, seconds, moving_seconds, sync_seconds, cpu_seconds, in_all: count.in_all })
     }
 
-    /// Until the other direction has caught up, or the window is over: the other one may have ended.
+    /// Waits until the other direction has caught up, or the window is over: the other one may have ended.
     fn wait_for_the_other(&mut self, balance: &Balance, count: &mut Count) -> Result<()> {
         let (way, lead) = (self.shape.way, self.shape.block_bytes * self.shape.queue_depth);
         while balance.is_ahead(way, lead) && Instant::now() < count.until() {
@@ -265,7 +271,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Operations of 1 MiB that end at these milliseconds, counted from 150 on for `length`.
+    /// The rate of operations of 1 MiB that end at these milliseconds, counted from 150 on for `length`.
     fn rate(ends: impl IntoIterator<Item = u64>, length: u64) -> f64 {
         let begun = Instant::now();
         let at = |milliseconds| begun + Duration::from_millis(milliseconds);
@@ -313,7 +319,7 @@ mod tests {
     fn a_window_ends_between_the_fillings_of_a_bucket() {
         let length = |milliseconds| between_bursts(Duration::from_millis(milliseconds)).as_millis() as u64;
         assert_eq!([20, 60, 100, 200, 240, 350, 1000].map(length), [20, 50, 50, 150, 150, 350, 950]);
-        // Eight operations within two milliseconds, whose first may be a little early or late: 80 a second.
+        // Eight operations within two milliseconds, and the first may be a little early or late: 80 a second.
         for wanted in [100, 200, 300, 400, 700] {
             for late in [0, 1] {
                 let burst = move |slice: u64| (0..8).map(move |number| slice * 100 + number / 4 + late * (slice % 2));
@@ -328,13 +334,13 @@ mod tests {
         // Four in flight, which a slow device ends all at once, every 400 ms.
         let together = (1..=4).flat_map(|time| [time * 400; 4]);
         assert!((rate(together, 200) - 10.0).abs() < 0.01);
-        assert_eq!(rate([500, 500, 500, 500], 200), 8.0, "nothing came after them: they count as a whole");
+        assert_eq!(rate([500, 500, 500, 500], 200), 8.0, "no operation came after them: all of them count");
     }
 
     #[test]
     fn a_round_without_two_ends_in_its_window_counts_as_a_whole() {
         assert_eq!(rate([100], 200), 10.0);
         assert_eq!(rate([100, 200], 200), 10.0);
-        assert_eq!(rate([200, 1200], 200), 1.0, "of a slow device the window is as long as an operation");
+        assert_eq!(rate([200, 1200], 200), 1.0, "on a slow device, the window is as long as an operation");
     }
 }

@@ -1,4 +1,5 @@
-//! What a job takes besides moving its bytes: a backup and a restore of a tiny database, each by this very program as a process of its own.
+//! The fixed costs of a job besides moving its bytes: a backup and a restore of a tiny database, each in a separate
+//! process of this program.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -21,20 +22,22 @@ use crate::tune::profile::JobCost;
 const WRITTEN: u64 = 1 << 20;
 /// How long a round may wait for its turn under `--throttle`.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// So many rounds are made at a time where one takes no longer than this.
+/// This many rounds are made at a time, if one takes no longer than the next constant.
 const AT_A_TIME: u32 = 3;
 const QUICK: Duration = Duration::from_millis(250);
 /// Longer than any tiny job takes.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// What a job ends with that is done, or done with warnings.
+/// The exit codes of a job that is done, or done with warnings.
 const DONE: [i32; 2] = [0, 4];
-/// A backup waits for the clock where the database was changed within its tick, as nobody's is: longer than that (`CLOCK_TICK` of the source).
+/// Longer than a clock tick (`CLOCK_TICK` of the source). A backup waits for the clock if the database was changed
+/// within its last tick, which a usual database was not.
 const AGE: Duration = Duration::from_millis(60);
-/// Some 150 KiB that pack by half, with a write-ahead log as most databases have one.
+/// About 150 KiB that pack to half, with a write-ahead log as most databases have.
 const ROWS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
     CREATE TABLE entry (id INTEGER PRIMARY KEY, word TEXT, noise BLOB);
     WITH RECURSIVE number(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM number WHERE id < 1000)
-    INSERT INTO entry SELECT id, printf('entry %d of a tiny database, that a job costs little for', id), randomblob(60) FROM number;";
+    INSERT INTO entry SELECT id, printf('entry %d of a tiny database, that a job costs little for', id),
+        randomblob(60) FROM number;";
 
 /// Tiny jobs between a directory and a place for media.
 pub(super) struct TinyJobs {
@@ -42,13 +45,13 @@ pub(super) struct TinyJobs {
     pub media: usize,
     /// The directory of the database.
     pub folder: PathBuf,
-    /// Where the family goes: an object; nothing where it goes beside the database.
+    /// The object of the family; `None` if the family is a file beside the database.
     pub object: Option<Device>,
     /// `--config`, for the children.
     pub config: Option<PathBuf>,
-    /// What one round took, as far as that is known.
+    /// The time of one round, if known.
     pub took: Duration,
-    /// Why there are no rounds of them.
+    /// They failed, and have no rounds.
     pub failed: bool,
 }
 
@@ -60,7 +63,7 @@ struct Cost {
 }
 
 impl JobCost {
-    /// One round more.
+    /// Adds one round.
     fn add(&mut self, cost: &Cost) {
         self.plain_bytes = cost.plain_bytes;
         self.backup_s.push(cost.backup_s);
@@ -69,7 +72,7 @@ impl JobCost {
 }
 
 impl TinyJobs {
-    /// One round, or some of jobs that are quick: those differ more.
+    /// One round, or several if jobs are quick: quick jobs differ more.
     pub fn measure(&mut self, known: &mut JobCost, pace: &Pace<'_>) -> Result<()> {
         for _ in 0..AT_A_TIME {
             match self.round(pace)? {
@@ -83,7 +86,7 @@ impl TinyJobs {
         Ok(())
     }
 
-    /// One of each; nothing where a cap leaves no time for it.
+    /// One backup and one restore; `None` if a cap leaves no time for them.
     fn round(&mut self, pace: &Pace<'_>) -> Result<Option<Cost>> {
         if self.failed || !pace.admits(WRITTEN, Instant::now() + PATIENCE)? {
             return Ok(None);
@@ -112,7 +115,7 @@ impl TinyJobs {
         Ok(Cost { plain_bytes, backup_s, restore_s })
     }
 
-    /// Seconds from its start to its end.
+    /// Runs a child; returns the seconds from its start to its end.
     fn child(&self, words: &[&str], conduct: &Conduct) -> Result<f64> {
         let mut arguments: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         arguments.extend(["--quiet", "--progress", "none"].map(str::to_owned));
@@ -124,7 +127,7 @@ impl TinyJobs {
         if ended.status.code().is_some_and(|code| DONE.contains(&code)) {
             return Ok(ended.seconds);
         }
-        let why = ended.said.lines().find(|line| line.starts_with("error: ")).unwrap_or("it ended by a signal");
+        let why = ended.said.lines().find(|line| line.starts_with("error: ")).unwrap_or("a signal ended it");
         Err(Error::refused(format!("fullbore {}", words[0]), why.trim_start_matches("error: "), ""))
     }
 }
@@ -137,7 +140,7 @@ fn make_database(path: &Path) -> Result<u64> {
     fs::metadata(path).map(|metadata| metadata.len()).map_err(|e| failed(&e))
 }
 
-/// An object that goes with the round, if it is there.
+/// An object that is removed with the round, if it exists.
 struct Kept<'a> {
     object: &'a Device,
     conduct: &'a Conduct,
@@ -147,12 +150,13 @@ impl Drop for Kept<'_> {
     fn drop(&mut self) {
         if let Place::Object { bucket, key } = self.object.place() {
             let removed = self.conduct.stores.bucket(bucket).and_then(|bucket| bucket.remove(key));
-            let _ = removed; // Nothing more can be done; the name says whose it is.
+            let _ = removed; // Nothing more can be done; its name shows its origin.
         }
     }
 }
 
-/// A directory for tiny jobs, which need names. It is always the same one, and locked: what a killed run has left in it goes with the next run.
+/// A directory for tiny jobs, which need file names. It always has the same name, and is locked: the next run removes
+/// the leftovers of a killed run.
 struct Room {
     path: PathBuf,
     _lock: LockableFile,
@@ -177,7 +181,7 @@ impl Room {
             return Err(Error::refused(shown(), "belongs to another user", "remove it"));
         }
         if lock.try_lock().is_err() {
-            return Err(Error::refused(shown(), "another calibration is at work there", "wait until it has ended"));
+            return Err(Error::refused(shown(), "another calibration is running there", "wait until it has ended"));
         }
         empty(&path).map_err(failed)?;
         Ok(Self { path, _lock: lock })
@@ -186,7 +190,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // Nothing more can be done; the name says whose it is, and the next run tries again.
+        // Nothing more can be done; its name shows its origin, and the next run tries again.
         let _ = empty(&self.path).and_then(|()| fs::remove_dir(&self.path));
     }
 }

@@ -1,9 +1,9 @@
-//! How long a database is down when it moves: full, differential and log, while it changes.
+//! The downtime of a database when it moves: full, differential and log, while it changes.
 
 use super::super::model::{Configuration, Interval, Sample, Unpredictable, predict_slowed};
 use super::Known;
 
-/// What is taken, one after the other.
+/// The steps, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steps {
     /// A differential after the full.
@@ -17,16 +17,16 @@ pub struct Steps {
 pub struct Cutover {
     /// Seconds in which the database works as usual: all steps but the last.
     pub beforehand: Interval,
-    /// Seconds in which it stands still: the last step.
+    /// Seconds in which the database is down: the last step.
     pub downtime: Interval,
     /// Bytes of the last step.
     pub last_bytes: Interval,
-    /// Plain bytes per second that backup and restore move, one after the other, in the middle: a database that changes faster never has less to
-    /// move than before.
+    /// The middle of the plain bytes per second that backup and restore move, one after the other. If a database
+    /// changes faster, the amount to move never becomes smaller.
     pub moved: f64,
 }
 
-/// What follows the full.
+/// The kind of a step after the full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Differential,
@@ -45,7 +45,7 @@ impl Steps {
         }
     }
 
-    /// True where something follows the full.
+    /// True if a step follows the full.
     pub fn go_on(self) -> bool {
         self.differential || self.log
     }
@@ -55,7 +55,8 @@ impl Steps {
     }
 }
 
-/// Each step is a backup and its restore; what changes during one step is what the next one has to move, of which a differential reads everything. `change_rate` is in bytes per second.
+/// Each step is a backup and its restore. The changes during one step are the amount of the next step. A differential
+/// also reads the whole database. `change_rate` is in bytes per second.
 ///
 /// # Errors
 /// As [`predict_slowed`].
@@ -75,7 +76,7 @@ pub fn cutover(
         for step in steps.behind_the_full() {
             before += took;
             let changed = change_rate * took;
-            // A page that changes twice is in a differential once, and in a log twice.
+            // A page that changes twice is once in a differential, and twice in a log.
             (bytes, took) = match step {
                 Step::Differential => {
                     let changed = changed.min(whole);
@@ -93,13 +94,13 @@ pub fn cutover(
     Ok(Cutover { beforehand: of(beforehand), downtime: of(downtime), last_bytes: of(last_bytes), moved })
 }
 
-/// Seconds of the same job for so many bytes.
+/// Seconds of the same job for this many bytes.
 fn part(sample: &Sample, configuration: &Configuration, bytes: f64) -> Result<f64, Unpredictable> {
     let part = Configuration { plain_bytes: bytes.max(1.0), ..configuration.clone() };
     Ok(predict_slowed(&sample.path, &part, sample.slowness)?.seconds)
 }
 
-/// Seconds of the backup of a differential: all of the database is read, and hashed; what has changed is packed, and stored.
+/// Seconds of the backup of a differential: the whole database is read and hashed; the changes are packed and stored.
 fn differential(sample: &Sample, backup: &Configuration, changed: f64) -> Result<f64, Unpredictable> {
     let share = changed.max(1.0) / backup.plain_bytes.max(1.0);
     let mut path = sample.path.clone();

@@ -1,13 +1,13 @@
-//! Which configurations keep a deadline, and what hardware would let one do so.
+//! The configurations that meet a deadline, and the hardware that a configuration needs to meet it.
 
 use super::super::model::{
     CeilingPart, Configuration, Direction, Limit, Parameter, Path, Side, Unpredictable, predict_slowed,
 };
 use super::{Estimate, Known};
 
-/// What is in the way is raised in steps of this factor.
+/// The limiting ceiling is raised in steps of this factor.
 const STEP: f64 = 1.05;
-/// More than this many times as fast is no advice.
+/// The greatest factor of an advice.
 const MOST: f64 = 64.0;
 
 /// A ceiling that would have to be higher.
@@ -15,15 +15,15 @@ const MOST: f64 = 64.0;
 pub struct Wanted {
     /// The stage.
     pub limit: Limit,
-    /// Times as high.
+    /// The factor of the increase.
     pub factor: f64,
-    /// What it would have to be; the unit is in `unit`.
+    /// The required value, in `unit`.
     pub value: f64,
     /// `bytes/s`, `1` (processors), `s`.
     pub unit: &'static str,
 }
 
-/// Those whose P90 is within `deadline` seconds, least memory first. `time` gives the P90 of what has to be done by then.
+/// The estimates with a P90 within `deadline` seconds, least memory first. `time` gives the P90 that counts.
 pub fn fits(estimates: &[Estimate], deadline: f64, time: impl Fn(&Estimate) -> Option<f64>) -> Vec<&Estimate> {
     let mut fitting: Vec<&Estimate> =
         estimates.iter().filter(|one| time(one).is_some_and(|p90| p90 <= deadline)).collect();
@@ -31,8 +31,8 @@ pub fn fits(estimates: &[Estimate], deadline: f64, time: impl Fn(&Estimate) -> O
     fitting
 }
 
-/// What would have to be faster so that `configuration`, whose P90 now is `p90` seconds, keeps `deadline`: ceilings in the order in which they
-/// are in the way. `None` where no ceiling helps: what is in the way is the throttle, the pool, or what does not depend on speed.
+/// The ceilings that must be higher so that `configuration`, with a P90 of `p90` seconds now, meets `deadline`, in the
+/// order in which they are the limit. `None` if no ceiling helps: the limit is the throttle, the pool, or a fixed cost.
 ///
 /// # Errors
 /// As [`predict_slowed`].
@@ -48,7 +48,7 @@ pub fn wanted(
     // The whole interval moves with its middle.
     let enough = foreseen.seconds * deadline / p90;
     let mut raised: Vec<Wanted> = Vec::new();
-    // Two that are equal take turns, a step each; each gets to MOST at last.
+    // Two equal limits take turns, a step each; each reaches MOST in the end.
     while foreseen.seconds > enough {
         let limit = foreseen.limit;
         let parameters = raised_by(limit, configuration.direction);
@@ -68,32 +68,33 @@ pub fn wanted(
     Ok(Some(raised))
 }
 
-/// `configuration` on so many times as many processors: workers beyond the processors change nothing, and processors beyond the workers neither.
-/// A plan has buffers for its workers.
+/// `configuration` on `times` as many processors. Workers beyond the processors change nothing, nor do processors
+/// beyond the workers. A plan has buffers for its workers.
 fn with_processors(configuration: &Configuration, times: f64) -> Configuration {
     let workers = (configuration.workers as f64 * times).ceil();
     let buffers = configuration.buffers.scaled(workers / configuration.workers as f64);
     Configuration { workers: workers as u64, buffers, ..configuration.clone() }
 }
 
-/// Bytes per second that a device which is read and written at once does in all, as many of each.
+/// Total bytes per second of a device that is read and written at once, with equal amounts.
 fn at_once(path: &Path, direction: Direction) -> Option<f64> {
     let rate = |side: Side| path.side(side).ceiling(direction.way(side)).total_rate;
     let both = 1.0 / rate(Side::Database) + 1.0 / rate(Side::Media);
     path.simultaneous.map(|share| 2.0 * share / both)
 }
 
-/// What one would buy more of; nothing where nothing can be bought.
+/// The hardware parameters that could be raised; none if no hardware helps.
 fn raised_by(limit: Limit, direction: Direction) -> Vec<Parameter> {
     let part = |side, part| Parameter::Ceiling(side, direction.way(side), part);
-    // One stream of a faster device is faster too; else the next limit would always be that.
+    // On a faster device, one stream is faster too; otherwise one stream would always be the next limit.
     let device = |side| [part(side, CeilingPart::TotalRate), part(side, CeilingPart::StreamRate)];
     match limit {
         Limit::Database => device(Side::Database).to_vec(),
         Limit::Media => device(Side::Media).to_vec(),
         Limit::DatabaseStreams => vec![part(Side::Database, CeilingPart::StreamRate)],
         Limit::Stripes => vec![part(Side::Media, CeilingPart::StreamRate)],
-        // A faster one does as much of its sum as before: what it does of the sum cannot be bought, and helps no more beyond 2.
+        // A faster device does the same share of its sum as before. The share itself cannot be bought, and has no
+        // effect beyond 2.
         Limit::SharedDevice => [device(Side::Database), device(Side::Media)].concat(),
         Limit::Transform | Limit::Processor => vec![Parameter::Cores],
         Limit::Throttle | Limit::Pool | Limit::FixedCosts => Vec::new(),

@@ -1,13 +1,13 @@
-//! Which configuration serves a goal best.
+//! The best configuration for a goal.
 
 use super::super::model::what_if::SAME_SPEED;
 use super::super::model::{Configuration, Prediction, Unpredictable};
 use super::{Candidate, Known, estimate};
 
-/// Candidates of which the whole interval is computed. An estimate costs a thousand times what a glance costs.
+/// The number of candidates with a computed interval. An estimate costs a thousand times as much as a glance.
 const SHORT_LIST: usize = 24;
 
-/// What has to be done, by a deadline or as fast as can be.
+/// The job that counts, by a deadline or as fast as possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// The backup.
@@ -18,10 +18,10 @@ pub enum By {
     Both,
 }
 
-/// What is wanted most.
+/// The first wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Best {
-    /// The least time; of what is as fast as the fastest, within its interval, the fewest bytes on the media.
+    /// The least time; among those as fast as the fastest, within its interval, the fewest bytes on the media.
     Balanced,
     /// The least time.
     Fastest,
@@ -29,36 +29,36 @@ pub enum Best {
     Smallest,
 }
 
-/// What a configuration is chosen for.
+/// The goal of a choice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
-    /// What is wanted most.
+    /// The first wish.
     pub best: Best,
-    /// Whose time counts.
+    /// The job whose time counts.
     pub by: By,
     /// Share of all processors that the backup may take, 0…1.
     pub cpu_limit: Option<f64>,
-    /// Seconds within which nine of ten runs have to be done.
+    /// Seconds within which nine of ten runs must end.
     pub deadline: Option<f64>,
 }
 
 /// A candidate at a glance, without its interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Glance {
-    /// What was looked at.
+    /// The candidate.
     pub candidate: Candidate,
-    /// Seconds of what counts: on the middle path, or P50 after [`rank_by_estimate`].
+    /// Seconds of the job that counts: on the middle path, or P50 after [`rank_by_estimate`].
     pub seconds: f64,
     /// Bytes on the media.
     pub stored_bytes: f64,
     /// Processor seconds of the backup for a plain byte.
     pub cpu_per_byte: f64,
-    /// Share of all processors that the backup takes; 0 where only the restore is known.
+    /// Share of all processors that the backup takes; 0 if only the restore is known.
     pub cpu_share: f64,
 }
 
 impl By {
-    /// In a sentence.
+    /// Its name in a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Self::Backup => "the backup",
@@ -67,7 +67,7 @@ impl By {
         }
     }
 
-    /// The time of what counts; `None` where it needs a direction that is not known.
+    /// The time that counts; `None` if it needs an unknown direction.
     pub fn of(self, backup: Option<f64>, restore: Option<f64>) -> Option<f64> {
         match self {
             Self::Backup => backup,
@@ -77,7 +77,7 @@ impl By {
     }
 }
 
-/// Looks at `candidate` on the middle path; `None` where the path does not know the direction that counts.
+/// Looks at `candidate` on the middle path; `None` if the path does not know the direction that counts.
 ///
 /// # Errors
 /// As [`Known::foresee`].
@@ -99,8 +99,8 @@ pub fn glance(known: &Known, candidate: Candidate, by: By) -> Result<Option<Glan
     }))
 }
 
-/// Ranks `glances`, the [`SHORT_LIST`] first of them and `asked` by the P50 that their estimates print. The middle of an interval is not the time on
-/// the middle path: two configurations may rank differently by the two.
+/// Ranks `glances`: the first [`SHORT_LIST`] of them and `asked` by the P50 of their estimates. The middle of an
+/// interval is not the time on the middle path: two configurations may rank differently by the two.
 ///
 /// # Errors
 /// As [`estimate`].
@@ -125,13 +125,13 @@ pub fn rank_by_estimate(
     Ok(())
 }
 
-/// Plain bytes per second at which the processors are used no more than `limit`; `None` where nothing is known to use them.
+/// Plain bytes per second at which the use of processors is at most `limit`; `None` if their use is unknown.
 pub fn throttle(glance: &Glance, known: &Known, limit: f64) -> Option<f64> {
     Some(limit * known.path.machine.cores / glance.cpu_per_byte).filter(|rate| rate.is_finite())
 }
 
-/// The best first. What differs by less than runs of one job do is the same: of the fastest the one with fewer stripes comes first, then fewer
-/// bytes, then less memory; of the smallest the fastest.
+/// Sorts the best first. Values that differ by less than runs of one job count as the same. Among the fastest: first
+/// fewer stripes, then fewer bytes, then less memory. Among the smallest: the fastest.
 pub fn rank(glances: &mut [Glance], best: Best) {
     let by_time = |glances: &mut [Glance]| {
         in_groups(
@@ -143,26 +143,26 @@ pub fn rank(glances: &mut [Glance], best: Best) {
         );
     };
     match best {
-        // What is as fast is said by the interval of the first ([`smaller_first`]).
+        // The interval of the first one decides which are as fast ([`smaller_first`]).
         Best::Balanced | Best::Fastest => by_time(glances),
         Best::Smallest => in_groups(glances, |one| one.stored_bytes, by_time),
     }
 }
 
-/// Of ranked glances those that are done within `seconds` come first, the smallest of them before the others.
+/// Puts ranked glances that end within `seconds` first, the smallest before the others.
 pub fn smaller_first(ranked: &mut [Glance], seconds: f64) {
     ranked.sort_by_key(|one| one.seconds > seconds);
     let tied = ranked.partition_point(|one| one.seconds <= seconds);
     rank(&mut ranked[..tied], Best::Smallest);
 }
 
-/// Sorts by `value`, and what is not above the least of its group by more than [`SAME_SPEED`] as `within` does.
+/// Sorts by `value`. Values within [`SAME_SPEED`] of the least of their group are sorted by `within`.
 pub(super) fn in_groups<T>(items: &mut [T], value: impl Fn(&T) -> f64, within: impl Fn(&mut [T])) {
     items.sort_by(|one, other| value(one).total_cmp(&value(other)));
     let mut rest = items;
     while let Some(first) = rest.first() {
         let most = value(first) * (1.0 + SAME_SPEED);
-        // The first is of its group, whatever its value.
+        // The first always belongs to its group.
         let count = rest.iter().take_while(|one| value(one) <= most).count().max(1);
         let (same, others) = rest.split_at_mut(count);
         within(same);

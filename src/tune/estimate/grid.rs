@@ -1,16 +1,16 @@
-//! The configurations that are compared.
+//! The compared configurations.
 
 use super::Estimate;
 use super::goal::in_groups;
 
 /// Families for each destination.
 pub const STRIPES_PER_PLACE: [usize; 4] = [1, 2, 4, 8];
-/// What the planned BUFFERCOUNT is multiplied by.
+/// The factors of the planned BUFFERCOUNT.
 pub const BUFFER_FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
-/// Configurations that are compared at most.
+/// The most configurations that are compared.
 pub const MOST: usize = 200;
 
-/// Fastest backup first; of those that are as fast (within 1 %) the one with less memory.
+/// Sorts by the fastest backup; among equally fast ones (within 1 %), the one with less memory first.
 pub fn by_backup(estimates: &mut [Estimate]) {
     let seconds = |estimate: &Estimate| {
         estimate.backup.or(estimate.restore).map_or(f64::INFINITY, |foreseen| foreseen.seconds.p50)

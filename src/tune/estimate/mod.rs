@@ -1,5 +1,5 @@
-//! What a job will take, before anything is moved (`docs/ESTIMATE.md`). Pure: what is asked, and a path with how well it is known, come from
-//! whoever calls.
+//! The estimate of a job before any byte moves (`docs/ESTIMATE.md`). Pure: the caller gives the question, and a path
+//! with its uncertainty.
 
 mod cutover;
 mod deadline;
@@ -22,30 +22,30 @@ pub use goal::{Best, By, Glance, Goal, glance, rank_by_estimate, smaller_first, 
 pub use grid::{BUFFER_FACTORS, MOST, STRIPES_PER_PLACE, by_backup};
 pub use history::{Factor, Observed, learn};
 
-/// What is known of a path, and of the model on it.
+/// A path, and the correction of the model for it.
 #[derive(Debug, Clone)]
 pub struct Known {
     /// The path.
     pub path: Path,
-    /// How many times as long as the model says the hardware takes, and how sure that is.
+    /// The factor by which the hardware is slower than in the model, with its uncertainty.
     pub factor: Factor,
-    /// The paths that there may be, with the factor: drawn once, so that all estimates are of the same.
+    /// The possible paths, with the factor: drawn once, so that all estimates use the same samples.
     samples: Vec<Sample>,
 }
 
 impl Known {
-    /// `uncertain` says how well the parameters of `path` are known.
+    /// `uncertain` has the uncertainty of the parameters of `path`.
     ///
     /// # Errors
-    /// A deviation that is none.
+    /// A deviation is not a number from 0 on.
     pub fn new(path: Path, uncertain: &[Uncertain], factor: Factor) -> Result<Self, Unpredictable> {
         let mut samples = samples(&path, uncertain, factor.deviation)?;
         samples.iter_mut().for_each(|sample| sample.slowness *= factor.middle);
         Ok(Self { path, factor, samples })
     }
 
-    /// What `configuration` will take in the middle. What was learned is of the hardware: no throttle lets more pass, or less, because the model was
-    /// wrong of that.
+    /// The middle prediction for `configuration`. The learned factor is about the hardware: a throttle does not change
+    /// with it.
     ///
     /// # Errors
     /// As [`predict_slowed`].
@@ -54,7 +54,7 @@ impl Known {
     }
 }
 
-/// One way to make a backup, and to restore it. One of the two is missing where its path is not known.
+/// One way to make a backup, and to restore it. One of the two is missing if its path is not known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The codec.
@@ -80,32 +80,33 @@ pub struct Candidate {
 pub struct Foreseen {
     /// Seconds from start to commit.
     pub seconds: Interval,
-    /// What sets them.
+    /// The limit of the time.
     pub limit: Limit,
     /// Processor seconds, P50.
     pub cpu_seconds: f64,
 }
 
-/// What a candidate will take.
+/// The estimate of a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
-    /// What was asked for.
+    /// The candidate.
     pub candidate: Candidate,
     /// The backup.
     pub backup: Option<Foreseen>,
     /// The restore.
     pub restore: Option<Foreseen>,
-    /// Bytes on the media, P50; nothing where only a restore is foreseen.
+    /// Bytes on the media, P50; `None` if only a restore is estimated.
     pub stored_bytes: Option<f64>,
 }
 
 impl Estimate {
-    /// Seconds that nine of ten runs of what counts keep to; of both in a row not less, for each is at its P90.
+    /// The P90 of the seconds that count: nine of ten runs are within it. For both jobs in a row at least nine of ten,
+    /// because it is the sum of both P90.
     pub fn p90(&self, by: By) -> Option<f64> {
         self.seconds(by, |seconds| seconds.p90)
     }
 
-    /// Seconds that half of the runs of what counts keep to: what an estimate prints first. Of both in a row the sum.
+    /// The P50 of the seconds that count, which an estimate prints first. For both jobs in a row, the sum.
     pub fn p50(&self, by: By) -> Option<f64> {
         self.seconds(by, |seconds| seconds.p50)
     }
@@ -116,7 +117,7 @@ impl Estimate {
     }
 }
 
-/// What `candidate` will take.
+/// The estimate of `candidate`.
 ///
 /// # Errors
 /// As [`predict_slowed`].

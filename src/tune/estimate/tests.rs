@@ -5,12 +5,12 @@ use crate::tune::model::{Besides, Buffers, Ceiling, CeilingPart, Direction, Para
 
 const MIB: f64 = 1048576.0;
 
-/// Reads 400 MiB/s, writes `media` MiB/s; everything else costs nothing.
+/// Reads 400 MiB/s, writes `media` MiB/s; other work costs nothing.
 fn known(media: f64) -> Known {
     known_to_take(media, 1.0)
 }
 
-/// The same of hardware that earlier runs have shown to take so many times as long.
+/// The same for hardware that, by earlier runs, is `slowness` times as slow.
 fn known_to_take(media: f64, slowness: f64) -> Known {
     let mut path = Path::unlimited(2.0);
     path.database.read = Ceiling::total(400.0 * MIB);
@@ -90,7 +90,8 @@ fn of_candidates_that_are_as_fast_the_one_with_less_memory_comes_first() {
 fn what_would_keep_a_deadline_is_said_stage_by_stage() {
     let known = known(100.0);
     let backup = configuration(Direction::Backup, 1000.0);
-    // 10 s now; 5 s wants media twice as fast, 2 s wants them faster than the database can be read, and that too.
+    // It takes 10 s now. 5 s needs media twice as fast; 2 s needs media faster than the database, and a faster
+    // database.
     let twice = wanted(&known, &backup, 10.0, 5.0).unwrap().unwrap();
     assert_eq!(twice.iter().map(|step| step.limit).collect::<Vec<_>>(), [Limit::Media]);
     assert!((1.95..2.15).contains(&twice[0].factor), "{twice:?}");
@@ -98,7 +99,7 @@ fn what_would_keep_a_deadline_is_said_stage_by_stage() {
     let both = wanted(&known, &backup, 10.0, 2.0).unwrap().unwrap();
     assert_eq!(both.iter().map(|step| step.limit).collect::<Vec<_>>(), [Limit::Media, Limit::Database]);
     let throttled = Configuration { throttle: Some(10.0 * MIB), ..backup.clone() };
-    assert_eq!(wanted(&known, &throttled, 100.0, 50.0).unwrap(), None, "nothing that could be bought helps");
+    assert_eq!(wanted(&known, &throttled, 100.0, 50.0).unwrap(), None, "no faster hardware helps");
     assert_eq!(wanted(&known, &backup, 10.0, 20.0).unwrap(), Some(Vec::new()), "it is kept already");
 }
 
@@ -108,8 +109,8 @@ fn a_database_is_down_for_the_last_step_of_its_move() {
     let (backup, restore) = (configuration(Direction::Backup, 1000.0), configuration(Direction::Restore, 1000.0));
     let of =
         |steps: &str, rate: f64| cutover(&known, &backup, &restore, Steps::parse(steps).unwrap(), rate * MIB).unwrap();
-    // Each direction takes a second for 100 MiB: the full 20 s, meanwhile 10 MiB/s change. The differential of these 200 MiB reads all 1,000, 400 in a
-    // second; the log that of 4.5 s.
+    // Each direction takes a second for 100 MiB: the full takes 20 s, while 10 MiB/s change. The differential of these
+    // 200 MiB reads all 1,000 MiB, 400 in a second; the log has the changes of 4.5 s.
     let [full, differential, log] = ["full", "full+diff", "full+diff+log"].map(|steps| of(steps, 10.0));
     assert!((full.downtime.p50 - 20.0).abs() < 0.01 && full.beforehand.p50 == 0.0, "{full:?}");
     assert!((differential.downtime.p50 - 4.5).abs() < 0.01, "{differential:?}");
@@ -117,14 +118,14 @@ fn a_database_is_down_for_the_last_step_of_its_move() {
     assert!((differential.beforehand.p50 - 20.0).abs() < 0.02);
     assert!((log.downtime.p50 - 0.9).abs() < 0.01 && (log.beforehand.p50 - 24.5).abs() < 0.02, "{log:?}");
     assert!((log.last_bytes.p50 / MIB - 45.0).abs() < 0.1);
-    // However little has changed.
+    // Even if very little has changed.
     assert!((of("full+diff", 1e-6).downtime.p50 - 2.5).abs() < 0.01);
-    // What changes faster than it can be moved is as much as everything.
+    // If the changes are faster than they can be moved, everything has changed.
     assert!((of("full+diff", 1000.0).downtime.p50 - 20.0).abs() < 0.01);
     assert_eq!(Steps::parse("diff"), None);
 }
 
-/// At so many seconds and stored bytes; `memory_bytes` tells them apart.
+/// A glance with these seconds and stored bytes; `memory_bytes` identifies it.
 fn seen(seconds: f64, stored_bytes: f64, stripes: u64, memory_bytes: u64) -> Glance {
     let candidate = Candidate { stripes, ..candidate(1.0, memory_bytes) };
     Glance { candidate, seconds, stored_bytes, cpu_per_byte: 0.0, cpu_share: 0.0 }
@@ -161,13 +162,13 @@ fn of_what_is_within_the_interval_of_the_fastest_the_smallest_is_advised() {
     smaller_first(&mut all, 0.42);
     assert_eq!(ranked(&all), [2, 3, 1, 4, 5]);
     smaller_first(&mut all, 0.1);
-    assert_eq!(ranked(&all)[0], 2, "where nothing is within it the order stays");
+    assert_eq!(ranked(&all)[0], 2, "if no candidate is within it, the order stays");
     smaller_first(&mut [], 1.0);
 }
 
 #[test]
 fn configurations_are_ranked_by_the_time_that_their_estimate_prints() {
-    // Two devices that are equally fast in the middle: in most samples one of them is slower, so the P50 is above the middle.
+    // Two devices with the same middle speed: in most samples one of them is slower, so the P50 is above the middle.
     let total = |side, way| Parameter::Ceiling(side, way, CeilingPart::TotalRate);
     let uncertain = [total(Side::Database, Way::Read), total(Side::Media, Way::Write)]
         .map(|parameter| Uncertain { parameter, deviation: 0.5 });
@@ -177,7 +178,8 @@ fn configurations_are_ranked_by_the_time_that_their_estimate_prints() {
     let printed = estimate(&known, &free).unwrap().backup.unwrap().seconds.p50;
     let middle = known.foresee(free.backup.as_ref().unwrap()).unwrap().seconds;
     assert!(printed > 1.1 * middle, "{printed} {middle}");
-    // A throttle between the two is slower than the middle path and hardly slower than the P50: it is on one stripe less, and wins by that.
+    // A throttle between the two is slower than the middle path, and hardly slower than the P50. It has one stripe
+    // less, and wins by that.
     let mut throttled = candidate(1000.0, 1);
     throttled.backup.as_mut().unwrap().throttle = Some(1000.0 * MIB / (1.02 * middle));
     let asked = Candidate { stripes: 2, ..free };
@@ -256,7 +258,7 @@ fn is_about(seconds: f64, expected: f64) -> bool {
 
 #[test]
 fn a_throttle_lets_pass_what_it_says_whatever_history_says_of_the_hardware() {
-    // 1,000 MiB, of which the media take 100 MiB/s by the model, and 200 or 50 as earlier runs have shown.
+    // 1,000 MiB. The media take 100 MiB/s by the model, but 200 or 50 by earlier runs.
     for (slowness, throttle, seconds, limit) in [
         (1.0, 10.0, 100.0, Limit::Throttle),
         (0.5, 10.0, 100.0, Limit::Throttle),
@@ -275,7 +277,7 @@ fn a_throttle_lets_pass_what_it_says_whatever_history_says_of_the_hardware() {
         assert!(is_about(foreseen.seconds.p50, seconds) && foreseen.limit == limit, "{case}");
         assert!(foreseen.seconds.p10 >= 1000.0 / throttle * 0.9999, "{case}");
         let restored = made.restore.unwrap().seconds.p50;
-        assert!(is_about(restored, 10.0 * slowness), "of the restore, which has none: {restored}");
+        assert!(is_about(restored, 10.0 * slowness), "the restore has no throttle: {restored}");
         let glance = glance(&known, candidate, By::Backup).unwrap().unwrap().seconds;
         assert!(is_about(glance, seconds), "at a glance {glance}; {case}");
         let steps = Steps { differential: false, log: false };

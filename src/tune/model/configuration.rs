@@ -1,4 +1,4 @@
-//! What is asked of a path: direction, amount, and the knobs of the plan.
+//! The configuration of a job: direction, amount, and the settings of the plan.
 
 use super::path::{Side, Way};
 
@@ -12,7 +12,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// How a side is used.
+    /// The direction in which a side is used.
     pub fn way(self, side: Side) -> Way {
         match (self, side) {
             (Self::Backup, Side::Database) | (Self::Restore, Side::Media) => Way::Read,
@@ -20,7 +20,7 @@ impl Direction {
         }
     }
 
-    /// Where bytes come from.
+    /// The side that bytes come from.
     pub fn source(self) -> Side {
         match self {
             Self::Backup => Side::Database,
@@ -28,7 +28,7 @@ impl Direction {
         }
     }
 
-    /// Where bytes go.
+    /// The side that bytes go to.
     pub fn target(self) -> Side {
         match self {
             Self::Backup => Side::Media,
@@ -60,7 +60,7 @@ impl Buffers {
         }
     }
 
-    /// About `factor` as many, shared out in the same way, at least one of each.
+    /// About `factor` times as many, divided in the same way, at least one of each.
     pub fn scaled(self, factor: f64) -> Self {
         let scale = |count: u64| ((count as f64 * factor).round() as u64).max(1);
         match self {
@@ -70,23 +70,23 @@ impl Buffers {
     }
 }
 
-/// What a job does besides the bytes that pass.
+/// The work of a job besides the bytes that pass.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Besides {
-    /// Bytes that are written to the target before, and do not pass: a file filled with zeroes.
+    /// Bytes that are written to the target first, and do not pass: a file filled with zeroes.
     pub bytes: f64,
-    /// Files of the database that are opened, or made, and cost something whatever their size.
+    /// Files of the database that are opened or made: each has a fixed cost.
     pub files: f64,
 }
 
-/// One job, as far as its speed depends on it.
+/// The parts of a job that its speed depends on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
     /// Backup or restore.
     pub direction: Direction,
-    /// Plain bytes that pass: what is read in a backup, without what needs no backup.
+    /// Plain bytes that pass: in a backup the bytes that are read, without those that need no backup.
     pub plain_bytes: f64,
-    /// What it does besides.
+    /// Its other work.
     pub besides: Besides,
     /// Families.
     pub stripes: u64,
@@ -94,7 +94,7 @@ pub struct Configuration {
     pub database_streams: u64,
     /// Operations in flight in each family; a stream of the database keeps one.
     pub queue_depth: u64,
-    /// Bytes of an operation on the media where these are in an object store: of a part, or of a range. `None`: a buffer.
+    /// Bytes of an operation on media in an object store: of a part, or of a range. `None`: a buffer.
     pub request_bytes: Option<f64>,
     /// Transform threads.
     pub workers: u64,

@@ -2,32 +2,34 @@
 
 use super::linear::Matrix;
 
-/// Residuals beyond so many spreads pull no harder: Huber's constant, 95 % efficiency on clean data (Huber, 1964).
+/// Residuals beyond this many spreads get no more weight: Huber's constant, 95 % efficiency on clean data (Huber,
+/// 1964).
 const HUBER: f64 = 1.345;
 /// Median absolute deviation to standard deviation, of a normal distribution.
 const MEDIAN_TO_DEVIATION: f64 = 1.4826;
 /// P90 of a standard normal distribution.
 const P90_OF_NORMAL: f64 = 1.2816;
-/// Spread of what is measured twice in the same way, logarithm: residuals below are not told apart.
+/// Spread of two equal measurements, logarithm: smaller residuals count as equal.
 const REPEATED: f64 = 0.01;
-/// Step of a derivative, logarithm: far above rounding, far below what is measured.
+/// Step of a derivative, logarithm: far above rounding, far below the measured differences.
 const STEP: f64 = 1e-4;
-/// Steps at most; a fit of ten parameters takes 10 to 40.
+/// The most steps; a fit of ten parameters takes 10 to 40.
 const MOST_STEPS: usize = 50;
-/// Times that residuals are weighed anew, at most.
+/// The most times that residuals are weighed again.
 const MOST_SPREADS: usize = 20;
 /// A step that moves no logarithm by more than this is the last.
 const SETTLED: f64 = 1e-4;
-/// Places that a parameter is tried at, evenly between the logarithms of its bounds, before the descent; and rounds of all parameters. Where
-/// another ceiling is the limit a parameter changes nothing, and no derivative says which way to go.
+/// The number of tried values of a parameter before the descent, evenly between the logarithms of its bounds; and the
+/// rounds of all parameters. If another ceiling is the limit, a parameter changes nothing, and its derivative is
+/// useless.
 const PLACES: usize = 12;
 const ROUNDS: usize = 3;
-/// Searches, the first from where the caller says, the others from anywhere within the bounds: two parameters that have to move together
-/// hold each other fast.
+/// Searches: the first from the caller's start, the others from random values within the bounds. One search can be
+/// stuck if two parameters must move together.
 const SEARCHES: usize = 3;
-/// Where the others are drawn from: the same question has the same answer.
+/// The seed of the other searches: the same question has the same answer.
 const SEED: u64 = 6;
-/// Damping at the start, its factor after a step, and where no direction is left (Marquardt, 1963).
+/// Damping at the start, its factor after a step, and the value at which no direction is left (Marquardt, 1963).
 const DAMPING: f64 = 1e-2;
 const DAMPING_FACTOR: f64 = 4.0;
 const MOST_DAMPING: f64 = 1e9;
@@ -35,52 +37,53 @@ const MOST_DAMPING: f64 = 1e9;
 /// A parameter that is fitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Free {
-    /// What it is, with its unit: for tables.
+    /// Its name with its unit, for tables.
     pub name: String,
-    /// Where to begin, above 0.
+    /// Its start value, above 0.
     pub start: f64,
-    /// Never below.
+    /// Its least value.
     pub low: f64,
-    /// Never above.
+    /// Its greatest value.
     pub high: f64,
-    /// Standard deviation of ln(value / start), where something is known before the fit: 0.3 is about ± 30 %.
+    /// Standard deviation of ln(value / start), if known before the fit: 0.3 is about ± 30 %.
     pub width: Option<f64>,
 }
 
 impl Free {
-    /// From `start`, at most a factor of 100 away, nothing known of it.
+    /// From `start`, at most a factor of 100 away, with unknown deviation.
     pub fn new(name: impl Into<String>, start: f64) -> Self {
         Self { name: name.into(), start, low: start / 100.0, high: start * 100.0, width: None }
     }
 
-    /// Known to about so much, as a logarithm.
+    /// Known within this deviation, as a logarithm.
     pub fn within(self, width: f64) -> Self {
         Self { width: Some(width), ..self }
     }
 
-    /// Between these.
+    /// Between these bounds.
     pub fn bounded(self, low: f64, high: f64) -> Self {
         Self { low, high, ..self }
     }
 }
 
-/// What a fit has found.
+/// The result of a fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// The parameters, in the order in which they were given.
+    /// The parameters, in the given order.
     pub values: Vec<f64>,
-    /// Standard deviation of each one's logarithm; infinite where no observation tells.
+    /// Standard deviation of the logarithm of each; infinite if no observation depends on it.
     pub deviations: Vec<f64>,
     /// ln(predicted / observed), in order.
     pub residuals: Vec<f64>,
-    /// Standard deviation of the model itself, logarithm: P10 to P90 of it holds four of five residuals.
+    /// Standard deviation of the model itself, logarithm: its P10 to P90 holds four of five residuals.
     pub spread: f64,
 }
 
-/// Fits `free` so that `model` comes near `observed`, both in the same unit and above 0. The model must give as many values as there are
-/// observations for any values within the bounds; what it cannot predict is `None` and counts for nothing.
+/// Fits `free` so that `model` comes near `observed`, both in the same unit and above 0. The model must give as many
+/// values as there are observations, for any values within the bounds. `None` means that it cannot predict a value; it
+/// does not count.
 ///
-/// `None` where there is nothing to fit: no observation, or values that are not above 0.
+/// `None` if there is nothing to fit: no observation, or values that are not above 0.
 pub fn fit(free: &[Free], observed: &[f64], model: impl Fn(&[f64]) -> Vec<Option<f64>>) -> Option<Fit> {
     let usable = |value: f64| value > 0.0 && value.is_finite();
     let sound = |one: &Free| usable(one.low) && one.low <= one.start && one.start <= one.high && usable(one.high);
@@ -105,27 +108,27 @@ fn spread(residuals: &[f64], fitted: usize) -> f64 {
     (size_at(residuals, 0.5) * MEDIAN_TO_DEVIATION * widened(residuals, fitted)).max(REPEATED)
 }
 
-/// The standard deviation with which P10 to P90 holds four of five residuals. Greater than the robust one where some are odd: odd runs are
-/// not to mislead a fit, but they will come again.
+/// The standard deviation with which P10 to P90 holds four of five residuals. It is greater than the robust one if
+/// there are odd runs: they must not mislead a fit, but they will occur again.
 fn holding_four_of_five(residuals: &[f64], fitted: usize) -> f64 {
     spread(residuals, fitted).max(size_at(residuals, 0.8) / P90_OF_NORMAL * widened(residuals, fitted))
 }
 
-/// The size that so great a share of residuals does not exceed.
+/// The size that this share of the residuals does not exceed.
 fn size_at(residuals: &[f64], share: f64) -> f64 {
     let mut sizes: Vec<f64> = residuals.iter().map(|one| one.abs()).collect();
     sizes.sort_by(f64::total_cmp);
     sizes.get((sizes.len() as f64 * share) as usize).copied().unwrap_or(0.0)
 }
 
-/// Residuals are too small by what the parameters have taken of them.
+/// Fitted parameters make residuals too small: this widens them.
 fn widened(residuals: &[f64], fitted: usize) -> f64 {
     let free = residuals.len().saturating_sub(fitted).max(1) as f64;
     (residuals.len() as f64 / free).sqrt()
 }
 
 fn deviations(curvature: &Matrix, count: usize) -> Vec<f64> {
-    // A parameter that nothing touches has no curvature: a trace of it keeps the others solvable.
+    // A parameter without influence has no curvature: a small value keeps the others solvable.
     let mut lifted = curvature.clone();
     for at in 0..count {
         lifted.add(at, at, f64::EPSILON.sqrt());
@@ -142,7 +145,7 @@ struct Problem<'a, M> {
 }
 
 impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
-    /// ln(predicted / observed); 0 where nothing was predicted.
+    /// ln(predicted / observed); 0 without a prediction.
     fn residuals(&self, at: &[f64]) -> Vec<f64> {
         let values: Vec<f64> = at.iter().map(|value| value.exp()).collect();
         let predicted = (self.model)(&values);
@@ -152,7 +155,7 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
         predicted.iter().zip(self.observed).map(residual).collect()
     }
 
-    /// What is minimised.
+    /// The minimised cost.
     fn cost(&self, at: &[f64], residuals: &[f64], spread: f64) -> f64 {
         let huber = |residual: &f64| {
             let size = (residual / spread).abs();
@@ -162,7 +165,7 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
         residuals.iter().map(huber).sum::<f64>() + self.free.iter().zip(at).map(known).sum::<f64>()
     }
 
-    /// JᵀWJ and −JᵀWr, with what is known before in both.
+    /// JᵀWJ and −JᵀWr, both with the prior knowledge.
     fn normal_equations(&self, at: &[f64], residuals: &[f64], spread: f64) -> (Matrix, Vec<f64>) {
         let count = self.free.len();
         let columns: Vec<Vec<f64>> = (0..count)
@@ -195,7 +198,7 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
         (matrix, right)
     }
 
-    /// Absolute residuals, so that an odd observation leads nowhere, and what is known before.
+    /// Absolute residuals, so that an odd observation has little weight, and the prior knowledge.
     fn rough_cost(&self, at: &[f64]) -> f64 {
         let known = |(one, at): (&Free, &f64)| {
             one.width.map_or(0.0, |width| REPEATED * ((at - one.start.ln()) / width).powi(2))
@@ -219,7 +222,7 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
         best
     }
 
-    /// The spread weighs residuals, and residuals make the spread.
+    /// Iterates: the spread weighs residuals, and residuals give the spread.
     fn settle(&self, start: Vec<f64>) -> Vec<f64> {
         let (mut at, mut last) = (start, f64::INFINITY);
         for _ in 0..MOST_SPREADS {
@@ -233,7 +236,7 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
         at
     }
 
-    /// One parameter after the other at the best of its places.
+    /// Sets one parameter after the other to the best of its tried values.
     fn search(&self, start: Vec<f64>) -> Vec<f64> {
         let (mut lowest, mut best) = (self.rough_cost(&start), start);
         for _ in 0..ROUNDS {
@@ -243,7 +246,7 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
                     let mut at = best.clone();
                     at[parameter] = one.low.ln() + (one.high / one.low).ln() * place as f64 / PLACES as f64;
                     let there = self.rough_cost(&at);
-                    // Clearly lower only: what nothing tells stays where it began.
+                    // Only if clearly lower: a parameter without influence stays at its start.
                     if there < lowest * (1.0 - REPEATED) {
                         (best, lowest) = (at, there);
                     }
@@ -256,7 +259,7 @@ impl<M: Fn(&[f64]) -> Vec<Option<f64>>> Problem<'_, M> {
         best
     }
 
-    /// Parameters that nothing tells of go back to where the caller began.
+    /// Resets parameters without influence to the caller's start.
     fn put_back(&self, at: &mut Vec<f64>) {
         for (parameter, one) in self.free.iter().enumerate() {
             let mut back = at.clone();

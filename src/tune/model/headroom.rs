@@ -1,18 +1,18 @@
-//! What more streams would bring, where only one job and a ratio are known.
+//! The gain of more streams, if only one job and a ratio are known.
 
-/// What several streams of a side do that one does not.
+/// The gain of several streams of a side over one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Headroom {
-    /// Devices that the side is on; of stores, places.
+    /// Devices of the side; for stores, places.
     pub devices: u64,
-    /// How many times as fast several streams to one device are as one, at most.
+    /// The greatest factor by which several streams to one device are faster than one.
     pub streams: f64,
-    /// A gain below this is not told from the scatter of the profile.
+    /// A smaller gain is within the scatter of the profile.
     pub noise: f64,
 }
 
 impl Headroom {
-    /// How many streams all that the side can do is worth, if it is used by `streams` now.
+    /// The speed of the whole side, in multiples of one stream, if it is used by `streams` now.
     pub fn worth(&self, streams: f64) -> f64 {
         let gain = if self.streams > self.noise { self.streams } else { 1.0 };
         streams.max(self.devices as f64 * gain)

@@ -1,21 +1,22 @@
-//! How sure a prediction is: P10, P50 and P90 from what is uncertain in the parameters and in the model (`docs/MODEL.md` §8).
+//! The uncertainty of a prediction: P10, P50 and P90 from the uncertainty of the parameters and of the model
+//! (`docs/MODEL.md` §8).
 
 use super::configuration::Configuration;
 use super::parameter::Parameter;
 use super::path::Path;
 use super::predict::{Unpredictable, predict_slowed};
 
-/// Samples of an interval: the scatter of a P10 of so many is 2 % of the spread.
+/// Samples of an interval: with this many, the scatter of a P10 is 2 % of the spread.
 pub const SAMPLES: usize = 1024;
-/// Where samples begin: the same question has the same answer.
+/// The seed of the samples: the same question has the same answer.
 const SEED: u64 = 6;
 /// A share of stored bytes is not sampled above this: a codec that gains nothing stores blocks as they are.
 const MOST_STORED: f64 = 1.0;
 
-/// A parameter, and how well it is known.
+/// A parameter, and its uncertainty.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Uncertain {
-    /// Which.
+    /// The parameter.
     pub parameter: Parameter,
     /// Standard deviation of its natural logarithm: 0.1 is about 10 %.
     pub deviation: f64,
@@ -32,7 +33,7 @@ pub struct Interval {
     pub p90: f64,
 }
 
-/// What is uncertain about a job.
+/// The intervals of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intervals {
     /// Seconds from start to commit.
@@ -44,7 +45,7 @@ pub struct Intervals {
 }
 
 impl Interval {
-    /// Of these values; `None` of none.
+    /// The quantiles of these values; `None` without values.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
@@ -52,13 +53,14 @@ impl Interval {
         Some(Self { p10: at(0.1), p50: at(0.5), p90: at(0.9) })
     }
 
-    /// True where `value` is between P10 and P90.
+    /// True if `value` is between P10 and P90.
     pub fn covers(&self, value: f64) -> bool {
         (self.p10..=self.p90).contains(&value)
     }
 }
 
-/// Factors to multiply parameters by: [`SAMPLES`] times one for each deviation, log-normal around 1. Always the same for as many deviations.
+/// Factors for parameters: [`SAMPLES`] times one for each deviation, log-normal around 1. The same deviations always
+/// give the same factors.
 pub fn factors(deviations: &[f64]) -> Vec<Vec<f64>> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut all = Vec::with_capacity(SAMPLES);
@@ -71,19 +73,20 @@ pub fn factors(deviations: &[f64]) -> Vec<Vec<f64>> {
     all
 }
 
-/// A path as it may be, and how wrong the model may be of it.
+/// A possible path, and a possible error of the model.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// With every uncertain parameter drawn.
+    /// The path with every uncertain parameter drawn.
     pub path: Path,
-    /// How many times as long as the model says its hardware takes for everything.
+    /// The factor by which its hardware is slower than in the model.
     pub slowness: f64,
 }
 
-/// [`SAMPLES`] paths. `model_deviation` is that of the model itself, in logarithms of seconds: the spread of a fit's residuals.
+/// [`SAMPLES`] paths. `model_deviation` is the deviation of the model itself, in logarithms of seconds: the spread of a
+/// fit's residuals.
 ///
 /// # Errors
-/// A deviation that is none.
+/// A deviation is not a number from 0 on.
 pub fn samples(path: &Path, uncertain: &[Uncertain], model_deviation: f64) -> Result<Vec<Sample>, Unpredictable> {
     let mut deviations: Vec<f64> = uncertain.iter().map(|what| what.deviation).collect();
     if let Some(wrong) = deviations.iter().chain([&model_deviation]).find(|one| !(**one >= 0.0 && one.is_finite())) {
@@ -120,7 +123,7 @@ pub fn interval(
 /// The intervals of `configuration` over paths that were drawn before.
 ///
 /// # Errors
-/// As [`predict_slowed`]; also where a parameter leaves what is possible by its uncertainty alone.
+/// As [`predict_slowed`]; also if a drawn parameter is outside of its possible values.
 pub fn interval_of(samples: &[Sample], configuration: &Configuration) -> Result<Intervals, Unpredictable> {
     let (mut seconds, mut stored, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
     for Sample { path, slowness } in samples {

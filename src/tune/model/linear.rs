@@ -1,4 +1,4 @@
-//! Small symmetric systems of equations, as a least-squares fit has them.
+//! Small symmetric systems of equations, for a least-squares fit.
 
 /// A square matrix, row by row.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +23,7 @@ impl Matrix {
         self.cells[row * self.side + column] += value;
     }
 
-    /// The lower triangle L with L·Lᵀ = self; `None` where the matrix is not positive definite.
+    /// The lower triangle L with L·Lᵀ = self; `None` if the matrix is not positive definite.
     fn cholesky(&self) -> Option<Self> {
         let mut lower = Self::zero(self.side);
         for row in 0..self.side {
@@ -43,7 +43,7 @@ impl Matrix {
         Some(lower)
     }
 
-    /// x with self · x = right; `None` where the matrix is not positive definite.
+    /// x with self · x = right; `None` if the matrix is not positive definite.
     pub fn solve(&self, right: &[f64]) -> Option<Vec<f64>> {
         let lower = self.cholesky()?;
         let mut solution = right.to_vec();
@@ -58,7 +58,7 @@ impl Matrix {
         Some(solution)
     }
 
-    /// The diagonal of the inverse; `None` where the matrix is not positive definite.
+    /// The diagonal of the inverse; `None` if the matrix is not positive definite.
     pub fn inverse_diagonal(&self) -> Option<Vec<f64>> {
         (0..self.side)
             .map(|at| {

@@ -1,10 +1,12 @@
-//! The throughput model: what a path can do, foreseen from its ceilings and a configuration. Pure: no files, no clock.
+//! The throughput model: the speed of a path, predicted from its ceilings and a configuration. Pure: no files, no
+//! clock.
 //!
-//! The equations, their reasons and where each parameter comes from are in `docs/MODEL.md`. A [`Path`] is the hardware, a [`Configuration`]
-//! what is asked of it; [`predict`] gives the time and the limit, [`interval()`] how sure that is, [`what_if::rank`] what another configuration
-//! would change, and [`fit()`] the parameters that observed times speak for.
+//! The equations, their reasons and the origin of each parameter are in `docs/MODEL.md`. A [`Path`] is the hardware, a
+//! [`Configuration`] is the job. [`predict`] gives the time and the limit, [`interval()`] their uncertainty.
+//! [`what_if::rank`] shows what another configuration would change, and [`fit()`] finds parameters from observed times.
 //!
-//! Units everywhere: bytes, seconds, bytes per second; "plain" bytes are those of the database, "stored" ones those on the media.
+//! Units everywhere: bytes, seconds, bytes per second. "Plain" bytes are bytes of the database, "stored" bytes are on
+//! media.
 
 mod configuration;
 mod credit;

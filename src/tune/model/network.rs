@@ -1,14 +1,15 @@
-//! A closed network of queues: how fast a number of buffers goes round stations of known demands (`docs/MODEL.md` §3).
+//! A closed network of queues: how fast a number of buffers circulates through stations of known demands
+//! (`docs/MODEL.md` §3).
 
-/// More buffers than this are treated as this many: what is missing to the roofline is less than stations / 4,096 then.
+/// More buffers are treated as this many: the rest to the roofline is then less than stations / 4,096.
 pub const MOST_BUFFERS: u64 = 4096;
 
-/// What one buffer takes of a resource.
+/// The time of one buffer at a resource.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Visit {
-    /// Seconds for which the resource as a whole is kept busy: its share of one of several servers.
+    /// Seconds for which the whole resource is busy: with several servers, the share of one.
     pub demand: f64,
-    /// Seconds for which the buffer is held when it meets no other; not less than `demand`.
+    /// Seconds for which the buffer is held if it meets no other; not less than `demand`.
     pub held: f64,
 }
 
@@ -22,12 +23,12 @@ impl Loop {
         self.0.iter().map(|visit| visit.demand).fold(0.0, f64::max)
     }
 
-    /// Seconds of one buffer that meets no other.
+    /// Seconds of one buffer alone in the network.
     pub fn alone(&self) -> f64 {
         self.0.iter().map(|visit| visit.held).sum()
     }
 
-    /// True where there are too few buffers to keep the slowest station busy: N is below the knee.
+    /// True if there are too few buffers to keep the slowest station busy: N is below the knee.
     pub fn is_held_by_its_pool(&self, buffers: u64) -> bool {
         (buffers as f64) * self.greatest() < self.alone()
     }
@@ -37,8 +38,8 @@ impl Loop {
         (1.0 / self.greatest()).min(buffers as f64 / self.alone())
     }
 
-    /// Buffers per second by mean value analysis: a buffer that arrives finds what is there with one buffer less, and waits for it where all
-    /// servers are taken. Exact for exponential service at single servers.
+    /// Buffers per second by mean value analysis: an arriving buffer meets the queue of a network with one buffer less,
+    /// and waits if all servers are busy. Exact for exponential service at single servers.
     pub fn mean_value(&self, buffers: u64) -> f64 {
         // (queue, stay) of each station.
         let mut at: Vec<(f64, f64)> = vec![(0.0, 0.0); self.0.len()];
@@ -57,7 +58,8 @@ impl Loop {
         throughput
     }
 
-    /// Buffers per second: between exponential service (`evenness` 0) and the bound (1). Infinite where nothing takes time.
+    /// Buffers per second: between exponential service (`evenness` 0) and the bound (1). Infinite if no station takes
+    /// time.
     pub fn throughput(&self, buffers: u64, evenness: f64) -> f64 {
         if self.alone() <= 0.0 {
             return f64::INFINITY;

@@ -1,4 +1,4 @@
-//! Volumes by their nominal figures, as providers publish them: a start where nothing was measured yet, to be argued with.
+//! Volumes by their nominal figures, as providers publish them: a start before any measurement.
 //!
 //! Source of the figures: "Amazon EBS volume types", user guide for EC2, as of 2020 (the year of the published tables).
 
@@ -9,42 +9,43 @@ const MIB: f64 = 1024.0 * KIB;
 
 /// Operations per second for each GiB of a gp2 volume.
 const GP2_PER_GIB: f64 = 3.0;
-/// The least and the most that gives.
+/// The least and the most operations per second.
 const GP2_OPERATIONS: (f64, f64) = (100.0, 16_000.0);
 /// Operations per second of a gp2 volume while it has credit.
 const GP2_BURST_OPERATIONS: f64 = 3_000.0;
 /// Operations of credit in a full bucket.
 const GP2_CREDIT_OPERATIONS: f64 = 5_400_000.0;
-/// Bytes per second of a gp2 volume at the most, while it has credit; from 334 GiB on its operations give that for good.
+/// The most bytes per second of a gp2 volume, while it has credit; from 334 GiB on, its operations give this
+/// permanently.
 const GP2_MOST: f64 = 250.0 * MIB;
-/// GiB of the largest gp2 volume that has a lower ceiling…
+/// GiB of the largest gp2 volume that has a lower ceiling.
 const GP2_SMALL_GIB: f64 = 170.0;
-/// …of so many bytes per second.
+/// The lower ceiling of these small volumes, in bytes per second.
 const GP2_SMALL_MOST: f64 = 128.0 * MIB;
 /// Bytes of the largest operation that counts as one.
 const OPERATION: f64 = 256.0 * KIB;
 
-/// Operations per second up to which an io1 volume has one ceiling…
+/// Up to this number of operations per second, an io1 volume has one ceiling.
 const IO1_FLAT_OPERATIONS: f64 = 32_000.0;
-/// …of so many bytes per second; and beyond, bytes for each operation…
+/// This ceiling in bytes per second; and beyond it, the bytes for each operation.
 const IO1_FLAT: f64 = 500.0 * MIB;
 const IO1_PER_OPERATION: f64 = 16.0 * KIB;
-/// …up to this.
+/// The most bytes per second.
 const IO1_MOST: f64 = 1000.0 * MIB;
 
-/// A gp2 volume of `gib` GiB, whose bucket is full.
+/// A gp2 volume of `gib` GiB with a full bucket.
 pub fn gp2(gib: f64) -> Ceiling {
     let base = (gib * GP2_PER_GIB).clamp(GP2_OPERATIONS.0, GP2_OPERATIONS.1);
     let most = if gib > GP2_SMALL_GIB { GP2_MOST } else { GP2_SMALL_MOST };
     let total_rate = (base * OPERATION).min(most);
     let burst_rate = (GP2_BURST_OPERATIONS * OPERATION).min(most);
-    // Large operations reach the ceiling in bytes long before that in operations: then there is nothing to burst to.
+    // Large operations reach the ceiling in bytes long before the ceiling in operations: then there is no burst.
     let burst =
         (burst_rate > total_rate).then_some(Burst { rate: burst_rate, credit: GP2_CREDIT_OPERATIONS * OPERATION });
     Ceiling { burst, ..Ceiling::total(total_rate) }
 }
 
-/// An io1 volume with so many provisioned operations per second.
+/// An io1 volume with this many provisioned operations per second.
 pub fn io1(operations: f64) -> Ceiling {
     let flat = (operations * OPERATION).min(IO1_FLAT);
     let total = if operations > IO1_FLAT_OPERATIONS { (operations * IO1_PER_OPERATION).min(IO1_MOST) } else { flat };

@@ -6,9 +6,9 @@ use super::path::{Path, Side, Way};
 /// Part of a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CeilingPart {
-    /// Of one stream, bytes per second; what was measured of requests to a store moves with it.
+    /// Rate of one stream, bytes per second; measured rates of requests to a store scale with it.
     StreamRate,
-    /// Of all streams, bytes per second; that of a burst moves with it.
+    /// Rate of all streams, bytes per second; the rate of a burst scales with it.
     TotalRate,
     /// Seconds of an operation besides its transfer.
     Latency,
@@ -21,7 +21,7 @@ pub enum CeilingPart {
 pub enum Parameter {
     /// A ceiling.
     Ceiling(Side, Way, CeilingPart),
-    /// What a shared device does of the sum, 1.
+    /// The share of the sum that a shared device does, 1.
     Simultaneous,
     /// Processors, 1.
     Cores,
@@ -37,7 +37,7 @@ pub enum Parameter {
     Cipher,
     /// Processor seconds for handing a buffer from thread to thread.
     HandOver,
-    /// Seconds that a job in that direction takes besides moving and the commit of its stripes.
+    /// Seconds of a job in that direction besides moving and the commit of its stripes.
     Start(Direction),
     /// Seconds for the commit of a stripe.
     Commit,
@@ -58,14 +58,14 @@ impl Parameter {
         }
     }
 
-    /// Its value; `None` where the path has no such parameter.
+    /// Its value; `None` if the path has no such parameter.
     pub fn of(&self, path: &Path) -> Option<f64> {
-        // A parameter is one place in a path; finding it twice, once to read and once to write, would be two chances to err.
+        // A parameter is one place in a path. One lookup serves reading and writing, so the two cannot differ.
         let mut copy = path.clone();
         self.place(&mut copy).map(|value| *value)
     }
 
-    /// Multiplies it by `factor`; nothing happens where the path has no such parameter.
+    /// Multiplies it by `factor`; does nothing if the path has no such parameter.
     pub fn scale(&self, path: &mut Path, factor: f64) {
         if let Self::Ceiling(side, way, CeilingPart::TotalRate) = self
             && let Some(burst) = &mut path.side_mut(*side).ceiling_mut(*way).burst

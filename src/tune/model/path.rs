@@ -1,4 +1,5 @@
-//! The path: what the hardware can do, in numbers that calibration measures, a volume promises or history is fitted to.
+//! The path: the speed of the hardware, in numbers that are measured by calibration, promised by a volume, or fitted to
+//! history.
 
 use super::configuration::Direction;
 use super::requests::Requests;
@@ -6,20 +7,20 @@ use super::requests::Requests;
 /// A ceiling that lasts while credit lasts (burst buckets of cloud volumes).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Burst {
-    /// Bytes per second of all streams together while there is credit; more than the ceiling's `total_rate`.
+    /// Bytes per second of all streams together while there is credit: more than the ceiling's `total_rate`.
     pub rate: f64,
     /// Bytes above `total_rate` that may pass, at the start of the job.
     pub credit: f64,
 }
 
-/// What one side can do in one direction.
+/// The speed of one side in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ceiling {
-    /// Bytes per second of one stream (a family, a reader, a writer) with operations enough in flight.
+    /// Bytes per second of one stream (a family, a reader, a writer) with enough operations in flight.
     pub stream_rate: f64,
     /// Bytes per second of all streams together.
     pub total_rate: f64,
-    /// Seconds that an operation takes besides the transfer of its bytes.
+    /// Seconds of an operation besides the transfer of its bytes.
     pub latency: f64,
     /// Processor seconds for moving a byte.
     pub processor: f64,
@@ -32,7 +33,7 @@ impl Ceiling {
     pub const NONE: Self =
         Self { stream_rate: f64::INFINITY, total_rate: f64::INFINITY, latency: 0.0, processor: 0.0, burst: None };
 
-    /// A ceiling of all streams together, in bytes per second, and none of one stream.
+    /// A ceiling for all streams together, in bytes per second, and none for one stream.
     pub fn total(rate: f64) -> Self {
         Self { total_rate: rate, ..Self::NONE }
     }
@@ -42,13 +43,13 @@ impl Ceiling {
         self.latency / transfer_bytes + 1.0 / self.stream_rate
     }
 
-    /// Seconds of a byte on one stream where so many operations hide each other's latency.
+    /// Seconds of a byte on one stream, if this many operations hide each other's latency.
     pub fn of_stream(&self, in_flight: f64, transfer_bytes: f64) -> f64 {
         (1.0 / self.stream_rate).max(self.alone(transfer_bytes) / in_flight)
     }
 }
 
-/// A device or a heap of devices, in both directions.
+/// A device or several devices, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Device {
     /// Reading from it.
@@ -81,9 +82,9 @@ impl Device {
 /// One end of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Where the database is.
+    /// The side of the database.
     Database,
-    /// Where the families are.
+    /// The side of the families.
     Media,
 }
 
@@ -96,12 +97,13 @@ pub enum Way {
     Write,
 }
 
-/// Processors, and what the bytes cost them besides the codec.
+/// Processors, and their costs for bytes besides the codec.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
     /// Processors that the job may use: those of the machine or of its control group.
     pub cores: f64,
-    /// Processor seconds for a buffer on its way from thread to thread: from its reader to a worker, to a writer and back to the pool.
+    /// Processor seconds for a buffer on its way from thread to thread: from its reader to a worker, to a writer and
+    /// back to the pool.
     pub hand_over: f64,
     /// Processor seconds for the page hashes and digests of a plain byte, in a worker.
     pub checksum: f64,
@@ -110,13 +112,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Processors that cost nothing but what codecs say.
+    /// Processors whose only costs are those of codecs.
     pub fn with_cores(cores: f64) -> Self {
         Self { cores, hand_over: 0.0, checksum: 0.0, cipher: 0.0 }
     }
 }
 
-/// What a codec does to this database on one worker of this machine.
+/// The costs of a codec for this database, on one worker of this machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodecCost {
     /// As `--compression` spells it: `zstd:1`.
@@ -132,23 +134,24 @@ pub struct CodecCost {
 }
 
 impl CodecCost {
-    /// No codec: nothing to do, nothing saved.
+    /// No codec: no work, no saving.
     pub fn none() -> Self {
         Self { name: "none".into(), pack: 0.0, unpack: 0.0, stored_share: 1.0, context_bytes: 0.0 }
     }
 }
 
-/// What a job costs whatever its size.
+/// The costs of a job that do not depend on its size.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FixedCosts {
-    /// Seconds of a backup before its first byte and after its last one, besides `commit`: starting the program, opening a session, making the
-    /// pool, publishing.
+    /// Seconds of a backup before its first byte and after its last one, besides `commit`: to start the program, open a
+    /// session, make the pool, publish.
     pub backup: f64,
-    /// The same of a restore.
+    /// The same for a restore.
     pub restore: f64,
     /// Seconds for syncing and publishing one stripe.
     pub commit: f64,
-    /// Seconds of the database's device for reading one file, besides its bytes: those of a short operation among others.
+    /// Seconds of the database's device for reading one file, besides its bytes: those of a short operation among
+    /// others.
     pub read_file: f64,
     /// Seconds for making one file at the database, besides its bytes: until it is durable.
     pub write_file: f64,
@@ -157,7 +160,7 @@ pub struct FixedCosts {
 }
 
 impl FixedCosts {
-    /// Seconds of a job in that direction, whatever its size and its stripes.
+    /// Seconds of a job in that direction, for any size and any number of stripes.
     pub fn of(&self, direction: Direction) -> f64 {
         match direction {
             Direction::Backup => self.backup,
@@ -177,24 +180,25 @@ impl FixedCosts {
 /// The hardware of a job, from the database to the media.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// Where the database is.
+    /// The side of the database.
     pub database: Device,
-    /// Where the families are.
+    /// The side of the families.
     pub media: Device,
-    /// Given where both are on one device: what it does of the sum when it is read and written at once. 1: reads and writes share one
-    /// ceiling; 2: they do not disturb each other; less than 1: they do.
+    /// Given if both are on one device: the share of the sum that it does when it is read and written at once. 1: reads
+    /// and writes share one ceiling. 2: they do not disturb each other. Less than 1: they disturb each other.
     pub simultaneous: Option<f64>,
-    /// How `simultaneous` changes where two bytes are written for each byte that is read: a factor. A restore of compressed media does so.
+    /// The factor of `simultaneous` if two bytes are written for each byte that is read, as in a restore of compressed
+    /// media.
     pub write_heavy: f64,
     /// Processors.
     pub machine: Machine,
     /// Codecs that a configuration may name.
     pub codecs: Vec<CodecCost>,
-    /// Where the media are in object stores: what requests of which size were measured to do, how many at once.
+    /// For media in object stores: measured requests, by their size and their number at once.
     pub requests: Requests,
-    /// What does not depend on the size.
+    /// Costs that do not depend on the size.
     pub fixed: FixedCosts,
-    /// How regular service is: 0 exponential, 1 no variation at all.
+    /// The regularity of service: 0 exponential, 1 no variation at all.
     pub evenness: f64,
 }
 

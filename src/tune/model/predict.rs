@@ -7,12 +7,12 @@ use super::credit::Credit;
 use super::path::{CodecCost, Path};
 use super::stations::{Flow, Limit, Station, TotalRates, crossing, processor_seconds, stations, whole_limit};
 
-/// Why nothing can be foreseen: which value, and what it must be.
+/// Why no prediction is possible: the value, and its required form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unpredictable {
     /// The parameter or knob.
     pub what: String,
-    /// Its value and what was expected of it.
+    /// Its value and its required form.
     pub why: String,
 }
 
@@ -27,50 +27,50 @@ impl std::error::Error for Unpredictable {}
 /// How busy one station is, 0…1, in the longest phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageUse {
-    /// Which.
+    /// The station.
     pub limit: Limit,
     /// Share of the time that it works.
     pub utilisation: f64,
 }
 
-/// A stretch of time during which nothing changes.
+/// A period with constant rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Phase {
-    /// How long it is.
+    /// Its length.
     pub seconds: f64,
     /// Plain bytes per second.
     pub rate: f64,
-    /// What holds it there.
+    /// Its limit.
     pub limit: Limit,
 }
 
-/// What a job will take.
+/// The prediction of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// From start to commit.
     pub seconds: f64,
-    /// Plain bytes per second over all of that.
+    /// Plain bytes per second over the whole time.
     pub rate: f64,
-    /// What sets the time.
+    /// The limit of the time.
     pub limit: Limit,
-    /// Seconds of `seconds` that do not depend on the pipeline: start, commit, bytes written besides.
+    /// The part of `seconds` that does not depend on the pipeline: start, commit, bytes that do not pass.
     pub fixed_seconds: f64,
     /// Processor seconds of all stages.
     pub cpu_seconds: f64,
-    /// The pool, codec contexts and what the job takes besides.
+    /// The pool, codec contexts and other memory of the job.
     pub memory_bytes: f64,
     /// Bytes on the media.
     pub stored_bytes: f64,
     /// Each station in the longest phase, in the order in which bytes pass them.
     pub stages: Vec<StageUse>,
-    /// One phase, or more where burst credit ends on the way.
+    /// One phase, or more if burst credit ends during the job.
     pub phases: Vec<Phase>,
 }
 
 /// The prediction of `configuration` on `path`.
 ///
 /// # Errors
-/// A number that is not positive or not finite where it has to be, or a codec that the path does not know.
+/// A number is not positive or not finite although it must be, or the path does not know the codec.
 pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction, Unpredictable> {
     let codec = checked(path, configuration)?;
     let direction = configuration.direction;
@@ -93,7 +93,7 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     }
     let mut left = configuration.plain_bytes;
     let mut phases: Vec<Phase> = Vec::new();
-    // Each phase but the last ends a credit, of which there are two.
+    // Each phase but the last ends with the end of a credit. There are two credits.
     while left > 0.0 {
         let allowed = [
             (source.allows() / source_share, whole_limit(direction.source())),
@@ -131,8 +131,8 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     })
 }
 
-/// The prediction where the hardware takes `slowness` times as long for everything as `path` says. A throttle is none of it: in the hardware's own
-/// time, which goes so many times as slowly, it lets so many times as many bytes pass.
+/// The prediction for hardware that is `slowness` times as slow as in `path`. A throttle is not hardware: it is
+/// predicted in slowed time, so it lets `slowness` times as many bytes pass there.
 ///
 /// # Errors
 /// As [`predict`].
@@ -147,21 +147,21 @@ pub fn predict_slowed(path: &Path, configuration: &Configuration, slowness: f64)
         seconds: made.seconds * slowness,
         rate: made.rate / slowness,
         fixed_seconds: made.fixed_seconds * slowness,
-        // Processors are hardware: else they would work for longer than there is time where all else is faster.
+        // Processors are hardware too: otherwise they would work longer than the job if all other parts are faster.
         cpu_seconds: made.cpu_seconds * slowness,
         phases: made.phases.iter().map(slowed).collect(),
         ..made
     })
 }
 
-/// Seconds of the files that are opened or made, besides those of their bytes.
+/// Seconds for opening or making files, besides their bytes.
 fn seconds_of_files(path: &Path, configuration: &Configuration) -> f64 {
     let each = match configuration.direction {
-        // Readers hide each other's latency, but not what the device takes for a short operation among others.
+        // Readers hide each other's latency, but not the device's time for a short operation among others.
         Direction::Backup => {
             path.fixed.read_file.max(path.database.read.latency / configuration.database_streams as f64)
         }
-        // Measured with as many syncs at once as a restore has.
+        // Measured with as many syncs at once as in a restore.
         Direction::Restore => path.fixed.write_file,
     };
     configuration.besides.files * each
@@ -171,9 +171,9 @@ fn unpredictable(what: impl Into<String>, why: impl Into<String>) -> Unpredictab
     Unpredictable { what: what.into(), why: why.into() }
 }
 
-/// Of a path without any ceiling.
+/// The error of a path without any ceiling.
 pub(super) fn unlimited() -> Unpredictable {
-    unpredictable("path", "no stage of it has a ceiling: nothing limits the speed")
+    unpredictable("path", "no stage of it has a ceiling, so the speed has no limit")
 }
 
 /// The codec, once all numbers are known to be usable.
@@ -182,7 +182,7 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
         let known: Vec<&str> = path.codecs.iter().map(|codec| codec.name.as_str()).collect();
         unpredictable(
             format!("codec {}", configuration.codec),
-            format!("its cost is not known, only that of {}", known.join(", ")),
+            format!("its cost is not known; known are {}", known.join(", ")),
         )
     })?;
     for (what, value) in [
@@ -208,7 +208,7 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
         super::Buffers::Split { input, output } => input.min(output),
     };
     if buffers == 0 {
-        return Err(unpredictable("buffers", "0: nothing can be in flight without one"));
+        return Err(unpredictable("buffers", "0: without a buffer, no byte can move"));
     }
     for (what, value) in [
         ("bytes besides", configuration.besides.bytes),
@@ -242,7 +242,7 @@ fn check_ceilings(path: &Path) -> Result<(), Unpredictable> {
         for ceiling in [&device.read, &device.write] {
             let rates = [ceiling.stream_rate, ceiling.total_rate, ceiling.burst.map_or(1.0, |burst| burst.rate)];
             let rest = [ceiling.latency, ceiling.processor, ceiling.burst.map_or(0.0, |burst| burst.credit)];
-            // An infinite rate is one that is not known to be a limit.
+            // An infinite rate means that no limit is known.
             if rates.iter().any(|rate| rate.is_nan() || *rate <= 0.0)
                 || rest.iter().any(|value| !(*value >= 0.0 && value.is_finite()))
             {

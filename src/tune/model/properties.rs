@@ -1,13 +1,13 @@
-//! What holds for every path and every configuration.
+//! Properties of every path and every configuration.
 
 use proptest::prelude::*;
 
 use super::*;
 
 const MIB: f64 = 1_048_576.0;
-/// What rounding may take.
+/// The error of rounding.
 const ROUNDING: f64 = 1.0 + 1e-9;
-/// Several servers are no exact product form: seen were 0.5 %, in two of 300,000 cases.
+/// Several servers have no exact product form: the error was 0.5 %, in two of 300,000 cases.
 const APPROXIMATION: f64 = 1.01;
 
 fn rate() -> impl Strategy<Value = f64> {
@@ -99,7 +99,7 @@ proptest! {
 
     #[test]
     fn nothing_better_makes_a_job_slower(path in path(), configuration in configuration(), what in 0..13) {
-        // A stripe more is one commit more: that is another question.
+        // One more stripe is one more commit, which is not compared here.
         let path = Path { fixed: FixedCosts::default(), ..path };
         let (mut better, mut more) = (path.clone(), configuration.clone());
         match what {
@@ -114,7 +114,10 @@ proptest! {
             8 => more.buffers = Buffers::Through(configuration.buffers.count() + 1),
             9 => more.stripes += 1,
             10 => more.database_streams += 1,
-            11 => better.media.write.burst = better.media.write.burst.map(|burst| Burst { credit: burst.credit * 2.0, ..burst }),
+            11 => {
+                let doubled = |burst: Burst| Burst { credit: burst.credit * 2.0, ..burst };
+                better.media.write.burst = better.media.write.burst.map(doubled);
+            }
             _ => more.queue_depth += 1,
         }
         let before = predict(&path, &configuration).unwrap().seconds;
@@ -123,9 +126,14 @@ proptest! {
     }
 
     #[test]
-    fn a_buffer_more_helps_by_no_more_than_its_share(path in path(), configuration in configuration(), count in 1_u64..300) {
+    fn a_buffer_more_helps_by_no_more_than_its_share(
+        path in path(),
+        configuration in configuration(),
+        count in 1_u64..300,
+    ) {
         let path = Path { fixed: FixedCosts::default(), ..path };
-        let rate = |count| predict(&path, &Configuration { buffers: Buffers::Through(count), ..configuration.clone() }).unwrap().phases[0].rate;
+        let with = |count| Configuration { buffers: Buffers::Through(count), ..configuration.clone() };
+        let rate = |count| predict(&path, &with(count)).unwrap().phases[0].rate;
         let (one, more) = (rate(count), rate(count + 1));
         prop_assert!(more >= one / ROUNDING && more <= one * (count + 1) as f64 / count as f64 * ROUNDING);
     }

@@ -1,20 +1,20 @@
-//! Requests to object stores: what was measured of some sizes and numbers at once, and how that corrects the equations for others
+//! Requests to object stores: measurements of some sizes and numbers at once, which correct the equations for others
 //! (`docs/MODEL.md` §2).
 
 use super::path::{Ceiling, Way};
 
-/// How a store is asked.
+/// A way to send requests to a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Asking {
     /// Bytes of a request: a part, or a range.
     pub bytes: f64,
-    /// Requests under way in each stream.
+    /// Requests in flight in each stream.
     pub in_flight: f64,
     /// Objects at once.
     pub streams: f64,
 }
 
-/// A way to ask a store, and how fast that was.
+/// A way to send requests to a store, and its measured speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// The way.
@@ -23,7 +23,7 @@ pub struct Measured {
     pub rate: f64,
 }
 
-/// What was measured of the media, in both directions; nothing where they are no stores.
+/// The measurements of the media, in both directions; empty if the media are not in stores.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Requests {
     /// Gets.
@@ -33,7 +33,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Those of a direction.
+    /// The measurements of a direction.
     pub fn of(&self, way: Way) -> &[Measured] {
         match way {
             Way::Read => &self.read,
@@ -49,8 +49,8 @@ impl Requests {
         }
     }
 
-    /// How many times as long a byte takes as the equations say of streams under `ceiling`, by the measurement nearest to `asked`; 1 where there is
-    /// none.
+    /// The factor by which a byte is slower than in the equations for streams under `ceiling`, by the measurement
+    /// nearest to `asked`; 1 without measurements.
     pub fn slowdown(&self, way: Way, ceiling: &Ceiling, asked: &Asking) -> f64 {
         let nearest =
             self.of(way).iter().min_by(|one, other| one.asking.far(asked).total_cmp(&other.asking.far(asked)));
@@ -61,7 +61,8 @@ impl Requests {
 }
 
 impl Asking {
-    /// How unlike two ways are: the sum of the logarithms of what they differ by in size, in bytes under way of a stream, and in streams.
+    /// The difference of two ways: the sum of the logarithms of their ratios of size, of bytes in flight in a stream,
+    /// and of streams.
     fn far(&self, other: &Self) -> f64 {
         let ratio = |one: f64, other: f64| (one / other).ln().abs();
         ratio(self.bytes, other.bytes)

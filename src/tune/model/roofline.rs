@@ -1,25 +1,25 @@
-//! What no configuration exceeds: the roofline of a path.
+//! The roofline of a path: no configuration is faster.
 
 use super::configuration::Configuration;
 use super::path::Path;
 use super::predict::{Unpredictable, checked, unlimited};
 use super::stations::{Limit, TotalRates, crossing, stations, whole_limit};
 
-/// The highest speed of a path, and what sets it.
+/// The highest speed of a path, and its limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Roofline {
     /// Plain bytes per second.
     pub rate: f64,
-    /// The slowest of what no knob changes.
+    /// The slowest part that no setting changes.
     pub limit: Limit,
 }
 
-/// How fast plain bytes pass at most with this codec and cipher, whatever the other knobs are: with streams, workers, buffers and operations in
-/// flight enough, and without a throttle. What is left are each side as a whole, one device for both, and the processors. Burst credit is not
-/// counted: this is what lasts.
+/// The highest rate of plain bytes with this codec and cipher, for any other settings: with enough streams, workers,
+/// buffers and operations in flight, and without a throttle. The remaining limits are each side as a whole, one device
+/// for both, and the processors. Burst credit is not counted: this is the lasting speed.
 ///
 /// # Errors
-/// As [`predict`](super::predict()); or nothing of the path has a ceiling.
+/// As [`predict`](super::predict()); or no part of the path has a ceiling.
 pub fn roofline(path: &Path, configuration: &Configuration) -> Result<Roofline, Unpredictable> {
     // One worker for each processor; more would wait for the same ones.
     let workers = path.machine.cores.ceil().max(1.0) as u64;
@@ -31,7 +31,7 @@ pub fn roofline(path: &Path, configuration: &Configuration) -> Result<Roofline, 
     let lasting = stations.all().filter(|station| !matches!(station.limit, Limit::DatabaseStreams | Limit::Stripes));
     let slowest = lasting.max_by(|one, other| one.demand.total_cmp(&other.demand));
     let Some(slowest) = slowest.filter(|station| station.demand > 0.0) else { return Err(unlimited()) };
-    // What both sides share is the limit only where they wait for each other there: else it is the slower side by itself.
+    // A shared device is the limit only if the sides wait for each other there; else the slower side is the limit.
     let alone = [(open.direction.source(), totals.source), (open.direction.target(), totals.target)];
     let alone = alone.into_iter().find(|(side, total)| crossing(*side, codec) / total >= slowest.demand);
     let limit = match (slowest.limit, alone) {

@@ -5,7 +5,7 @@ use super::network::{Loop, Visit};
 use super::path::{Ceiling, CodecCost, Path, Side};
 use super::requests::Asking;
 
-/// What sets the speed of a job.
+/// The limit of a job's speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// The streams of the database, each at its own ceiling: more readers or writers would help.
@@ -20,18 +20,18 @@ pub enum Limit {
     Stripes,
     /// The media as a whole.
     Media,
-    /// The one device that is read and written.
+    /// The device that is both read and written.
     SharedDevice,
     /// `--throttle`.
     Throttle,
     /// Too few buffers to keep any stage busy.
     Pool,
-    /// What does not depend on the amount of data.
+    /// Costs that do not depend on the amount of data.
     FixedCosts,
 }
 
 impl Limit {
-    /// The stage of a report's account that this belongs to; `None` where it is between stages.
+    /// The stage of a report's account that this belongs to; `None` if it is between stages.
     pub fn stage(self, direction: Direction) -> Option<&'static str> {
         match (self, direction) {
             (Self::DatabaseStreams | Self::Database | Self::Throttle, Direction::Backup) => Some("source"),
@@ -43,7 +43,7 @@ impl Limit {
         }
     }
 
-    /// As it is written in tables.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::DatabaseStreams => "database streams",
@@ -63,47 +63,47 @@ impl Limit {
 /// One resource, for one plain byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Station {
-    /// What it is.
+    /// The resource.
     pub limit: Limit,
-    /// Seconds that it is kept busy: one over its ceiling.
+    /// Seconds for which it is busy: 1 / ceiling.
     pub demand: f64,
-    /// Seconds that a buffer is there when it meets no other: longer than `demand` where several are served at a time.
+    /// Seconds for which it holds a buffer alone: longer than `demand` if it serves several at a time.
     pub held: f64,
 }
 
 impl Station {
-    /// One that serves one buffer after the other.
+    /// A station that serves one buffer after the other.
     fn single(limit: Limit, demand: f64) -> Self {
         Self { limit, demand, held: demand }
     }
 }
 
-/// The ceilings of all streams together, as high as they are while credit lasts.
+/// The ceilings of all streams together, while credit lasts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TotalRates {
-    /// Of the side that bytes come from, bytes per second.
+    /// The side that bytes come from, bytes per second.
     pub source: f64,
-    /// Of the side that bytes go to, bytes per second.
+    /// The side that bytes go to, bytes per second.
     pub target: f64,
 }
 
 /// The stations of a job, in the order in which a byte passes them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stations {
-    /// Up to the transform.
+    /// Before the transform.
     pub before: Vec<Station>,
     /// The transform.
     pub transform: Station,
-    /// Behind it.
+    /// After the transform.
     pub behind: Vec<Station>,
 }
 
-/// What a network of stations does.
+/// The speed of a network of stations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Flow {
     /// Plain bytes per second.
     pub rate: f64,
-    /// What holds it there.
+    /// Its limit.
     pub limit: Limit,
 }
 
@@ -159,8 +159,8 @@ pub fn stations(path: &Path, configuration: &Configuration, codec: &CodecCost, t
     Stations { before, transform: transform(path, configuration, codec), behind }
 }
 
-/// The factor of `write_heavy` for a job that writes so many bytes for each byte that it reads: 1 where these are as many or fewer, all of it at two or more,
-/// and evenly between them.
+/// The factor for a job that writes `written_per_read` bytes for each byte that it reads: 1 up to one byte,
+/// `write_heavy` from two bytes on, and evenly between.
 fn of_mix(write_heavy: f64, written_per_read: f64) -> f64 {
     write_heavy.powf(written_per_read.log2().clamp(0.0, 1.0))
 }
@@ -186,7 +186,7 @@ fn streams(path: &Path, configuration: &Configuration, codec: &CodecCost, side: 
         request.map_or(1.0, |bytes| path.requests.slowdown(way, ceiling, &Asking { bytes, in_flight, streams }));
     let bytes = crossing(side, codec) * slowdown;
     let demand = bytes * ceiling.of_stream(in_flight, operation) / streams;
-    // All buffers of a request are with it until it is over.
+    // A request holds all of its buffers until it ends.
     let held = bytes * ceiling.alone(operation) * (operation / transfer).max(1.0);
     Station { limit, demand, held: demand.max(held) }
 }
@@ -198,17 +198,17 @@ fn transform(path: &Path, configuration: &Configuration, codec: &CodecCost) -> S
     let (by_workers, by_processors) = (worker / running, all / path.machine.cores);
     let limit = if by_processors > by_workers { Limit::Processor } else { Limit::Transform };
     let demand = by_workers.max(by_processors);
-    // A buffer is with its worker for the worker's own time, or longer where processors are too few.
+    // A worker holds its buffer for its own time, or longer if there are too few processors.
     Station { limit, demand, held: demand.max(worker) }
 }
 
 impl Stations {
-    /// All of them, in order.
+    /// All stations, in order.
     pub fn all(&self) -> impl Iterator<Item = &Station> {
         self.before.iter().chain([&self.transform]).chain(&self.behind)
     }
 
-    /// How fast plain bytes pass with these buffers of `transfer_bytes` each.
+    /// The speed of plain bytes with these buffers of `transfer_bytes` each.
     pub fn flow(&self, buffers: Buffers, transfer_bytes: f64, evenness: f64) -> Flow {
         match buffers {
             Buffers::Through(count) => {
@@ -218,7 +218,8 @@ impl Stations {
             Buffers::Split { input, output } => {
                 let inner: Vec<Station> = [self.transform].into_iter().chain(self.behind.iter().copied()).collect();
                 let inner = solve(&inner, output, transfer_bytes, evenness);
-                // To the input the transform and all behind it are one station, which holds a buffer no shorter than a worker does.
+                // For the input, the transform and all stations after it are one station. It holds a buffer at least as
+                // long as a worker does.
                 let demand = 1.0 / inner.rate;
                 let rest = Station { limit: inner.limit, demand, held: demand.max(self.transform.held) };
                 let outer: Vec<Station> = self.before.iter().copied().chain([rest]).collect();

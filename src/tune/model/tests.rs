@@ -1,11 +1,11 @@
-//! Truths that a calculation by hand gives too.
+//! Results that a calculation by hand gives too.
 
 use super::what_if::{Change, rank};
 use super::*;
 
 const MIB: f64 = 1_048_576.0;
 
-/// A path without limits but the processors' four, and one job on it.
+/// A path whose only limit is four processors, and one job on it.
 fn open() -> (Path, Configuration) {
     let mut path = Path::unlimited(4.0);
     let half = CodecCost {
@@ -80,7 +80,7 @@ fn more_stripes_help_until_the_media_as_a_whole_are_the_limit() {
 #[test]
 fn one_buffer_passes_all_stages_one_after_the_other() {
     let (mut path, mut configuration) = open();
-    // The report whose author asked: reads of 200, writes of 120, a backup of 70 MB/s.
+    // The report whose author asked: reads at 200, writes at 120, a backup at 70 MB/s.
     path.database.read.total_rate = 200.0 * MIB;
     path.media.write.total_rate = 120.0 * MIB;
     configuration.buffers = Buffers::Through(1);
@@ -176,7 +176,7 @@ fn a_ceiling_falls_when_its_credit_ends() {
     configuration.plain_bytes = 10_000.0 * MIB;
     configuration.throttle = Some(100.0 * MIB);
     let slow = predict(&path, &configuration).unwrap();
-    assert_eq!((slow.phases.len(), slow.limit), (1, Limit::Throttle), "credit that is not needed is not used");
+    assert_eq!((slow.phases.len(), slow.limit), (1, Limit::Throttle), "unneeded credit is not used");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_restore_has_fixed_costs_of_its_own() {
     assert!(near(predict(&path, &configuration).unwrap().seconds, 13.0));
 }
 
-/// A store of which one request at a time moves 20 MiB/s, of 8 MiB parts each, and whose streams do 200.
+/// A store: one request at a time, of 8 MiB, moves 20 MiB/s, and a stream does 200.
 fn store() -> (Path, Configuration) {
     let (mut path, mut configuration) = open();
     path.database.read.total_rate = 10_000.0 * MIB;
@@ -233,7 +233,7 @@ fn the_latency_of_a_store_is_that_of_a_part_and_not_of_a_buffer() {
     assert!(near(foreseen.rate, 80.0 * MIB), "four at once: {foreseen:?}");
     let large = Configuration { request_bytes: Some(64.0 * MIB), ..configuration.clone() };
     assert!(predict(&path, &large).unwrap().rate > 1.5 * foreseen.rate, "fewer of them wait");
-    // Four parts of 8 MiB are 32 buffers: with eight there is one part under way.
+    // Four parts of 8 MiB are 32 buffers: with eight buffers, one part is in flight.
     let few = Configuration { buffers: Buffers::Through(8), ..configuration };
     let foreseen = predict(&path, &few).unwrap();
     assert!((15.0..22.0).contains(&(foreseen.rate / MIB)), "{foreseen:?}");
@@ -347,7 +347,7 @@ fn an_interval_holds_the_prediction_and_grows_with_what_is_uncertain() {
         [Uncertain { parameter: Parameter::Ceiling(Side::Database, Way::Read, CeilingPart::TotalRate), deviation }]
     };
     let narrow = interval(&path, &configuration, &uncertain(0.1), 0.0).unwrap().seconds;
-    // Of a log-normal the P90 is at 1.2816 deviations.
+    // For a log-normal distribution, the P90 is at 1.2816 deviations.
     assert!(
         near(narrow.p50, 50.0)
             && near(narrow.p90, 50.0 * 0.12816_f64.exp())
@@ -375,7 +375,7 @@ fn of_two_uncertain_equal_ceilings_the_lower_is_slower_than_both() {
     assert!(interval(&path, &configuration, &both, 0.0).unwrap().seconds.p50 > 53.0);
 }
 
-/// Times of three configurations of a path with a known stream and total rate; one of them is ten times what it should be.
+/// Times of three configurations of a path with a known stream and total rate; one of them is ten times too long.
 fn observed(path: &Path, configuration: &Configuration) -> Vec<f64> {
     let seconds = |stripes| predict(path, &Configuration { stripes, ..configuration.clone() }).unwrap().seconds;
     (1..=8).map(|stripes| seconds(stripes) * if stripes == 5 { 10.0 } else { 1.0 }).collect()
@@ -399,7 +399,7 @@ fn a_fit_finds_what_made_the_observations_and_an_odd_one_does_not_mislead_it() {
     assert!(near(found.values[0], 90.0 * MIB) && near(found.values[1], 300.0 * MIB), "{found:?}");
     assert!(
         near(found.values[2], 7.0) && (found.deviations[2] - 0.3).abs() < 0.01,
-        "nothing touches it: it stays as it was known"
+        "no observation depends on it: it keeps its known value"
     );
     assert!(found.deviations[0] < 0.05 && found.spread < 0.05);
     assert_eq!(fit(&free, &times, model).unwrap(), found, "the same input, the same result");
@@ -422,7 +422,7 @@ fn what_cannot_be_predicted_is_named() {
     assert!(why(&path, &configuration).contains("no stage of it has a ceiling"));
     path.database.read.total_rate = 100.0;
     let unknown = Configuration { codec: "zstd:9".into(), ..configuration.clone() };
-    assert_eq!(why(&path, &unknown), "codec zstd:9: its cost is not known, only that of none, half");
+    assert_eq!(why(&path, &unknown), "codec zstd:9: its cost is not known; known are none, half");
     for plain_bytes in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert!(why(&path, &Configuration { plain_bytes, ..configuration.clone() }).starts_with("plain bytes"));
     }
@@ -471,11 +471,7 @@ fn the_roofline_is_what_no_knob_changes_and_no_prediction_exceeds() {
     assert_eq!(shared.limit, Limit::SharedDevice);
     assert!(near(shared.rate, MIB / (1.0 / 1000.0 + 1.0 / 300.0)), "{shared:?}");
     path.simultaneous = Some(1.9);
-    assert_eq!(
-        roofline(&path, &configuration).unwrap().limit,
-        Limit::Media,
-        "they share something that is in nobody's way"
-    );
+    assert_eq!(roofline(&path, &configuration).unwrap().limit, Limit::Media, "their shared limit slows neither side");
     path.machine.cores = 2.0;
     assert_eq!(roofline(&path, &configuration).unwrap().limit, Limit::Transform, "two of 100 MiB/s");
     configuration.throttle = None;

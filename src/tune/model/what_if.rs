@@ -1,28 +1,29 @@
-//! What another configuration would change: each differs in one thing, and all are predicted in the same way (`docs/MODEL.md` §6).
+//! What another configuration would change: each differs in one setting, and all are predicted in the same way
+//! (`docs/MODEL.md` §6).
 
 use super::configuration::Configuration;
 use super::path::Path;
 use super::predict::{Prediction, Unpredictable, predict};
 
-/// Times that differ by less are the same: runs of one job do, by as much.
+/// Times that differ by less count as the same: runs of one job differ by as much.
 pub const SAME_SPEED: f64 = 0.01;
-/// What BUFFERCOUNT is multiplied by in the usual questions.
+/// The factors of BUFFERCOUNT in the usual questions.
 const BUFFER_FACTORS: [f64; 3] = [0.25, 0.5, 2.0];
 
-/// One thing that is different.
+/// One changed setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// So many families; buffers stay as they are, shared by all.
+    /// This many families; the number of buffers stays the same, shared by all.
     Stripes(u64),
     /// Another codec, by its name in the path.
     Codec(String),
-    /// BUFFERCOUNT times so much.
+    /// BUFFERCOUNT times this factor.
     Buffers(f64),
-    /// So many transform threads.
+    /// This many transform threads.
     Workers(u64),
-    /// So many readers of the database, or writers to it.
+    /// This many readers of the database, or writers to it.
     DatabaseStreams(u64),
-    /// So many operations in flight in each family.
+    /// This many operations in flight in each family.
     QueueDepth(u64),
     /// MAXTRANSFERSIZE in bytes.
     TransferBytes(f64),
@@ -45,18 +46,18 @@ impl Change {
     }
 }
 
-/// What a change would bring.
+/// The effect of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// What is different.
+    /// The change.
     pub change: Change,
-    /// With it.
+    /// The prediction with the change.
     pub prediction: Prediction,
-    /// Times as fast: 1.31 is 31 % faster.
+    /// Factor of the speed: 1.31 is 31 % faster.
     pub speed: f64,
-    /// Stored bytes with it for one without it: 0.59 is 41 % smaller.
+    /// Factor of the stored bytes: 0.59 is 41 % smaller.
     pub stored: f64,
-    /// Bytes of memory more (or, below 0, less).
+    /// Additional bytes of memory; below 0: fewer.
     pub memory_bytes: f64,
 }
 
@@ -76,10 +77,10 @@ pub fn usual(path: &Path, now: &Configuration) -> Vec<Change> {
     changes
 }
 
-/// Answers, fastest first; of those that are as fast as each other, the one with the least memory first.
+/// Answers, fastest first; among equally fast ones, the one with the least memory first.
 ///
 /// # Errors
-/// As [`predict`], of the configuration now or of a changed one.
+/// As [`predict`], for the present configuration or a changed one.
 pub fn rank(path: &Path, now: &Configuration, changes: &[Change]) -> Result<Vec<Answer>, Unpredictable> {
     let before = predict(path, now)?;
     let mut answers = changes
@@ -95,7 +96,7 @@ pub fn rank(path: &Path, now: &Configuration, changes: &[Change]) -> Result<Vec<
             })
         })
         .collect::<Result<Vec<Answer>, Unpredictable>>()?;
-    // In steps of what counts as the same, so that the order is one (near values, compared by a tolerance, are not transitive).
+    // In steps of equal speed, so that the order is transitive. A comparison of near values by a tolerance is not.
     let step = |answer: &Answer| (answer.speed.ln() / SAME_SPEED).round();
     answers
         .sort_by(|one, other| step(other).total_cmp(&step(one)).then(one.memory_bytes.total_cmp(&other.memory_bytes)));

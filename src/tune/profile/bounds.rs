@@ -1,4 +1,4 @@
-//! Every number of a profile that was read is within bounds, before anything is computed from it.
+//! Checks that every number of a loaded profile is within bounds, before it is used.
 
 use std::ops::RangeInclusive;
 
@@ -25,7 +25,7 @@ const TEXT: usize = 64 << 10;
 /// Stored bytes for a plain byte: a codec that gains nothing stores blocks as they are, with their heads.
 const SHARE: RangeInclusive<f64> = 1e-6..=1.1;
 
-/// What stands where it must not; the first of it.
+/// The first value that is out of bounds.
 pub(super) fn breach(profile: &Profile) -> Option<String> {
     check(profile).err()
 }
@@ -120,14 +120,14 @@ fn whole(what: &str, value: u64, bounds: RangeInclusive<u64>) -> Result<(), Stri
     if bounds.contains(&value) {
         return Ok(());
     }
-    Err(format!("`{what}` is {value}, and not from {} to {}", bounds.start(), bounds.end()))
+    Err(format!("`{what}` is {value}, but must be from {} to {}", bounds.start(), bounds.end()))
 }
 
 fn number(what: &str, value: f64, bounds: RangeInclusive<f64>) -> Result<(), String> {
     if bounds.contains(&value) {
         return Ok(());
     }
-    Err(format!("`{what}` is {value}, and not from {} to {}", bounds.start(), bounds.end()))
+    Err(format!("`{what}` is {value}, but must be from {} to {}", bounds.start(), bounds.end()))
 }
 
 fn many(what: &str, count: usize, most: usize) -> Result<(), String> {

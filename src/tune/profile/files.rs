@@ -1,16 +1,16 @@
-//! What a database of many files costs besides their bytes, as far as a profile tells.
+//! The costs of a database's files besides their bytes, from a profile.
 
 use super::scatter::Scatter;
 use super::{Cell, Order, Place, Shape, Way};
 use crate::tune::statistics::median;
 
-/// Operations for reading a file of a few pages: 1,000 files more were 1,000 reads more (`/sys/block`), and 1.2 s on a volume with 800 operations a second
-/// (a MariaDB with so many views, 2026-11-23).
+/// Operations for reading a file of a few pages. 1,000 more files (a MariaDB with views, 2026-11-23) made 1,000 more
+/// reads (`/sys/block`), and took 1.2 s more on a volume with 800 operations a second.
 pub(super) const FILE_OPERATIONS: f64 = 1.0;
-/// Bytes of an operation that is short: larger ones say what a place transfers.
+/// The greatest size of a short operation, in bytes: larger ones show the transfer rate of a place.
 const SHORT: u64 = 64 << 10;
 
-/// Seconds for one file of a few pages, and how well they are known: to read, those of short operations; to make, as it was measured.
+/// Seconds for one file of a few pages, and their deviation. To read: those of short operations. To make: as measured.
 pub(super) fn of_file(place: &Place, way: Way, deviation: f64) -> (f64, f64) {
     if way == Way::Read {
         return (FILE_OPERATIONS * short_seconds(place, way), deviation);
@@ -22,7 +22,7 @@ pub(super) fn of_file(place: &Place, way: Way, deviation: f64) -> (f64, f64) {
     (median(seconds).map_or(0.0, |seconds| seconds * bytes), scatter.deviation().unwrap_or(deviation))
 }
 
-/// Seconds of the place for a short operation among others; 0 where none was measured.
+/// Seconds of the place for a short operation among others; 0 if none was measured.
 fn short_seconds(place: &Place, way: Way) -> f64 {
     let short = |cell: &&Cell| {
         let Shape { way: of, order, block_bytes, direct, .. } = cell.shape;

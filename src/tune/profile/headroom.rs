@@ -1,4 +1,4 @@
-//! How much faster several streams are than one, as far as a profile can tell that from its own scatter.
+//! The gain of several streams over one, if it is larger than the scatter of the profile.
 
 use super::path::cells_that_count;
 use super::scatter::Scatter;
@@ -6,11 +6,11 @@ use super::{Place, Profile, Way, Whereabouts};
 use crate::tune::model::Headroom;
 use crate::tune::statistics::median;
 
-/// Deviations of a ratio of two cells beyond which it is no accident: 95 of 100 are within two.
+/// Beyond this number of deviations, the ratio of two cells is not an accident: 95 of 100 are within two.
 const DEVIATIONS: f64 = 2.0;
 
 impl Profile {
-    /// Of these places together. What was not measured has no headroom.
+    /// The headroom of these places together. A place that was not measured has none.
     pub fn headroom(&self, places: &[Whereabouts], way: Way) -> Headroom {
         let known = places.iter().filter_map(Whereabouts::name).filter_map(|name| self.place_for(name, way));
         let mut places: Vec<usize> = known.collect();
@@ -18,7 +18,7 @@ impl Profile {
         places.dedup();
         let mut devices: Vec<Option<u64>> = places.iter().map(|at| self.places[*at].device).collect();
         devices.sort_unstable();
-        // Those of stores have no number, and each is one.
+        // A place in a store has no device number, and counts as one device.
         devices.dedup_by(|one, other| one.is_some() && one == other);
         let measured: Vec<Place> = places.iter().map(|at| self.with_its_device(*at)).collect();
         let streams = measured.iter().map(|place| gain(place, way)).sum::<f64>() / places.len().max(1) as f64;
@@ -30,8 +30,8 @@ impl Profile {
     }
 }
 
-/// How many times as fast several streams are as one, at most. Only cells are compared that differ in nothing else: of many cells that are as
-/// fast as each other, the fastest is the one that was lucky.
+/// The greatest factor by which several streams are faster than one. Only cells that differ in nothing else are
+/// compared: among many equally fast cells, the fastest is fast by chance.
 fn gain(place: &Place, way: Way) -> f64 {
     let cells = cells_that_count(place, way);
     let alone = |block: u64, depth: u64| {

@@ -1,4 +1,4 @@
-//! The profile that a job on this machine uses, and where a job's bytes are in its words.
+//! The profile that a job on this machine uses, and the places of the job's bytes for it.
 
 use fullbore_core::device::{Device, Place as DevicePlace};
 use fullbore_core::io::directory_of;
@@ -9,13 +9,13 @@ use super::path::{Asked, Calibrated, cells_that_count};
 use super::whose::resolved;
 use super::{Machine, Profile, Way, load, places};
 
-/// What a profile is called that was given no name.
+/// The default name of a profile.
 pub const DEFAULT: &str = "default";
-/// Days after which a profile is worth a word: disks fill, firmware and kernels change.
+/// A profile older than this many days gets a note: disks fill, firmware and kernels change.
 const OLD: i64 = 30;
 const SECONDS_OF_A_DAY: i64 = 86_400;
 
-/// Where a job's bytes are.
+/// The place of a job's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whereabouts {
     /// A directory, a file, or a URL: a profile may know it.
@@ -27,7 +27,7 @@ pub enum Whereabouts {
 }
 
 impl Whereabouts {
-    /// Of a family's device: the directory that it is in.
+    /// For a family's device: its directory.
     pub fn of(device: &Device) -> Self {
         match device.place() {
             DevicePlace::Null => Self::Nowhere,
@@ -50,7 +50,7 @@ impl Whereabouts {
         self.name().map(|name| resolved(name).0.display().to_string())
     }
 
-    /// The file system's device number now; nothing of what is in a store or nowhere.
+    /// The present device number of its file system; `None` for a store or `nul:`.
     pub fn device(&self) -> Option<u64> {
         match self {
             Self::At(name) => resolved(name).1,
@@ -59,10 +59,10 @@ impl Whereabouts {
     }
 }
 
-/// The profile of that name, if it is one of this machine; and what has changed on the machine since, if anything.
+/// The profile of that name, if it is from this machine; and a remark if the machine has changed since.
 ///
 /// # Errors
-/// There is none, it cannot be read, or it is another machine's.
+/// There is none, it cannot be read, or it is from another machine.
 pub fn of_this_machine(name: &str) -> Result<(Profile, Option<String>)> {
     let (profile, here) = (load(&places(), name)?, Machine::this());
     profile.check_machine(&here)?;
@@ -70,11 +70,11 @@ pub fn of_this_machine(name: &str) -> Result<(Profile, Option<String>)> {
     Ok((profile, remark))
 }
 
-/// The profile that a job is compared with: the one that was named, or the default one, if there is any; and what is worth a note. A job
-/// does not fail because of what is in a file that it can do without.
+/// The profile that a job is compared with: the named one, or the default one if it exists; and notes. A bad profile
+/// does not make a job fail.
 ///
 /// # Errors
-/// There is no profile of the name that was given.
+/// There is no profile with the given name.
 pub fn for_job(named: Option<&str>) -> Result<(Option<Profile>, Vec<String>)> {
     let name = named.unwrap_or(DEFAULT);
     match of_this_machine(name) {
@@ -82,12 +82,12 @@ pub fn for_job(named: Option<&str>) -> Result<(Option<Profile>, Vec<String>)> {
             let notes = remark.into_iter().chain(profile.says_its_age()).collect();
             Ok((Some(profile), notes))
         }
-        // None of that name.
+        // There is no such profile.
         Err(error @ Error::Usage { .. }) => named.map_or(Ok((None, Vec::new())), |_| Err(error)),
         Err(error) => {
             let why = error.to_string();
             let why = why.lines().next().unwrap_or_default();
-            Ok((None, vec![format!("profile `{name}` is not compared with: {why}")]))
+            Ok((None, vec![format!("profile `{name}` is ignored: {why}")]))
         }
     }
 }
@@ -98,10 +98,10 @@ fn names(places: &[Whereabouts]) -> Vec<&str> {
 }
 
 impl Profile {
-    /// That it is old, if it is.
+    /// A note if it is old.
     pub fn says_its_age(&self) -> Option<String> {
         let days = self.age_days().filter(|days| *days > OLD)?;
-        Some(format!("profile `{}` is {days} days old: measure it anew with fullbore calibrate", self.name))
+        Some(format!("profile `{}` is {days} days old: measure it again with fullbore calibrate", self.name))
     }
 
     /// Whole days since it was made.
@@ -110,13 +110,13 @@ impl Profile {
         Some((Timestamp::now().as_second() - made.as_second()) / SECONDS_OF_A_DAY)
     }
 
-    /// The path of a job between these places, with buffers of so many bytes. A copy has media on both sides.
+    /// The path of a job between these places, with buffers of this size in bytes. A copy has media on both sides.
     pub fn path_between(&self, database: &[Whereabouts], media: &[Whereabouts], transfer_bytes: u64) -> Calibrated {
         let (database, media) = (names(database), names(media));
         self.path(&Asked { database: &database, media: &media, transfer_bytes })
     }
 
-    /// True where it was measured how fast such a path is read or written.
+    /// True if the speed of this path in this direction was measured.
     pub fn knows(&self, path: &str, way: Way) -> bool {
         self.place_for(path, way).is_some_and(|at| !cells_that_count(&self.places[at], way).is_empty())
     }

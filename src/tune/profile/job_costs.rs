@@ -1,4 +1,4 @@
-//! What tiny jobs have cost, as what every job takes besides moving its bytes.
+//! The fixed costs of a job besides moving its bytes, from the times of tiny jobs.
 
 use super::path::Calibrated;
 use super::scatter::Scatter;
@@ -7,11 +7,12 @@ use crate::tune::model::{Direction, Parameter, Uncertain};
 use crate::tune::statistics::median;
 
 impl Profile {
-    /// Puts what jobs cost whose media are in `places` into a path that knows the sync of a stripe already. Of several places the slowest counts:
-    /// a job waits for all of them. Where none was measured, nothing is known of it. `restored` is how long the sync of the database takes.
+    /// Adds the fixed costs of jobs with media in `places` to a path that has the sync of a stripe already. The slowest
+    /// place counts: a job waits for all places. If no place was measured, the costs are unknown. `restored` is the
+    /// time to sync the database.
     ///
-    /// A tiny job has one stripe, and commits it: so a commit takes no longer than that job. What a sync takes beyond that is for bytes that the device
-    /// has not stored yet. It waits for them once, however many stripes there are.
+    /// A tiny job has one stripe, and commits it: so a commit takes no longer than that job. A longer sync is for bytes
+    /// that the device has not stored yet. The device waits for them once, with any number of stripes.
     pub(super) fn add_job_costs(&self, made: &mut Calibrated, places: &[usize], restored: f64) {
         let tiny = |direction| {
             let known = self.job_costs.iter().filter(|cost| places.contains(&cost.media));

@@ -1,4 +1,4 @@
-//! Which machine a profile is of, and whether it is this one.
+//! The machine of a profile, and whether it is this machine.
 
 use std::fmt::Write;
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Profile;
 
-/// Where a machine's id stands: of systemd, and of D-Bus where that is older.
+/// The files with a machine's id: of systemd, and of an older D-Bus.
 const IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
-/// What is hashed before the id, so that the hash tells nothing to others who hash it too.
+/// Hashed before the id, so that the hash differs from the hashes of other programs.
 const DOMAIN: &[u8] = b"fullbore profile host\0";
 /// Bytes of the hash that are kept.
 const ID_BYTES: usize = 16;
 
-/// What tells one machine from another, as far as its speed goes.
+/// The identity of a machine, for its speed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -23,7 +23,7 @@ pub struct Machine {
     pub host_id: String,
     /// Its name.
     pub host: String,
-    /// As the kernel says.
+    /// Model of the processors, from the kernel.
     pub cpu_model: String,
     /// Processors that this process may use: affinity and control group counted.
     pub cores: u64,
@@ -32,7 +32,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one that this runs on.
+    /// The present machine.
     pub fn this() -> Self {
         let host = crate::job::host();
         let read = |path: &str| std::fs::read_to_string(path).ok().filter(|text| !text.trim().is_empty());
@@ -47,18 +47,18 @@ impl Machine {
         }
     }
 
-    /// What differs so that figures of `self` say nothing of `other`; nothing where they are the same machine.
+    /// The differences that make figures of `self` useless for `other`; none if they are the same machine.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if self.host_id != other.host_id {
-            found.push(format!("it was made on `{}`, and this is `{}`", self.host, other.host));
+            found.push(format!("it was made on `{}`, but this machine is `{}`", self.host, other.host));
         }
         if self.cpu_model != other.cpu_model {
-            found.push(format!("its processor was `{}`, and here it is `{}`", self.cpu_model, other.cpu_model));
+            found.push(format!("its processor was `{}`, but here it is `{}`", self.cpu_model, other.cpu_model));
         }
         if self.cores != other.cores {
             found.push(format!(
-                "it had {} processors, and here are {} (control group counted)",
+                "it had {} processors, but here are {} (control group counted)",
                 self.cores, other.cores
             ));
         }
@@ -78,12 +78,12 @@ impl Profile {
         }
         Err(Error::refused(
             format!("profile `{}`", self.name),
-            format!("is of another machine: {}", differences.join("; ")),
-            format!("measure this one: fullbore calibrate --read … --write … --name {}", self.name),
+            format!("is from another machine: {}", differences.join("; ")),
+            format!("measure this machine: fullbore calibrate --read … --write … --name {}", self.name),
         ))
     }
 
-    /// What has changed on the machine since, and does not make the profile wrong by itself.
+    /// A change of the machine since, which does not make the profile wrong by itself.
     pub fn remark(&self, here: &Machine) -> Option<String> {
         let was = &self.machine.kernel;
         let differs = *was != here.kernel;

@@ -1,4 +1,5 @@
-//! Profiles: what calibration has measured of a machine, as a file with a name. The fields and their units are in `docs/CALIBRATION.md`.
+//! Profiles: calibration's measurements of a machine, as a named file. `docs/CALIBRATION.md` lists the fields and
+//! units.
 
 mod bounds;
 mod files;
@@ -35,13 +36,13 @@ pub struct Profile {
     pub version: u64,
     /// Version of fullbore.
     pub tool_version: String,
-    /// What the user calls it.
+    /// The user's name for it.
     pub name: String,
     /// When the run ended: RFC 3339, UTC.
     pub made_at: String,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// What was asked for.
+    /// The settings of the run.
     pub settings: Settings,
     /// Each `--read` and each `--write`.
     pub places: Vec<Place>,
@@ -51,25 +52,25 @@ pub struct Profile {
     pub sample_bytes: u64,
     /// Codecs, in memory.
     pub codecs: Vec<CodecCell>,
-    /// What a worker does to a plain byte besides packing.
+    /// The work of a worker on a plain byte besides packing.
     pub checksums: Vec<WorkCell>,
     /// The cipher.
     pub ciphers: Vec<WorkCell>,
-    /// Buffers on their way from thread to thread; nothing in profiles that were made before this was measured.
+    /// Buffers on their way from thread to thread; empty in older profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hand_overs: Vec<HandOver>,
-    /// What jobs take besides moving their bytes; nothing in profiles that were made before this was measured.
+    /// Costs of jobs besides moving their bytes; empty in older profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_costs: Vec<JobCost>,
-    /// What is worth knowing of this run.
+    /// Notes on this run.
     pub notes: Vec<String>,
 }
 
-/// What a run was asked for.
+/// The settings of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Seconds that it was given.
+    /// Seconds for the run.
     pub seconds: f64,
     /// Bytes in each file system, at most.
     pub space_bytes: Option<u64>,
@@ -77,7 +78,7 @@ pub struct Settings {
     pub throttle_bytes_per_s: Option<u64>,
 }
 
-/// How a place was given.
+/// The flag of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
@@ -93,10 +94,10 @@ pub enum Use {
 pub struct Place {
     /// Absolute and without symbolic links, or a URL.
     pub path: String,
-    /// How it was given.
+    /// Its flag.
     #[serde(rename = "use")]
     pub used: Use,
-    /// Number of the device of its file system; nothing of a store.
+    /// Number of the device of its file system; `None` for a store.
     pub device: Option<u64>,
     /// Bytes of the files that were read; space that was used.
     pub bytes: u64,
@@ -114,15 +115,15 @@ pub enum Way {
     Write,
 }
 
-/// Where operations go, one after the other.
+/// The order of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// Each behind the one before.
+    /// Each directly after the one before.
     Sequential,
-    /// Anywhere.
+    /// In random order.
     Random,
-    /// Each a file of its own, durable before the next: `block_bytes` are those of a file.
+    /// Each is a separate file, durable before the next: `block_bytes` is the size of a file.
     Files,
 }
 
@@ -132,7 +133,7 @@ pub enum Order {
 pub struct Shape {
     /// Reading or writing.
     pub way: Way,
-    /// Where operations go.
+    /// The order of operations.
     pub order: Order,
     /// Bytes of an operation.
     pub block_bytes: u64,
@@ -144,13 +145,13 @@ pub struct Shape {
     pub direct: bool,
 }
 
-/// A way to use a place, and how fast that was.
+/// A way to use a place, and its measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// Which way.
+    /// The way.
     pub shape: Shape,
-    /// All that was measured of it.
+    /// All its measurements.
     pub rounds: Vec<Round>,
 }
 
@@ -162,11 +163,11 @@ pub struct Round {
     pub bytes: u64,
     /// From the start to the end, of all streams or threads.
     pub seconds: f64,
-    /// Of these, until what was written was durable.
+    /// Seconds of these until the written bytes were durable.
     pub sync_seconds: f64,
     /// Processor seconds of the streams' threads.
     pub cpu_seconds: f64,
-    /// Of writes, `seconds` without their share of the sync. Profiles from before 2026-11-25 do not say it.
+    /// For writes: `seconds` without their share of the sync. Profiles from before 2026-11-25 do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving_seconds: Option<f64>,
 }
@@ -216,13 +217,14 @@ pub struct BothRound {
     pub written_alone: f64,
 }
 
-/// What a backup of a tiny database and its restore have taken, each as a program of its own: nearly all of it is what any job takes.
+/// The times of a backup of a tiny database and of its restore, each in a separate process. Nearly all of these times
+/// are fixed costs of any job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobCost {
     /// The place of the media, by its number from 0.
     pub media: usize,
-    /// The place where the database was, and was restored to.
+    /// The place of the database, and of its restore.
     pub database: usize,
     /// Bytes of that database.
     pub plain_bytes: u64,
@@ -242,7 +244,7 @@ pub struct CodecCell {
     pub threads: u64,
     /// Stored bytes for a plain byte of the sample.
     pub stored_share: f64,
-    /// How well the sample tells that: its standard error, as a share of it.
+    /// The standard error of `stored_share`, as a share of it.
     pub stored_share_error: f64,
     /// Bytes of one worker's contexts.
     pub context_bytes: u64,
@@ -256,7 +258,7 @@ pub struct CodecCell {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkCell {
-    /// Threads that did it at once.
+    /// Threads that worked at once.
     pub threads: u64,
     /// All that was measured.
     pub rounds: Vec<Round>,
@@ -273,7 +275,7 @@ pub struct HandOver {
 }
 
 impl Round {
-    /// One without a sync, whose processor time is not known.
+    /// A round without a sync, with unknown processor time.
     #[cfg(test)]
     pub fn of(bytes: u64, seconds: f64) -> Self {
         Self { bytes, seconds, sync_seconds: 0.0, cpu_seconds: 0.0, moving_seconds: None }
@@ -296,12 +298,12 @@ pub fn rate(rounds: &[Round]) -> Option<f64> {
 }
 
 impl Place {
-    /// True of a prefix or an object in a store, whose operations are requests.
+    /// True for a prefix or an object in a store: its operations are requests.
     pub fn is_in_store(&self) -> bool {
         self.device.is_none()
     }
 
-    /// Whether what was measured of one place counts for the other: both were written, and are in one file system.
+    /// Whether measurements of one place count for the other: both were written, and are in one file system.
     pub fn shares_cells(&self, other: &Self) -> bool {
         (self.used, other.used) == (Use::Write, Use::Write) && self.device.is_some() && self.device == other.device
     }
@@ -315,7 +317,7 @@ impl Cell {
 }
 
 impl Profile {
-    /// A profile of this machine in which nothing is measured yet.
+    /// An empty profile of this machine.
     pub fn begin(name: &str, settings: Settings) -> Self {
         Self {
             version: VERSION,

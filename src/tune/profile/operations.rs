@@ -1,4 +1,5 @@
-//! What a place does with operations of one size, from cells of that size or of those around it (`docs/CALIBRATION.md`, section 4).
+//! The speed of a place with operations of one size, from cells of this size or the sizes around it
+//! (`docs/CALIBRATION.md`, section 4).
 
 use fullbore_core::sink::LEAST_PART;
 
@@ -9,20 +10,20 @@ use super::{Cell, Order, Place, Round, Shape, Way};
 use crate::tune::model::Ceiling;
 use crate::tune::statistics::median;
 
-/// Rates of one group differ by so much at most, as a share: more than what rounds of one volume under one cap differ by.
+/// The rates of one group differ at most by this share: rounds of one volume under one cap differ by less.
 const ALIKE: f64 = 0.05;
 
-/// A cell whose operations take so many times as long as larger ones is contradicted.
+/// A cell is contradicted if its operations take this many times as long as larger ones.
 const TOO_LONG: f64 = 2.0;
 
-/// The operations that a job does on one side.
+/// The operations of a job on one side.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operations {
     /// Bytes of one: MAXTRANSFERSIZE.
     pub bytes: u64,
-    /// Each stream waits for one before it starts the next, as readers and writers of a database do.
+    /// Each stream has one operation in flight, as readers and writers of a database do.
     pub one_at_a_time: bool,
-    /// In how many files the bytes are, at most.
+    /// The greatest number of files.
     pub files: u64,
 }
 
@@ -32,13 +33,13 @@ pub(super) struct Measured {
     pub deviation: f64,
     pub latency_deviation: f64,
     pub commit: f64,
-    /// For one file of a few pages, besides its bytes.
+    /// Seconds for one file of a few pages, besides its bytes.
     pub file_seconds: f64,
     pub file_deviation: f64,
 }
 
-/// What `place` does in that direction. `usual` is the deviation of what was not repeated often enough.
-/// A store is asked for parts and ranges, whatever a buffer is, and has no cap of their number: there are larger ones.
+/// The figures of `place` in that direction. `usual` is the deviation of cells with too few rounds. For a store, parts
+/// and ranges count, not buffers; it has no cap of their number, because they can be larger.
 pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: f64) -> Option<Measured> {
     let in_store = place.is_in_store();
     let (transfer, largest) = if in_store { (LEAST_PART, u64::MAX) } else { (operations.bytes, operations.bytes) };
@@ -46,7 +47,7 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: 
     if cells.iter().any(|cell| cell.shape.streams <= operations.files) {
         cells.retain(|cell| cell.shape.streams <= operations.files);
     }
-    // Operations that are larger than those of the job move more than these can. The next size that was measured has to do.
+    // Larger operations than those of the job move more bytes. So the next measured size is used.
     let next = cells.iter().map(|cell| cell.shape.block_bytes).filter(|block| *block >= transfer).min();
     if let (Some(next), false) = (next, in_store) {
         cells.retain(|cell| cell.shape.block_bytes <= next);
@@ -60,13 +61,13 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: 
         operations_alone(&alone).into_iter().map(|cell| (cell.shape.block_bytes, seconds_each(cell))),
         transfer,
     );
-    // Nor does an operation take longer than one that is larger, or that has others beside it: a round in which the device stalled says so.
+    // An operation takes no longer than a larger one, or one with others beside it. If it does, the device stalled.
     let larger = alone.iter().filter(|cell| cell.shape.block_bytes >= transfer).map(|cell| seconds_each(cell));
     let whole = whole.map(|whole| larger.fold(whole, f64::min));
     let (latency, latency_deviation) = whole.map_or((0.0, 0.0), |whole| {
         let transfer = transfer as f64 / stream_rate;
         let latency = (whole - transfer).max(0.0);
-        // Two times that are each uncertain, and their difference.
+        // The difference of two uncertain times.
         (latency, (deviation * whole.hypot(transfer) / latency).min(MOST_DEVIATION))
     });
     let processor = processor_seconds(&cells, transfer, operations.one_at_a_time) / transfer as f64;
@@ -82,8 +83,8 @@ pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: 
     })
 }
 
-/// The cells that tell what an operation takes which has none beside it. Of blocks smaller than any of these, a deeper queue has to do: an operation takes
-/// no less time with others beside it.
+/// The cells for the time of an operation without others beside it. For smaller blocks, cells with a deeper queue are
+/// used: an operation takes no less time with others beside it.
 fn operations_alone<'a>(cells: &[&'a Cell]) -> Vec<&'a Cell> {
     let is_alone = |cell: &&Cell| cell.shape.queue_depth == 1;
     let smallest = cells.iter().copied().filter(is_alone).map(|cell| cell.shape.block_bytes).min();
@@ -92,14 +93,16 @@ fn operations_alone<'a>(cells: &[&'a Cell]) -> Vec<&'a Cell> {
     cells.iter().copied().filter(counts).collect()
 }
 
-/// Seconds of one operation of a cell, from its start to its end: while so many are in flight in each stream. The sync comes after all operations.
+/// Seconds of one operation of a cell, from its start to its end, with the cell's number in flight in each stream. The
+/// sync comes after all operations.
 fn seconds_each(cell: &Cell) -> f64 {
     let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
     let rate = median(cell.rounds.iter().map(Round::moving_rate)).unwrap_or(0.0);
     (block_bytes * queue_depth * streams) as f64 / rate
 }
 
-/// The cells of a place that others contradict: their operations take more than twice as long as larger ones that have as many beside them.
+/// The cells of a place that others contradict: their operations take more than twice as long as larger ones with as
+/// many beside them.
 pub(crate) fn contradicted(cells: &[Cell]) -> Vec<Shape> {
     let sequential = |cell: &&Cell| cell.shape.order == Order::Sequential && !cell.rounds.is_empty();
     let sequential: Vec<&Cell> = cells.iter().filter(sequential).collect();
@@ -115,8 +118,8 @@ pub(crate) fn contradicted(cells: &[Cell]) -> Vec<Shape> {
     sequential.iter().filter(is_contradicted).map(|cell| cell.shape).collect()
 }
 
-/// Processor seconds of one operation of `transfer` bytes. An operation that a thread waits for costs it a sleep: cells count in which threads wait as
-/// often as in the job, if there are any.
+/// Processor seconds of one operation of `transfer` bytes. A thread that waits for an operation pays a sleep. So cells
+/// count in which threads wait as often as in the job, if there are any.
 fn processor_seconds(cells: &[&Cell], transfer: u64, one_at_a_time: bool) -> f64 {
     let alike = |cell: &&&Cell| (cell.shape.queue_depth == 1) == one_at_a_time;
     let mut counted: Vec<&Cell> = cells.iter().filter(alike).copied().collect();
@@ -130,8 +133,8 @@ fn processor_seconds(cells: &[&Cell], transfer: u64, one_at_a_time: bool) -> f64
     of_operation(counted.into_iter().map(|cell| (cell.shape.block_bytes, each(cell))), transfer).unwrap_or(0.0)
 }
 
-/// What an operation of `bytes` takes, from pairs of a size and what one of that size took: on a line between the sizes around it. A smaller one than any
-/// takes as much as the smallest, and a larger one than any as much for a byte as the largest.
+/// The time of an operation of `bytes`, from pairs of a size and its time: on a line between the sizes around it. Below
+/// all sizes, it is the time of the smallest. Above all sizes, it is the time for a byte of the largest.
 fn of_operation(taken: impl Iterator<Item = (u64, f64)>, bytes: u64) -> Option<f64> {
     let mut taken: Vec<(u64, f64)> = taken.collect();
     taken.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
@@ -150,8 +153,9 @@ fn of_operation(taken: impl Iterator<Item = (u64, f64)>, bytes: u64) -> Option<f
     }
 }
 
-/// Bytes per second of these cells at most, in operations of `transfer` bytes: what they agree upon, but not more operations than the cell with most of
-/// them; larger ones than `transfer` do not tell how many there could be.
+/// The greatest bytes per second of these cells, in operations of `transfer` bytes: the rate that they agree upon, but
+/// not more operations than in the cell with the most. Cells with larger operations than `transfer` do not limit the
+/// number.
 fn ceiling(cells: &[&Cell], transfer: u64) -> Option<f64> {
     let small = cells.iter().filter(|cell| cell.shape.block_bytes <= transfer);
     let operations = small.map(|cell| cell.rate() / cell.shape.block_bytes as f64).reduce(f64::max);
@@ -159,8 +163,9 @@ fn ceiling(cells: &[&Cell], transfer: u64) -> Option<f64> {
     Some(agreed(cells)?.min(by_operations))
 }
 
-/// The highest rate that rounds agree upon: of the groups of rounds that are alike, the fastest which has at least half as many as the largest group. The
-/// fastest round of many is too fast by chance. Rounds at less than half of it are of ways that do not use the place fully, and no group.
+/// The highest rate that rounds agree upon. Similar rounds form groups; the fastest group with at least half as many
+/// rounds as the largest group counts. The fastest round of many is too fast by chance. Rounds at less than half of it
+/// do not use the place fully, and form no group.
 fn agreed(cells: &[&Cell]) -> Option<f64> {
     let mut rates: Vec<f64> = cells.iter().flat_map(|cell| cell.rounds.iter().map(Round::rate)).collect();
     rates.sort_by(|one, other| other.total_cmp(one));

@@ -16,18 +16,19 @@ use crate::tune::model::{
 };
 use crate::tune::statistics::median;
 
-/// Two places that do so much of the sum or more share nothing that would limit a job (2: they do not disturb each other at all).
+/// From this share of the sum on, two places share no limit (2: they do not disturb each other at all).
 const SEPARATE: f64 = 1.8;
-/// Where the model keeps what a shared device does of the sum (`docs/MODEL.md`, section 1).
+/// The model's bounds for the share of the sum that a shared device does (`docs/MODEL.md`, section 1).
 const SIMULTANEOUS: (f64, f64) = (0.1, 2.0);
 
-/// And the factor of it in a write-heavy mix.
+/// The bounds of its factor in a write-heavy mix.
 const FACTOR_OF_WRITE_HEAVY: (f64, f64) = (0.25, 1.5);
 
-/// What a path is asked for.
+/// The places and the buffers of a path.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// The file or directory of the database, or of a copy those of the media that it reads; none where no device of this machine holds it.
+    /// The file or directory of the database; for a copy, those of the media that it reads; none if it is not on a
+    /// device of this machine.
     pub database: &'a [&'a str],
     /// Directories, files or URLs of the media.
     pub media: &'a [&'a str],
@@ -36,23 +37,23 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// In how many files the database is, at most: one that is a file is in no more, however many threads use it.
+    /// The greatest number of the database's files. A database in one file has one, with any number of threads.
     fn database_files(&self) -> u64 {
         let files = self.database.iter().filter(|path| FilePath::new(path).is_file()).count();
         if files == self.database.len() { files.max(1) as u64 } else { u64::MAX }
     }
 }
 
-/// A path, and how well it is known.
+/// A path, and its uncertainty.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibrated {
     /// The path.
     pub path: Path,
-    /// Scatter of what it was made from.
+    /// Scatter of its measurements.
     pub uncertain: Vec<Uncertain>,
-    /// What was not measured, and has no limit in the path: one line each.
+    /// Missing measurements, which give no limit in the path: one line each.
     pub unknown: Vec<String>,
-    /// Why some of it may be of another disk: one line each.
+    /// Reasons why a part may be from another disk: one line each.
     pub doubts: Vec<String>,
 }
 
@@ -83,11 +84,12 @@ impl Profile {
         made
     }
 
-    /// Where each of these was measured in that direction; what was not is told, and what may have been another disk.
+    /// The measured places of these paths in that direction. Adds a line for each missing one, and for each doubtful
+    /// disk.
     fn places_for(&self, asked: &[&str], way: Way, made: &mut Calibrated) -> Vec<usize> {
         let mut found = Vec::new();
         for path in asked {
-            // A place that was written was measured in both directions, and is doubted once.
+            // A written place was measured in both directions, and gets one line of doubt.
             made.doubts.extend(self.doubt(path, way).filter(|doubt| !made.doubts.contains(doubt)));
             match self.place_for(path, way) {
                 Some(at) if found.contains(&at) => {}
@@ -101,7 +103,8 @@ impl Profile {
         found
     }
 
-    /// Puts one direction of one side into the path, and gives the seconds of a sync there. `files`: in how many the bytes of that side are, at most.
+    /// Adds one direction of one side to the path, and returns the seconds of a sync there. `files`: the greatest
+    /// number of files on that side.
     fn add_side(
         &self,
         made: &mut Calibrated,
@@ -117,7 +120,7 @@ impl Profile {
         if measured.is_empty() {
             return 0.0;
         }
-        // Places on one device share it: the faster figure is the device's, not their sum.
+        // Places on one device share it: the faster figure is the speed of the device, not their sum.
         let mut devices: BTreeMap<String, f64> = BTreeMap::new();
         for (at, one) in &measured {
             let place = &self.places[*at];
@@ -136,7 +139,7 @@ impl Profile {
         };
         let model_way = model_way(way);
         *made.path.side_mut(side).ceiling_mut(model_way) = ceiling;
-        // A buffer on a disk is no request: where only some of the media are in stores, one equation has to do for all.
+        // A buffer on a disk is not a request: if only some of the media are in stores, one equation is used for all.
         if side == Side::Media && places.iter().all(|at| self.places[*at].is_in_store()) {
             let cells = places.iter().flat_map(|at| cells_that_count(&self.places[*at], way));
             *made.path.requests.of_mut(model_way) = cells.map(request).collect();
@@ -166,7 +169,7 @@ impl Profile {
         commit
     }
 
-    /// A place with the cells of all places that share theirs with it: `calibrate` measures most ways of one file system once.
+    /// A place with the cells of all places on its file system: `calibrate` measures most ways of a file system once.
     pub(super) fn with_its_device(&self, at: usize) -> Place {
         let mut place = self.places[at].clone();
         let others =
@@ -180,8 +183,9 @@ impl Profile {
         place
     }
 
-    /// How regular these places serve operations. Of regular ones as many end in each round; of those that take exponential times their number `n` has the
-    /// variance `n`. What the variance is of the number (the index of dispersion) is the squared coefficient of variation of the times.
+    /// How regularly these places serve operations. With regular times, each round has the same number of operations.
+    /// With exponential times, their number `n` has the variance `n`. The variance divided by the number (the index of
+    /// dispersion) is the squared coefficient of variation of the times.
     fn evenness(&self, places: impl Iterator<Item = usize>) -> f64 {
         let cells = places.flat_map(|at| {
             let place = &self.places[at];
@@ -195,11 +199,11 @@ impl Profile {
             let squares: f64 = rates.iter().map(|rate| (rate / mean - 1.0).powi(2)).sum();
             Some(squares / freedom as f64 * bytes / cell.shape.block_bytes as f64)
         };
-        // The median: a round that something else on the machine disturbed says nothing of how the place serves.
+        // The median: a disturbed round does not show how the place serves.
         median(cells.filter_map(dispersion)).map_or(0.0, |dispersion| (1.0 - dispersion).clamp(0.0, 1.0))
     }
 
-    /// Where each place of the media shares something with the database's, what they do of the sum; the least of it.
+    /// The least share of the sum, if each place of the media shares a limit with a place of the database.
     fn add_simultaneous(&self, made: &mut Calibrated, (database, media): (&[usize], &[usize]), transfer: u64) {
         let mut least: Option<(f64, f64, f64)> = None;
         for &written in media {
@@ -210,7 +214,7 @@ impl Profile {
                 return;
             }
             if least.is_none_or(|(known, ..)| share < known) {
-                // Of the same places and the same blocks: else the two shares would differ for other reasons too.
+                // Only with the same places and blocks: otherwise the two shares differ for other reasons too.
                 let of = |pair: &Together| (pair.read, pair.written, pair.block_bytes);
                 let is_heavy = |pair: &&Together| pair.written_per_read == WRITE_HEAVY && of(pair) == of(even);
                 let heavy = self.together.iter().find(is_heavy).map(|pair| self.shares_of_sum(made, pair, transfer));
@@ -225,17 +229,17 @@ impl Profile {
         }
     }
 
-    /// What the places of a pair do of the sum, in each round.
+    /// The share of the sum that the places of a pair do, in each round.
     fn shares_of_sum(&self, made: &Calibrated, pair: &Together, transfer: u64) -> Vec<f64> {
-        // Operations of the job are larger than any that were measured at once: these say what the device does of both, however large they are.
+        // If the job's operations are larger than the measured ones, the measured shares are used as they are.
         let alone = (pair.block_bytes < transfer && self.share_a_device(pair.read, pair.written))
             .then_some((made.path.database.read.total_rate, made.path.media.write.total_rate));
         let share = |round: &BothRound| share_of_sum(round, alone.unwrap_or((round.read_alone, round.written_alone)));
         pair.rounds.iter().map(share).collect()
     }
 
-    /// The pair of places that tells what reading the database and writing as much to `written` at once do: of these two places, or of two on the same
-    /// devices. Of several the one whose operations are nearest to `transfer` bytes.
+    /// The measured pair for reading the database and writing as much to `written` at the same time: these two places,
+    /// or two on the same devices. If there are several, the pair with operations nearest to `transfer` bytes.
     fn measured_at_once(&self, database: &[usize], written: usize, transfer: u64) -> Option<&Together> {
         let alike = |one: usize, other: usize| one == other || self.share_a_device(one, other);
         let of_these = |pair: &&Together| {
@@ -316,18 +320,18 @@ impl Profile {
     }
 }
 
-/// Seconds of one of `threads` for a byte.
+/// Seconds of one of `threads` threads for a byte.
 fn worker_seconds(threads: u64, rounds: &[Round]) -> Option<f64> {
     rate(rounds).map(|rate| threads as f64 / rate)
 }
 
-/// What two directions do of the sum of what each does alone, bytes per second.
+/// The speed of both directions at once, as a share of the sum of each alone.
 fn share_of_sum(round: &BothRound, (read_alone, written_alone): (f64, f64)) -> f64 {
     let of = |bytes: u64, alone: f64| bytes as f64 / round.seconds / alone;
     of(round.read_bytes, read_alone) + of(round.written_bytes, written_alone)
 }
 
-/// The sequential cells of a direction: those of direct I/O where there are any, for so do jobs.
+/// The sequential cells of a direction: those of direct I/O if there are any, as jobs use direct I/O.
 pub(crate) fn cells_that_count(place: &Place, way: Way) -> Vec<&Cell> {
     let sequential =
         |cell: &&Cell| cell.shape.way == way && cell.shape.order == Order::Sequential && !cell.rounds.is_empty();
@@ -336,7 +340,7 @@ pub(crate) fn cells_that_count(place: &Place, way: Way) -> Vec<&Cell> {
     if direct.is_empty() { all } else { direct }
 }
 
-/// What a cell of a store says of requests.
+/// The requests of a store's cell.
 fn request(cell: &Cell) -> Request {
     let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
     let [bytes, in_flight, streams] = [block_bytes, queue_depth, streams].map(|number| number as f64);

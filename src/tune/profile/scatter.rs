@@ -1,15 +1,16 @@
-//! How much repeated measurements differ, and what that says of those that were not repeated (`docs/CALIBRATION.md`, section 4).
+//! The scatter of repeated measurements, and from it the scatter of single ones (`docs/CALIBRATION.md`, section 4).
 
 use super::{Profile, Round};
 use crate::tune::statistics::median;
 
-/// Deviation of a logarithm below which measurements are not told apart: runs of one job differ by as much.
+/// Below this deviation of a logarithm, measurements count as equal: runs of one job differ by as much.
 pub(super) const LEAST_DEVIATION: f64 = 0.01;
-/// Beyond this a parameter is only known to its order of magnitude.
+/// Beyond this deviation, only the order of magnitude of a parameter is known.
 pub(super) const MOST_DEVIATION: f64 = 1.0;
-/// So many distances tell a deviation. Fewer may agree by chance, or hold one round in which the disk stalled.
+/// The least number of distances for a deviation. Fewer may agree by chance, or contain a round in which the disk
+/// stalled.
 const ENOUGH: usize = 5;
-/// The deviation where nothing was repeated often enough: an assumption. It is about what the disks of one shared virtual machine had.
+/// The deviation without enough repeats: an assumption, about the value of the disks of one shared virtual machine.
 const UNREPEATED: f64 = 0.15;
 /// The standard deviation of a normal distribution, as a multiple of the median distance from its middle.
 const OF_NORMAL: f64 = 1.4826;
@@ -19,14 +20,14 @@ const OF_NORMAL: f64 = 1.4826;
 pub(super) struct Scatter(Vec<f64>);
 
 impl Scatter {
-    /// Of rates or times, cell by cell.
+    /// From rates or times, cell by cell.
     pub fn of<'a>(cells: impl IntoIterator<Item = &'a [f64]>) -> Self {
         let mut scatter = Self::default();
         cells.into_iter().for_each(|cell| scatter.add(cell.iter().copied()));
         scatter
     }
 
-    /// Of the rates of rounds, cell by cell.
+    /// From the rates of rounds, cell by cell.
     pub fn of_rounds<'a>(cells: impl IntoIterator<Item = &'a Vec<Round>>) -> Self {
         let mut scatter = Self::default();
         cells.into_iter().for_each(|rounds| scatter.add(rounds.iter().map(Round::rate)));
@@ -38,12 +39,12 @@ impl Scatter {
         let Some(middle) = median(logs.iter().copied()) else { return };
         let mut distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
         distances.sort_by(f64::total_cmp);
-        // One of them made the median. It tells nothing.
+        // One of them is the median, and has no information.
         self.0.extend(distances.into_iter().skip(1));
     }
 
-    /// The standard deviation, from the median distance: a few rounds in which something stalled do not count. `None` where too little was
-    /// repeated.
+    /// The standard deviation, from the median distance: so a few stalled rounds do not count. `None` with too few
+    /// repeats.
     pub fn deviation(&self) -> Option<f64> {
         let enough = self.0.len() >= ENOUGH;
         let distance = median(self.0.iter().copied()).filter(|_| enough)?;
@@ -52,12 +53,12 @@ impl Scatter {
 }
 
 impl Profile {
-    /// The deviation that `scatter` tells, or else that of all rounds of this profile together.
+    /// The deviation of `scatter`, or else of all rounds of this profile together.
     pub(super) fn deviation(&self, scatter: &Scatter) -> f64 {
         scatter.deviation().unwrap_or_else(|| self.usual_deviation())
     }
 
-    /// That of a measurement which was not repeated often enough.
+    /// The deviation of a measurement with too few repeats.
     pub(super) fn usual_deviation(&self) -> f64 {
         let places = self.places.iter().flat_map(|place| &place.cells).map(|cell| &cell.rounds);
         let codecs = self.codecs.iter().flat_map(|cell| [&cell.pack, &cell.unpack]);

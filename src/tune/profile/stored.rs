@@ -1,4 +1,4 @@
-//! Profiles as files: by name, replaced atomically. What root has measured of a machine everybody may read.
+//! Profiles as files: by name, replaced atomically. Every user may read the profiles of root.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
@@ -15,11 +15,11 @@ const LARGEST: usize = 16 << 20;
 /// The longest name.
 const NAME_MOST: usize = 64;
 
-/// Where root keeps the profiles of a machine, for everybody to read.
+/// The directory for root's profiles of a machine, which every user may read.
 const OF_THE_MACHINE: &str = "/var/lib";
 
-/// Where profiles are: where this host keeps what it knows ([`state_home`]), which is where new ones go; then `/var/lib/fullbore/profiles`, which
-/// root has made for all; then where earlier versions kept them, `~/.config/fullbore/profiles`.
+/// The directories of profiles: first in the state directory of this host ([`state_home`]), which gets new ones; then
+/// `/var/lib/fullbore/profiles`, from root for all users; then `~/.config/fullbore/profiles`, from earlier versions.
 pub fn places() -> Vec<PathBuf> {
     let homes = [state_home(), Some(PathBuf::from(OF_THE_MACHINE)), config_home()];
     let mut places: Vec<PathBuf> = homes.into_iter().flatten().map(|home| home.join("fullbore/profiles")).collect();
@@ -27,7 +27,8 @@ pub fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Refuses what is no name of a profile: 1 to 64 letters, digits, `-`, `_` and dots, the first no dot.
+/// Refuses a wrong name of a profile. A name has 1 to 64 letters, digits, `-`, `_` and dots, and does not begin with a
+/// dot.
 ///
 /// # Errors
 /// A usage error.
@@ -38,8 +39,8 @@ pub fn check_name(name: &str) -> Result<()> {
     }
     Err(Error::usage(
         format!("--name {name}"),
-        "is no name for a profile",
-        "use 1 to 64 letters, digits, `-`, `_` and dots, the first no dot",
+        "is not a name for a profile",
+        "use 1 to 64 letters, digits, `-`, `_` and dots, not beginning with a dot",
     ))
 }
 
@@ -48,13 +49,13 @@ fn file(directory: &Path, name: &str) -> Result<PathBuf> {
     Ok(directory.join(format!("{name}.json")))
 }
 
-/// Writes `profile` under its name into the first of `places`; one of that name is replaced. Gives its path.
+/// Writes `profile` under its name into the first of `places`, and replaces an older one. Returns its path.
 ///
 /// # Errors
 /// A wrong name; a directory or file that cannot be written.
 pub fn save(places: &[PathBuf], profile: &Profile) -> Result<PathBuf> {
     let Some(directory) = places.first() else {
-        return Err(Error::usage("profiles", "there is no directory for them", "set XDG_STATE_HOME"));
+        return Err(Error::usage("profiles", "this user has no directory for profiles", "set XDG_STATE_HOME"));
     };
     let path = file(directory, &profile.name)?;
     let shown = path.display().to_string();
@@ -84,7 +85,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Makes a directory and what is missing above it. What root makes here everybody may read, whatever root's umask says.
+/// Makes a directory and the missing ones above it. If root makes it, every user may read it, whatever the umask is.
 fn make(directory: &Path) -> std::io::Result<()> {
     let missing: Vec<&Path> = directory.ancestors().take_while(|above| !above.exists()).collect();
     fs::create_dir_all(directory)?;
@@ -94,12 +95,12 @@ fn make(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The profile of that name: the one in the first of `places` that has one.
+/// The profile of that name, from the first of `places` that has one.
 ///
 /// # Errors
-/// There is none, or it is not what [`save`] writes: with the place in the file.
+/// There is none, or it does not have the form of [`save`]: with the position in the file.
 pub fn load(places: &[PathBuf], name: &str) -> Result<Profile> {
-    let again = || format!("measure it anew: fullbore calibrate --read … --write … --name {name}");
+    let again = || format!("measure it again: fullbore calibrate --read … --write … --name {name}");
     let mut looked = Vec::new();
     for place in places {
         let path = file(place, name)?;
@@ -109,13 +110,13 @@ pub fn load(places: &[PathBuf], name: &str) -> Result<Profile> {
                 return Err(Error::refused(shown, format!("is longer than {LARGEST} bytes"), again()));
             }
             Ok((bytes, _)) => {
-                // A copy of a profile is called as its file is: by that it is measured anew.
+                // A copied profile takes the name of its file: `calibrate` replaces it by that name.
                 let named = |profile| Profile { name: name.to_owned(), ..profile };
                 return parse(&bytes).map(named).map_err(|why| Error::refused(shown, why, again()));
             }
             Err(e) if e.kind() == ErrorKind::NotFound => looked.push(shown),
-            // Of another user, who keeps it to himself.
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => looked.push(format!("{shown}, which may not be read")),
+            // Another user's private profile.
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => looked.push(format!("{shown}: permission denied")),
             Err(e) => return Err(Error::io("read the profile", shown, e)),
         }
     }
@@ -123,17 +124,17 @@ pub fn load(places: &[PathBuf], name: &str) -> Result<Profile> {
     Err(Error::usage(format!("profile `{name}`"), why, again()))
 }
 
-/// A profile out of its text, with every number bounded.
+/// A profile from its text, with every number checked.
 pub(super) fn parse(bytes: &[u8]) -> std::result::Result<Profile, String> {
-    /// What every version has: read first, so that another one is named and not some field of it.
+    /// The field of every version. It is read first, so that an error about another version names the version.
     #[derive(serde::Deserialize)]
     struct Versioned {
         version: u64,
     }
-    let wrong = |e: serde_json::Error| format!("is no profile of calibration: {e}");
+    let wrong = |e: serde_json::Error| format!("is not a calibration profile: {e}");
     let Versioned { version } = serde_json::from_slice(bytes).map_err(wrong)?;
     if version != VERSION {
-        return Err(format!("has version {version}, and this fullbore reads {VERSION}"));
+        return Err(format!("has version {version}, but this fullbore reads {VERSION}"));
     }
     let profile: Profile = serde_json::from_slice(bytes).map_err(wrong)?;
     match bounds::breach(&profile) {

@@ -1,4 +1,4 @@
-//! Profiles as files, and what the model gets of them.
+//! Profiles as files, and the model's paths from them.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,8 @@ fn place(path: &str, used: Use, device: u64, cells: Vec<Cell>) -> Place {
     Place { path: path.into(), used, device: Some(device), bytes: MIB, cells }
 }
 
-/// A database that is read at 400 MB/s and, with one read at a time, at 200; media that take 100 MB/s from one stream and 300 from four.
+/// A database that is read at 400 MB/s, or with one read at a time at 200. The media take 100 MB/s from one stream, and
+/// 300 from four.
 fn profile() -> Profile {
     let settings = Settings { seconds: 30.0, space_bytes: None, throttle_bytes_per_s: None };
     let mut profile = Profile::begin("default", settings);
@@ -64,7 +65,7 @@ fn headroom_is_told_by_cells_that_differ_in_their_streams_alone() {
     assert!(near(media.streams, 3.0) && media.devices == 1, "{media:?}");
     assert!((media.noise - 1.03).abs() < 0.01, "{media:?}");
     assert!(near(media.worth(1.0), 3.0) && near(media.worth(4.0), 4.0));
-    // The fastest of many cells with one stream was lucky, and says nothing of several.
+    // The fastest of many cells with one stream was fast by chance, and does not show the gain of several streams.
     profile.places[1].cells.push(cell(Way::Write, (2 * MIB, 4, 2), &[900.0 * MB; 2]));
     assert!(near(profile.headroom(&[at("/nowhere/a")], Way::Write).streams, 3.0));
     for depth in [1, 2, 8] {
@@ -154,7 +155,7 @@ fn what_a_sync_takes_beyond_a_tiny_job_comes_once_however_many_stripes_there_are
     assert!(near(fixed.restore, 0.5), "the database is made durable once: {fixed:?}");
 }
 
-/// Of a place with these cells, in operations of so many bytes.
+/// The ceiling of a place with these cells, in operations of `transfer_bytes`.
 fn ceiling_of(cells: Vec<Cell>, transfer_bytes: u64) -> crate::tune::model::Ceiling {
     let mut profile = profile();
     profile.places[0].cells = cells;
@@ -221,7 +222,7 @@ fn a_volume_with_a_cap_of_operations_is_slower_in_small_ones() {
     let large = || cells().split_off(1);
     assert!(
         near(ceiling_of(large(), 64 << 10).total_rate, 100.0 * MB),
-        "how many small ones there could be is not known"
+        "the greatest number of small operations is not known"
     );
 }
 
@@ -232,10 +233,10 @@ fn service_is_even_where_rounds_of_few_operations_are_alike() {
         profile.places.iter_mut().for_each(|place| place.cells = vec![cell(Way::Read, (MIB, 4, 1), rates)]);
         profile.path(&Asked { database: DATABASE, media: &[], transfer_bytes: MIB }).path.evenness
     };
-    // 100 operations in a round: of exponential ones the number scatters by a tenth.
+    // 100 operations in a round: with exponential times, the number scatters by a tenth.
     assert!(evenness(&[100.0 * MB, 101.0 * MB]) > 0.99);
     assert!(evenness(&[90.0 * MB, 110.0 * MB]) < 0.01);
-    assert_eq!(evenness(&[100.0 * MB]), 0.0, "one round says nothing");
+    assert_eq!(evenness(&[100.0 * MB]), 0.0, "one round has no scatter");
 }
 
 #[test]
@@ -271,7 +272,7 @@ fn a_file_below_a_measured_directory_is_known_and_media_on_two_devices_add_up() 
     assert!(near(made.path.media.write.total_rate, 300.0 * MB), "one device is not two");
 }
 
-/// A round of reading and writing at once, and what each does alone, in MB/s.
+/// A round of reading and writing at once, and the speed of each alone, in MB/s.
 fn at_once((read, written): (u64, u64), (read_alone, written_alone): (f64, f64)) -> BothRound {
     BothRound {
         read_bytes: read * MIB,
@@ -314,7 +315,7 @@ fn what_a_write_heavy_mix_does_is_a_factor_of_what_an_even_one_does() {
     };
     let of_both = (30.0 / 400.0 + 60.0 / 100.0) / (80.0 / 400.0 + 80.0 / 100.0);
     assert!(near(factor(&[&even, &heavy]), of_both) && near(factor(&[&heavy, &even]), of_both));
-    assert!(near(factor(&[&even, &of_other_blocks]), 1.0), "it would compare blocks, and not mixes");
+    assert!(near(factor(&[&even, &of_other_blocks]), 1.0), "it would compare block sizes, not mixes");
     assert!(near(factor(&[&even]), 1.0), "it was not measured");
     assert!(near(factor(&[&heavy]), 1.0), "nothing to compare it with");
 }
@@ -332,9 +333,12 @@ fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_
         profile.path(&asked).path.simultaneous.unwrap()
     };
     for transfer in [MIB, 64 << 10] {
-        assert!(near(of(&profile, transfer), 100.0 / 400.0 + 100.0 / 200.0), "of what each did alone in that round");
+        assert!(
+            near(of(&profile, transfer), 100.0 / 400.0 + 100.0 / 200.0),
+            "by the speed of each alone in that round"
+        );
     }
-    // Larger operations are faster alone: 300. Both at once the device does as much as it did.
+    // Larger operations are faster alone: 300. For both at once, the device is as fast as before.
     assert!(near(of(&profile, 2 * MIB), 100.0 / 400.0 + 100.0 / 300.0));
     let small = at_once((40, 20), (400.0, 200.0));
     profile.together.push(pair(64 << 10, EVEN, small));
@@ -367,7 +371,7 @@ fn larger_operations_than_those_of_the_job_do_not_raise_its_ceiling() {
     assert!(near(ceiling_of(cells(), 4 * MIB).total_rate, 200.0 * MB));
     assert!(
         near(ceiling_of(cells(), 2 * MIB).total_rate, 200.0 * MB),
-        "of sizes between, the next one that was measured"
+        "between two sizes, the next measured one counts"
     );
     assert!(near(ceiling_of(cells(), 64 << 10).total_rate, 60.0 * MB));
 }
@@ -415,7 +419,7 @@ fn what_tiny_jobs_took_is_what_a_job_takes_besides_moving() {
     profile.places[1].cells[0].rounds.iter_mut().for_each(|round| round.sync_seconds = 0.1);
     assert!(near(made(&profile, "/nowhere/a").path.fixed.backup, 0.3));
     let elsewhere = made(&profile, "/elsewhere").path.fixed;
-    assert_eq!((elsewhere.backup, elsewhere.restore), (0.0, 0.0), "nobody has measured a job there");
+    assert_eq!((elsewhere.backup, elsewhere.restore), (0.0, 0.0), "no job was measured there");
 }
 
 #[test]
@@ -549,7 +553,10 @@ fn every_number_of_a_profile_is_bounded_when_it_is_read() {
     let why = with("/version", 2.into()).unwrap_err();
     assert!(why.contains("version 2") && why.contains("reads 1"), "{why}");
     let cost = |media: usize, seconds: f64| {
-        let of = serde_json::json!([{"media": media, "database": 0, "plain_bytes": 1, "backup_s": [seconds], "restore_s": []}]);
+        let one = serde_json::json!({
+            "media": media, "database": 0, "plain_bytes": 1, "backup_s": [seconds], "restore_s": []
+        });
+        let of = serde_json::json!([one]);
         let mut changed = text.clone();
         changed["job_costs"] = of;
         parse(&serde_json::to_vec(&changed).unwrap())
@@ -558,7 +565,7 @@ fn every_number_of_a_profile_is_bounded_when_it_is_read() {
     assert!(cost(2, 0.3).unwrap_err().contains("job_costs.media") && cost(1, 0.0).unwrap_err().contains("job_costs"));
     let pair = serde_json::json!([{"read": 0, "written": 9, "block_bytes": 4096, "queue_depth": 1, "rounds": []}]);
     assert!(with("/together", pair).unwrap_err().contains("together.written"));
-    assert!(with("/notes", serde_json::json!([0])).unwrap_err().contains("no profile"));
+    assert!(with("/notes", serde_json::json!([0])).unwrap_err().contains("not a calibration profile"));
     let mut more = text.clone();
     more["places"][0]["cells"][0]["shape"]["colour"] = "red".into();
     assert!(parse(&serde_json::to_vec(&more).unwrap()).unwrap_err().contains("colour"));

@@ -1,4 +1,4 @@
-//! Which of a profile's places tells about a path: by their names, and by the devices that both are on.
+//! Finds the place of a profile for a path: by their names, and by their devices.
 
 use std::cmp::Reverse;
 use std::os::unix::fs::MetadataExt;
@@ -8,12 +8,12 @@ use fullbore_core::io::real_path;
 
 use super::{Place, Profile, Use, Way};
 
-/// A place that may tell about a path. The greatest tells.
+/// A possible place for a path. The greatest one is used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kin {
-    /// It was measured on the device that the path is on now, as far as their numbers tell.
+    /// By the device numbers, it was measured on the present device of the path.
     agrees: bool,
-    /// Names that both have in common; 0 where only the device is the same.
+    /// The number of names that both paths have in common; 0 if only the device is the same.
     nearness: usize,
     /// The path is this place, or in it.
     within: bool,
@@ -22,13 +22,14 @@ struct Kin {
 }
 
 impl Profile {
-    /// The place that tells about a path: one on its device by the nearest name, else one on its device, else one that was on another device by its name.
+    /// The place for a path: on its device with the nearest name; else on its device; else by its name on another
+    /// device.
     pub(super) fn place_for(&self, asked: &str, way: Way) -> Option<usize> {
         self.kin(asked, way).into_iter().max().map(|kin| kin.at.0)
     }
 
-    /// Why what the profile says of a path may be wrong: the place of its name was measured on another device. A disk that is not mounted looks so,
-    /// and so does one that got another number when the machine was started again.
+    /// Why the figures for a path may be wrong: the place with its name was measured on another device. The disk may
+    /// not be mounted, or a restart has changed its device number.
     pub fn doubt(&self, asked: &str, way: Way) -> Option<String> {
         let kin = self.kin(asked, way);
         let told = kin.iter().max()?;
@@ -44,14 +45,15 @@ impl Profile {
         };
         let flag = if place.used == Use::Read { "--read" } else { "--write" };
         Some(format!(
-            "`{}` is on another device than{was} when profile `{name}` was made: a disk is not mounted, another one is, or a restart has numbered it \
-             anew; {taken}: fullbore calibrate {flag} {} --name {name} measures it",
+            "`{}` is on another device than{was} when profile `{name}` was made: a disk is not mounted, another disk \
+             is mounted there, or a restart has changed its number; {taken}. \
+             To measure it: fullbore calibrate {flag} {} --name {name}",
             now.display(),
             place.path
         ))
     }
 
-    /// All places that may tell about a path in that direction.
+    /// All possible places for a path in that direction.
     fn kin(&self, asked: &str, way: Way) -> Vec<Kin> {
         let (real, device) = resolved(asked);
         let measured = |place: &Place| place.cells.iter().any(|cell| cell.shape.way == way && !cell.rounds.is_empty());
@@ -64,8 +66,8 @@ fn kinship(place: &Place, at: usize, real: &Path, device: Option<u64>) -> Option
     let (name, at) = (Path::new(&place.path), Reverse(at));
     let within = real.starts_with(name);
     let agrees = device == place.device || device.is_none() || place.device.is_none();
-    // Another file system is mounted below the place, and the path is in that. (Only of what the path lies in is the device asked for: a server behind
-    // another place may not answer.)
+    // Another file system is mounted below the place, and the path is in it. (Only the device of the path itself is
+    // looked up: a server behind another place may not answer.)
     let beyond = within && !agrees && resolved(&place.path).1 != device;
     if (within || name.starts_with(real)) && !beyond {
         let nearness = 1 + name.components().count().min(real.components().count());
@@ -75,7 +77,7 @@ fn kinship(place: &Place, at: usize, real: &Path, device: Option<u64>) -> Option
     one_device.then_some(Kin { agrees, nearness: 0, within: false, at })
 }
 
-/// A path without symbolic links, as far as it exists, and the device it is on, or will be on when it is made; a URL as it is.
+/// A path without symbolic links, as far as it exists, and its present or future device; a URL as it is.
 pub(crate) fn resolved(text: &str) -> (PathBuf, Option<u64>) {
     let real = Some(Path::new(text)).filter(|_| !text.contains("://")).and_then(|path| real_path(path).ok());
     let Some(real) = real else { return (PathBuf::from(text), None) };
@@ -91,7 +93,7 @@ mod tests {
 
     const ANOTHER: u64 = 1 << 40;
 
-    /// A profile with places that were written to, with the numbers of their devices then.
+    /// A profile with written places and their device numbers.
     fn profile(places: &[(&Path, u64)]) -> Profile {
         let settings = Settings { seconds: 1.0, space_bytes: None, throttle_bytes_per_s: None };
         let (way, order) = (Way::Write, Order::Sequential);
@@ -127,7 +129,7 @@ mod tests {
         let (_folder, disk, _, device) = directories();
         assert_eq!(asked(&profile(&[(&disk, device)]), &disk.join("app.bore")), (Some(0), None));
         let (told, doubt) = asked(&profile(&[(&disk, ANOTHER)]), &disk);
-        assert_eq!(told, Some(0), "a restart may have numbered it anew");
+        assert_eq!(told, Some(0), "a restart may have changed its number");
         let doubt = doubt.unwrap();
         for words in ["another device", "profile `ram`", "not mounted", "fullbore calibrate --write"] {
             assert!(doubt.contains(words), "{doubt}");
@@ -139,7 +141,7 @@ mod tests {
         let here = std::env::current_dir().unwrap().canonicalize().unwrap();
         let device = std::fs::metadata(&here).unwrap().dev();
         assert_eq!(resolved("fullbore-is-not-there/media"), (here.join("fullbore-is-not-there/media"), Some(device)));
-        // Of two places of a profile the nearer one tells.
+        // Of two places of a profile, the nearer one counts.
         let two = profile(&[(&here, device), (&here.join("fullbore-is-not-there"), device)]);
         assert_eq!(asked(&two, Path::new("fullbore-is-not-there")), (Some(1), None));
         assert_eq!(resolved("s3://bucket/a"), (PathBuf::from("s3://bucket/a"), None));
@@ -162,7 +164,7 @@ mod tests {
     fn a_place_says_nothing_of_another_device_that_is_mounted_below_it() {
         let [root, memory] = ["/", "/dev/shm"].map(|path| std::fs::metadata(path).unwrap().dev());
         if root == memory {
-            return; // Here memory is no file system of its own.
+            return; // Here memory is not a separate file system.
         }
         let below = Path::new("/dev/shm");
         assert_eq!(asked(&profile(&[(Path::new("/"), root)]), below), (None, None));

@@ -1,4 +1,5 @@
-//! Questions about what the job has not used, which a profile alone can answer: families in another directory, more operations in flight.
+//! Questions that only a profile can answer, about things that the job did not use: families in another directory, more
+//! operations in flight.
 
 use super::Setup;
 use super::decide::CLEARLY_LESS;
@@ -9,23 +10,23 @@ use crate::tune::model::what_if::Change;
 use crate::tune::model::{Asking, Buffers, Ceiling, Configuration, Direction, Path, Side, predict};
 use crate::units::counted;
 
-/// How many families more in another directory are asked about.
+/// The tried numbers of additional families in another directory.
 const STRIPES_MORE: [u64; 2] = [1, 2];
-/// What the queue depth is multiplied by.
+/// The tried factors of the queue depth.
 const DEEPER: [u64; 3] = [2, 4, 8];
 /// The greatest queue depth that a plan takes.
 const DEEPEST: u64 = 256;
 
-/// What each would have brought.
+/// The changes and their gains.
 pub fn answers(own: &Own<'_>, setup: &Setup) -> Vec<(Change, WhatIf)> {
     let Some(known) = own.known else { return Vec::new() };
     let side = known.path.side(Side::Media).ceiling(own.configuration.direction.way(Side::Media));
     let copying = setup.copying.as_ref();
-    // How many writes of a copy are in flight nobody sets.
+    // A copy has no flag for its writes in flight.
     let deepest = if copying.is_some() { 0 } else { DEEPEST };
     let depths = DEEPER.iter().map(|times| times * setup.queue_depth).filter(|depth| *depth <= deepest);
     let mut found: Vec<_> = least(depths.filter_map(|depth| deeper((side, known), depth, own, setup)));
-    // Where database and media share a device, the model knows no third one.
+    // If database and media share a device, the model cannot add another device.
     let settable = own.configuration.direction == Direction::Backup && copying.is_none_or(|copying| copying.anew);
     if settable && own.path.simultaneous.is_none() {
         for place in &known.elsewhere {
@@ -35,7 +36,7 @@ pub fn answers(own: &Own<'_>, setup: &Setup) -> Vec<(Change, WhatIf)> {
     found
 }
 
-/// Of ever greater changes the last one that is worth more than the one before it.
+/// Among growing changes, the last one that is clearly faster than the one before it.
 fn least(changes: impl Iterator<Item = (Change, WhatIf)>) -> Vec<(Change, WhatIf)> {
     let greater = |best: Option<(Change, WhatIf)>, next: (Change, WhatIf)| match best {
         Some(best) if next.1.speed < FASTER * best.1.speed => Some(best),
@@ -44,7 +45,7 @@ fn least(changes: impl Iterator<Item = (Change, WhatIf)>) -> Vec<(Change, WhatIf
     changes.fold(None, greater).into_iter().collect()
 }
 
-/// Bytes per second of one stream with so many operations in flight.
+/// Bytes per second of one stream with this many operations in flight.
 fn stream_rate(ceiling: &Ceiling, in_flight: f64, transfer_bytes: f64) -> f64 {
     1.0 / ceiling.of_stream(in_flight, transfer_bytes)
 }
@@ -57,8 +58,8 @@ fn answer(own: &Own<'_>, path: &Path, changed: &Configuration, said: (Change, St
     Some((knob, WhatIf { change, speed, stored: 1.0, memory_bytes }))
 }
 
-/// So many families more in a directory on a device of its own. Families take blocks as they are ready for them: rates add up. Where those of
-/// the job were slower than the profile says, so are the new ones.
+/// `more` additional families in a directory on its own device. Families take blocks as they are ready, so rates add
+/// up. If the job's families were slower than in the profile, the new ones are slower by the same factor.
 fn stripes_in(place: &Elsewhere, used: &Ceiling, more: u64, own: &Own<'_>) -> Option<(Change, WhatIf)> {
     let now = &own.configuration;
     let (stripes, depth) = (now.stripes as f64, now.queue_depth as f64);
@@ -81,8 +82,8 @@ fn stripes_in(place: &Elsewhere, used: &Ceiling, more: u64, own: &Own<'_>) -> Op
     answer(own, &path, &Configuration { stripes, ..now.clone() }, (Change::Stripes(stripes), said))
 }
 
-/// More operations in flight, and buffers for them: the profile says how much faster one stream is then. Asked only where those that there
-/// might be were in flight, and where the profile's scatter is less than what it says.
+/// More operations in flight, and buffers for them: the profile says how much faster one stream then is. Only asked if
+/// the queue was full, and if the gain is larger than the scatter of the profile.
 fn deeper((measured, known): (&Ceiling, &Known), depth: u64, own: &Own<'_>, setup: &Setup) -> Option<(Change, WhatIf)> {
     let now = &own.configuration;
     let filled = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
@@ -103,7 +104,7 @@ fn deeper((measured, known): (&Ceiling, &Known), depth: u64, own: &Own<'_>, setu
         return None;
     }
     if own.path.simultaneous.is_none() {
-        // The device as it was in the job, which had some of what it can do.
+        // The device as in the job, which used a part of its speed.
         let streams = now.stripes as f64;
         let used = (streams * rate(in_flight)).min(measured.total_rate);
         media.total_rate = media.total_rate.max(streams * media.stream_rate * measured.total_rate / used);

@@ -6,19 +6,20 @@ use super::{Direction, Evidence, Limit, Use, Verdict, path, queue, what_if};
 use crate::tune::model::{self, predict};
 use crate::units::show_bytes;
 
-/// From this use on a stage is busy most of the time.
+/// From this use on, a stage is busy most of the time.
 pub const MOST: f64 = 0.5;
-/// From this use on a stage is the limit whatever the buffers: more of them would bring little.
+/// From this use on, a stage is the limit: more buffers would bring little.
 pub const FULL: f64 = 0.8;
-/// From this use on threads wait for processors.
+/// From this use on, threads wait for processors.
 const PROCESSORS_FULL: f64 = 0.9;
-/// Workers that had a processor for less of their busy time have waited for one.
+/// Workers that had a processor for a smaller share of their busy time waited for one.
 pub const CLEARLY_COMPUTING: f64 = 0.8;
-/// A cost beside the moving of bytes is named from this share of them all on,
+/// A fixed cost is named if it is at least this share of all fixed costs.
 const WORTH_NAMING: f64 = 0.1;
-/// and no more than so many are.
+/// The greatest number of costs that are named.
 const COSTS_NAMED: usize = 3;
-/// Others that are used no more than this share of the greatest leave no doubt; so is a case of the truth table counted.
+/// The limit is beyond doubt if the others are used for at most this share of it. The truth table counts such cases
+/// only.
 pub const CLEARLY_LESS: f64 = 0.7;
 
 /// The verdict without its what-if lines.
@@ -89,13 +90,13 @@ fn uses(evidence: &Evidence<'_>) -> Vec<Use> {
     uses
 }
 
-/// Which is used most, and how much.
+/// The place of the greatest use, and its share.
 fn greatest(uses: &[Use]) -> (usize, f64) {
     let most = uses.iter().enumerate().max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
     most.map_or((0, 0.0), |(at, most)| (at, most.share))
 }
 
-/// The stage whose threads are those of the families.
+/// The stage with one thread for each family.
 pub fn stage_of_families(direction: Direction) -> usize {
     match direction {
         Direction::Backup => 2,
@@ -103,7 +104,7 @@ pub fn stage_of_families(direction: Direction) -> usize {
     }
 }
 
-/// The devices of the stage's threads, if these are families.
+/// The devices of the stage's threads, if its threads are families.
 fn families<'a>(evidence: &'a Evidence<'_>, stage: usize) -> Option<&'a [String]> {
     match &evidence.read_from {
         Some(read_from) if stage == 0 => Some(read_from),
@@ -112,7 +113,7 @@ fn families<'a>(evidence: &'a Evidence<'_>, stage: usize) -> Option<&'a [String]
     }
 }
 
-/// The busiest family, where the others have clearly less to do.
+/// The busiest family, if the others have clearly less to do.
 fn slow_stripe(evidence: &Evidence<'_>, lead: usize) -> Option<usize> {
     families(evidence, lead).filter(|devices| devices.len() == evidence.stages[lead].threads.len())?;
     let busy: Vec<f64> = evidence.stages[lead].threads.iter().map(|thread| thread.busy.as_secs_f64()).collect();
@@ -122,21 +123,21 @@ fn slow_stripe(evidence: &Evidence<'_>, lead: usize) -> Option<usize> {
     (mean <= CLEARLY_LESS * most).then_some(at)
 }
 
-/// True where more buffers would have made the job faster, and no stage was busy nearly all the time. Fewer would have made it slower then: a verdict
-/// and its what-if are one opinion.
+/// True if more buffers would have made the job faster, and no stage was busy nearly all the time. Fewer buffers must
+/// also be slower: the verdict and its what-if lines must agree.
 fn is_the_pool(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
     most < FULL
         && (waits_for_buffers(evidence, lead, most) || has_too_few_buffers(evidence))
         && !what_if::fewer_buffers_are_as_fast(evidence)
 }
 
-/// True where the families' devices are busy with less than they could have in flight, for there are no buffers.
+/// True if the families' devices have fewer operations in flight than they could, because buffers are missing.
 fn waits_for_buffers(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
     let Some(setup) = &evidence.setup else { return false };
     let first = evidence.stages[0].account;
     let others_wait = match evidence.direction {
         Direction::Backup => first.blocked > first.time() / 2,
-        // There the families themselves are first; they are blocked when the workers are behind.
+        // In a restore, the families are the first stage; they are blocked when the workers are behind.
         Direction::Restore => false,
     };
     let several_at_a_time = setup.in_flight > 1.0 && setup.queue_depth > 1;
@@ -148,10 +149,10 @@ fn waits_for_buffers(evidence: &Evidence<'_>, lead: usize, most: f64) -> bool {
         && others_wait
 }
 
-/// True where there are fewer buffers than the stages could hold at once, as the model sees it.
+/// True if, by the model, there are fewer buffers than the stages could hold at once.
 fn has_too_few_buffers(evidence: &Evidence<'_>) -> bool {
     let held_by_pool = || {
-        // What a profile knows changes what is advised, not what was.
+        // A profile changes the advice, not the verdict.
         let own = path::of_accounts(evidence)?;
         Some(predict(&own.path, &own.configuration).ok()?.phases.first()?.limit == model::Limit::Pool)
     };
@@ -212,19 +213,20 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
             format!("{named}{fixed:.3} of {elapsed:.3} s before the first and after the last byte (meanwhile {stages})")
         }
         Limit::None => format!(
-            "no stage was busy most of its time: they waited for each other or for a processor ({stages}, processors {processors:.0} %)"
+            "no stage was busy most of its time: they waited for each other or for a processor \
+             ({stages}, processors {processors:.0} %)"
         ),
     }
 }
 
-/// What took the time before the first and after the last byte, as far as the job knows it, the longest first.
+/// The known costs before the first and after the last byte, the longest first.
 fn costs(evidence: &Evidence<'_>, fixed_s: f64) -> String {
     let mut costs: Vec<_> = evidence.costs.iter().filter(|cost| cost.seconds >= WORTH_NAMING * fixed_s).collect();
     costs.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     costs.iter().take(COSTS_NAMED).fold(String::new(), |named, cost| format!("{named}{}; ", cost.text))
 }
 
-/// What would hold the job up if this stage did not.
+/// The next limit, if this stage were not the limit.
 fn next(uses: &[Use], lead: usize) -> String {
     // Workers and processors are one station (docs/MODEL.md §2).
     let other = |at: usize| at != lead && !(lead == TRANSFORM && at == PROCESSORS);
@@ -237,7 +239,7 @@ fn next(uses: &[Use], lead: usize) -> String {
     }
 }
 
-/// One device that is read and written at once is slower in each direction than it would be in one alone.
+/// A device that is read and written at the same time is slower in each direction than in one alone.
 fn shared(evidence: &Evidence<'_>, lead: usize) -> String {
     match (evidence.one_device && lead != TRANSFORM, &evidence.read_from) {
         (false, _) => String::new(),
@@ -246,16 +248,16 @@ fn shared(evidence: &Evidence<'_>, lead: usize) -> String {
     }
 }
 
-/// Without its key a set has no blocks for the workers: who reads a family checks it as well.
+/// Without its key, a set has no blocks for the workers: the reading thread of a family also checks it.
 fn checked_where_read(evidence: &Evidence<'_>, lead: usize) -> &'static str {
     let sealed = evidence.read_from.is_some() && evidence.stages[TRANSFORM].threads.is_empty();
     if sealed && lead == 0 { "; without its key a family is checked by the thread that reads it" } else { "" }
 }
 
-/// How much of their busy time the workers can have had a processor, at most: they compute and do nothing else.
+/// The greatest share of their busy time for which the workers can have had a processor: they only compute.
 pub fn processor_share(evidence: &Evidence<'_>) -> f64 {
     let busy = evidence.stages[TRANSFORM].account.busy.as_secs_f64();
-    // Without processor time there was nobody who counted it.
+    // Without processor time, it was not counted.
     if busy > 0.0 && evidence.processor_s > 0.0 { (evidence.processor_s / busy).min(1.0) } else { 1.0 }
 }
 
@@ -265,5 +267,5 @@ fn without_processor(evidence: &Evidence<'_>, lead: usize) -> String {
         return String::new();
     }
     let had = 100.0 * had;
-    format!("; the workers had a processor for at most {had:.0} % of that: other load, or more of them than processors")
+    format!("; the workers had a processor for at most {had:.0} % of that: other load, or more workers than processors")
 }

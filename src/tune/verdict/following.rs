@@ -1,4 +1,4 @@
-//! A log that is followed: mostly the follower waits for the database. Where it does not, the verdict is that on the sets that it makes.
+//! The verdict on a log follower. Mostly it waits for the database; otherwise its sets get the verdict.
 
 use fullbore_core::meter::Stage;
 
@@ -9,22 +9,22 @@ use crate::units::show_bytes;
 /// The place of the first stage, which waits for the database.
 const SOURCE: usize = 0;
 
-/// A stretch of following: from one set to the next, or all of a run.
+/// A part of following: from one set to the next, or the whole run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stretch {
     /// Log sets that were made.
     pub sets: u64,
     /// Bytes of the log in them.
     pub bytes: f64,
-    /// All of it, seconds.
+    /// The whole time, seconds.
     pub elapsed_s: f64,
-    /// Of that, making sets, seconds; also those that could not be stored.
+    /// Seconds of it for making sets; also sets that could not be stored.
     pub making_s: f64,
-    /// Seconds after which a commit was durable at the latest: from the last look that cannot have seen it.
+    /// A commit was durable after this many seconds at the latest: counted from the last look that cannot have seen it.
     pub behind_s: f64,
-    /// Bytes of those sets that took longer to be made than the database took for their commits.
+    /// Bytes of the sets that took longer to make than the database took for their commits.
     pub late_bytes: f64,
-    /// [`busiest_of`](Self::busiest_of) the sets' stages.
+    /// The busiest stage of the sets, by [`busiest_of`](Self::busiest_of).
     pub busiest: Option<(&'static str, f64)>,
 }
 
@@ -50,13 +50,14 @@ impl Stretch {
         if self.elapsed_s > 0.0 { self.bytes / self.elapsed_s } else { 0.0 }
     }
 
-    /// False where making sets takes most of the time, and most of the log came in sets that took longer than its commits: then each one is larger
-    /// than the one before. A slow set between long pauses is no reason.
+    /// False if making sets takes most of the time, and most of the log is in sets that took longer than their commits:
+    /// then each set is larger than the one before. A slow set between long pauses does not count.
     pub fn keeps_up(&self) -> bool {
         2.0 * self.making_s <= self.elapsed_s || 2.0 * self.late_bytes <= self.bytes
     }
 
-    /// What held the follower up: the database, while it mostly waits for that; else the stage that is busiest while it makes sets.
+    /// The limit of the follower: the database, if it mostly waits for it; else the stage that is busiest while it
+    /// makes sets.
     pub fn limit(&self) -> &'static str {
         match (self.busy_share() < MOST, self.busiest) {
             (true, _) => "source",
@@ -65,13 +66,14 @@ impl Stretch {
         }
     }
 
-    /// It in words.
+    /// As text.
     pub fn line(&self) -> String {
         let busiest = self.busiest_share();
         let busiest = busiest.map_or_else(String::new, |(stage, share)| format!(" ({stage} {:.0} %)", 100.0 * share));
         let (rate, busy) = (show_bytes(self.rate() as u64), 100.0 * self.busy_share());
         format!(
-            "the database wrote {rate}/s of log, making sets took {busy:.0} % of the time{busiest}, commits were durable within {:.1} s",
+            "the database wrote {rate}/s of log, making sets took {busy:.0} % of the time{busiest}, \
+             commits were durable within {:.1} s",
             self.behind_s
         )
     }
@@ -81,8 +83,8 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// The verdict on a follower that has made sets in `evidence`, whose time is that of making them, and besides waited in `run`. Its shares are
-/// of all the time.
+/// The verdict on a follower. `evidence` has the time of making sets, `run` also the waiting. Shares are of the whole
+/// time.
 pub fn following(evidence: &Evidence<'_>, run: &Stretch) -> Option<Verdict> {
     if run.elapsed_s <= 0.0 {
         return None;
@@ -109,7 +111,7 @@ pub fn following(evidence: &Evidence<'_>, run: &Stretch) -> Option<Verdict> {
     })
 }
 
-/// Of all the time, what was of that from first to last byte of the sets.
+/// Converts shares of the time from first to last byte of the sets into shares of the whole time.
 fn uses(making: &Verdict, evidence: &Evidence<'_>, run: &Stretch) -> Vec<Use> {
     let of_run = |used: &Use| {
         let share = match used.name {
@@ -121,13 +123,13 @@ fn uses(making: &Verdict, evidence: &Evidence<'_>, run: &Stretch) -> Vec<Use> {
     making.uses.iter().map(of_run).collect()
 }
 
-/// On a run in which nothing was committed.
+/// The verdict on a run without a commit.
 fn nothing(run: &Stretch) -> Verdict {
     Verdict {
         limit: Limit::Stage(SOURCE),
         name: "source",
         device: None,
-        why: format!("the database wrote nothing: in {:.1} s there was no set to be made", run.elapsed_s),
+        why: format!("the database wrote nothing: in {:.1} s there was no set to make", run.elapsed_s),
         uses: Vec::new(),
         rate: 0.0,
         fixed_share: 0.0,
@@ -192,8 +194,8 @@ mod tests {
     fn a_follower_that_mostly_waits_is_held_up_by_the_database() {
         let verdict = judged([1.0, 2.0, 7.0], &run(100.0));
         assert_eq!((verdict.name, verdict.limit), ("source", Limit::Stage(0)));
-        let why = "the database wrote 204.8 KiB/s of log, making sets took 10 % of the time (sink 7 %), commits were durable within 1.2 s; \
-                   it keeps up";
+        let why = "the database wrote 204.8 KiB/s of log, making sets took 10 % of the time (sink 7 %), \
+                   commits were durable within 1.2 s; it keeps up";
         assert_eq!(verdict.why, why);
         let shares: Vec<_> = verdict.uses.iter().map(|one| (one.name, (1000.0 * one.share).round())).collect();
         assert_eq!(
@@ -201,7 +203,7 @@ mod tests {
             [("source", 10.0), ("transform", 20.0), ("sink", 70.0), ("processors", 5.0)],
             "of all the time"
         );
-        assert!((verdict.uses[2].ceiling / MIB - 20.0 / 7.0).abs() < 1e-6, "what the sink would do alone: {verdict:?}");
+        assert!((verdict.uses[2].ceiling / MIB - 20.0 / 7.0).abs() < 1e-6, "the speed of the sink alone: {verdict:?}");
         assert!((verdict.fixed_share - 0.02).abs() < 1e-9);
     }
 
@@ -236,6 +238,6 @@ mod tests {
         let idle = Stretch { elapsed_s: 3.0, ..Stretch::default() };
         let verdict = judged([0.0; 3], &idle);
         assert_eq!((verdict.name, verdict.uses.len()), ("source", 0));
-        assert_eq!(verdict.why, "the database wrote nothing: in 3.0 s there was no set to be made");
+        assert_eq!(verdict.why, "the database wrote nothing: in 3.0 s there was no set to make");
     }
 }

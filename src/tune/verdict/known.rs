@@ -1,46 +1,46 @@
-//! What a profile knows of the way that a job took, and the limit that it sees there.
+//! A profile's measurements of a job's path, and the limit of that path.
 
 use fullbore_core::meter::Stage;
 
 use super::{Copying, Direction, Evidence, Setup};
 use crate::tune::model::{Ceiling, Configuration, Headroom, Limit, Path, Side, roofline};
 
-/// What a profile of this machine knows of the way that a job took.
+/// A machine profile's measurements of a job's path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
     /// The profile's name.
     pub profile: String,
-    /// The way, with the places of this job.
+    /// The path, with the places of this job.
     pub path: Path,
-    /// Each place of the job was measured in the direction in which it was used: only then is there a limit of the whole way.
+    /// Each place of the job was measured in the direction of its use. Only then is a limit of the whole path known.
     pub whole: bool,
-    /// What more streams bring at the database.
+    /// The gain of more streams at the database.
     pub database: Headroom,
-    /// What more families bring.
+    /// The gain of more families.
     pub media: Headroom,
     /// Directories of the families, each once.
     pub directories: Vec<String>,
     /// Other directories that were measured.
     pub elsewhere: Vec<Elsewhere>,
-    /// Why some of it may be of another disk: one line each.
+    /// Reasons why a part may be from another disk: one line each.
     pub doubts: Vec<String>,
 }
 
-/// A directory for families that the job has not used: on a device of its own, with room for them.
+/// A directory for families that the job did not use: on its own device, with free space for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Elsewhere {
     /// Its name.
     pub directory: String,
-    /// Writing to it.
+    /// Its write ceiling.
     pub write: Ceiling,
 }
 
-/// What a job's way can do at most, as a profile sees it.
+/// The greatest speed of a job's path, by a profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CalibratedLimit {
     /// The profile's name.
     pub profile: String,
-    /// What sets it, in the words of the model.
+    /// The name of the limit, as in the model.
     pub name: &'static str,
     /// Plain bytes per second.
     pub rate: f64,
@@ -49,7 +49,7 @@ pub struct CalibratedLimit {
 }
 
 impl Known {
-    /// What more streams of a side bring.
+    /// The gain of more streams at a side.
     pub fn headroom(&self, side: Side) -> &Headroom {
         match side {
             Side::Database => &self.database,
@@ -66,7 +66,8 @@ pub fn sides<'a>(evidence: &Evidence<'a>) -> (&'a Stage, &'a Stage) {
     }
 }
 
-/// The profile's path for a plain byte of this very job: with its ratio, and without what its codec or its database's device never saw.
+/// The profile's path for a plain byte of this job: with its ratio, and without bytes that its codec or its database's
+/// device never saw.
 pub fn path_of_job(evidence: &Evidence<'_>, setup: &Setup, known: &Known) -> Path {
     let mut path = known.path.clone();
     let (media, database) = sides(evidence);
@@ -76,7 +77,7 @@ pub fn path_of_job(evidence: &Evidence<'_>, setup: &Setup, known: &Known) -> Pat
         ceiling.total_rate /= crossed.min(1.0);
         ceiling.stream_rate /= crossed.min(1.0);
     } else {
-        // A verification, or a restore into nothing: nobody else is at that device.
+        // A verification, or a restore into nothing: that device is not used.
         *ceiling = Ceiling::NONE;
         path.simultaneous = None;
     }
@@ -96,7 +97,7 @@ pub fn path_of_job(evidence: &Evidence<'_>, setup: &Setup, known: &Known) -> Pat
     path
 }
 
-/// Makes what a copy does with a byte of data the work of the codecs.
+/// Books all of a copy's work on a byte of data as work of the codecs.
 fn work_of_copy(path: &mut Path, copying: &Copying) {
     let opened = match &copying.unpacks {
         None => Some(0.0),
@@ -108,17 +109,17 @@ fn work_of_copy(path: &mut Path, copying: &Copying) {
                 codec.pack = opened + if copying.packs { codec.pack } else { 0.0 };
             }
         }
-        // Nobody has measured what its source is packed with, and no codec says what it takes.
+        // The codec of the source was not measured, so no cost is known.
         None => path.codecs.clear(),
     }
     path.machine.checksum = 0.0;
     if copying.decrypts {
-        // Of a byte that is read, whatever the database's bytes are.
+        // For each byte that is read, independent of the database's bytes.
         path.machine.checksum = path.machine.cipher;
     }
 }
 
-/// What sets the limit, in the words of a report.
+/// The name of the limit in a report.
 fn name(limit: Limit, evidence: &Evidence<'_>) -> &'static str {
     match (limit, &evidence.read_from) {
         (Limit::Database, Some(_)) => "source media",
@@ -127,7 +128,7 @@ fn name(limit: Limit, evidence: &Evidence<'_>) -> &'static str {
     }
 }
 
-/// The calibrated limit: what no configuration exceeds on these places with this codec (`docs/VERDICT.md`).
+/// The calibrated limit: no configuration is faster on these places with this codec (`docs/VERDICT.md`).
 pub fn limit(evidence: &Evidence<'_>, configuration: &Configuration, job_rate: f64) -> Option<CalibratedLimit> {
     let (setup, known) = (evidence.setup.as_ref()?, evidence.profile.filter(|known| known.whole)?);
     let path = path_of_job(evidence, setup, known);

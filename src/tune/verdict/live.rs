@@ -1,20 +1,20 @@
-//! The limit of the last interval, for whoever looks on while a job runs.
+//! The limit of the last interval, for the display while a job runs.
 
 use fullbore_core::meter::Account;
 
-/// From this share on a stage is busy most of the time.
+/// From this share on, a stage is busy most of the time.
 const MOST: f64 = 0.5;
 
-/// What the stages did between two looks.
+/// The work of the stages between two looks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interval {
-    /// Name and busy share of each stage, 0…1; `None` where its threads booked nothing.
+    /// Name and busy share of each stage, 0…1; `None` if its threads booked nothing.
     pub stages: [(&'static str, Option<f64>); 3],
-    /// The stage that was busy most, if that was most of its time.
+    /// The busiest stage, if it was busy most of its time.
     pub limit: Option<&'static str>,
 }
 
-/// Compares two looks at the accounts of the stages. Before the first stage begins nothing is said.
+/// Compares two looks at the accounts of the stages. There is no limit before the first stage begins.
 pub fn interval(before: &[(&'static str, Account); 3], now: &[(&'static str, Account); 3]) -> Interval {
     let share = |at: usize| {
         let ((_, before), (name, now)) = (&before[at], &now[at]);
@@ -24,7 +24,7 @@ pub fn interval(before: &[(&'static str, Account); 3], now: &[(&'static str, Acc
     };
     let stages: [(&'static str, Option<f64>); 3] = std::array::from_fn(share);
     let known = stages.iter().filter_map(|(name, share)| share.map(|share| (*name, share)));
-    // One stage alone is no comparison.
+    // One stage alone cannot be compared.
     let several = known.clone().count() > 1;
     let most = known.max_by(|one, other| one.1.total_cmp(&other.1));
     Interval { stages, limit: most.filter(|(_, share)| several && *share >= MOST).map(|(name, _)| name) }

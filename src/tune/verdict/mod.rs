@@ -1,5 +1,5 @@
-//! The verdict: what was the limit of a job, the numbers that say so, and what another configuration would have changed. Pure: accounts in,
-//! a [`Verdict`] out. The rules and what they cannot know are in `docs/VERDICT.md`.
+//! The verdict: the limit of a job, the numbers that show it, and what another configuration would have changed. Pure:
+//! accounts in, a [`Verdict`] out. The rules and their limits are in `docs/VERDICT.md`.
 
 mod beyond;
 mod decide;
@@ -28,16 +28,16 @@ pub use queue::RawMedia;
 pub use setup::{Copying, Setup};
 pub use what_if::WhatIf;
 
-/// Everything that a job knows of itself.
+/// All measurements of a job.
 #[derive(Debug, Clone)]
 pub struct Evidence<'a> {
-    /// Backup; or restore, which a verification is as well. A copy is a backup whose database are the media that it reads.
+    /// Backup or restore. A verification is a restore. A copy is a backup: its database is the media that it reads.
     pub direction: Direction,
-    /// Of a copy, the devices of the families that it reads, in order; empty where the threads are those of several sets.
+    /// For a copy: the devices of the families that it reads, in order; empty if the threads belong to several sets.
     pub read_from: Option<Vec<String>>,
     /// The three stages in the order in which bytes pass them.
     pub stages: &'a [Stage],
-    /// The device of each family, in order; empty where the threads are those of several sets.
+    /// The device of each family, in order; empty if the threads belong to several sets.
     pub devices: Vec<String>,
     /// From the first byte to the last, seconds.
     pub moving_s: f64,
@@ -47,30 +47,30 @@ pub struct Evidence<'a> {
     pub processor_s: f64,
     /// Processors that it may use.
     pub processors: f64,
-    /// Plain bytes that passed; of a copy, bytes of the media that it read. Whatever is in plain bytes is in these then.
+    /// Plain bytes that passed. For a copy: bytes of the media that it read; all values in plain bytes then use these.
     pub plain_bytes: f64,
     /// `--throttle` in plain bytes per second.
     pub throttle: Option<f64>,
-    /// The plan; `None` where there were several, and nothing is asked of the model.
+    /// The plan; `None` if there were several: then the model is not asked.
     pub setup: Option<Setup>,
-    /// What the path can do, in plain bytes per second, where that was measured.
+    /// The speed of the path in plain bytes per second, if it was measured.
     pub measured_limit: Option<f64>,
-    /// What the families' devices can do without the job, where that was measured in this run.
+    /// The speed of the families' devices without the job, if it was measured in this run.
     pub raw_media: Option<RawMedia>,
-    /// Of a plain byte, how much the codec took: less where bytes are zero, free or unchanged.
+    /// Share of the plain bytes that the codec took: less than 1 if bytes are zero, free or unchanged.
     pub data_share: f64,
-    /// What is read and families that are written, or the other way round, are on one device, as far as their paths tell.
+    /// By their paths, the source and the target are on one device.
     pub one_device: bool,
-    /// What is known to have taken time before the first and after the last byte.
+    /// Known costs before the first and after the last byte.
     pub costs: &'a [Cost],
-    /// A profile, for what these accounts cannot know.
+    /// A profile, for facts that the accounts do not have.
     pub profile: Option<&'a Known>,
 }
 
 /// Something that took time beside the moving of bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// What it was and how long it took, for people: `integrity check 2.9 s`.
+    /// Its name and its duration, for people: `integrity check 2.9 s`.
     pub text: String,
     /// How long it took.
     pub seconds: f64,
@@ -91,7 +91,7 @@ pub enum Limit {
     Pool,
     /// The families' devices could do more with more in flight, or longer operations.
     Queue,
-    /// What does not depend on the amount of data.
+    /// Costs that do not depend on the amount of data.
     FixedCosts,
     /// No stage was busy for most of the time.
     None,
@@ -104,38 +104,38 @@ pub struct Use {
     pub name: &'static str,
     /// Share of the time, 0…1.
     pub share: f64,
-    /// Plain bytes per second if nothing else held it up; infinite where it did not work at all.
+    /// Plain bytes per second if it were the only limit; infinite if it did not work at all.
     pub ceiling: f64,
 }
 
-/// What a job's accounts say.
+/// The verdict on a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The limit.
     pub limit: Limit,
     /// Its name in reports.
     pub name: &'static str,
-    /// The device, where it is one stripe's.
+    /// The device, if one stripe is the limit.
     pub device: Option<String>,
-    /// The numbers that say so, for people.
+    /// The numbers that show it, for people.
     pub why: String,
-    /// The stages in order; then the processors; then the throttle, where there is one.
+    /// The stages in order; then the processors; then the throttle, if there is one.
     pub uses: Vec<Use>,
     /// Plain bytes per second between the first byte and the last.
     pub rate: f64,
     /// Share of the job that was before the first or after the last byte, 0…1.
     pub fixed_share: f64,
-    /// The job's speed as a share of the limit that was measured.
+    /// The job's speed as a share of the measured limit.
     pub of_limit: Option<f64>,
-    /// What no configuration exceeds on these places, as a profile sees it.
+    /// By a profile: the speed that no configuration exceeds on these places.
     pub calibrated: Option<CalibratedLimit>,
-    /// The database and families of it are on one device, as far as their paths tell.
+    /// By their paths, the database and families are on one device.
     pub one_device: bool,
     /// What another configuration would have changed.
     pub what_if: Vec<WhatIf>,
 }
 
-/// The verdict on a job; `None` where nothing moved.
+/// The verdict on a job; `None` if no bytes moved.
 pub fn verdict(evidence: &Evidence<'_>) -> Option<Verdict> {
     let mut verdict = decide::decide(evidence)?;
     let job_rate = evidence.plain_bytes / evidence.elapsed_s.max(evidence.moving_s);

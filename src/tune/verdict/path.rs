@@ -1,4 +1,5 @@
-//! A path for the model out of a job's own accounts: what each stage took for a byte; and from a profile what the job has not seen.
+//! A path for the model, from a job's own accounts: the time of each stage for a byte. A profile adds what the job has
+//! not seen.
 
 use fullbore_core::meter::Stage;
 
@@ -6,7 +7,7 @@ use super::known::{Known, path_of_job, sides};
 use super::{Evidence, Setup};
 use crate::tune::model::{Besides, Ceiling, CodecCost, Configuration, FixedCosts, Path, Side, predict};
 
-/// What the model gives for the job itself may be off by so much, as a logarithm: 25 %. Beyond, the accounts are not what it takes them for.
+/// The model's speed for the job itself may be off by this much, as a logarithm: 25 %. Beyond, the model does not fit.
 const CREDIBLE: f64 = 0.223;
 /// Steps of the search for the evenness: to one in a million.
 const HALVINGS: usize = 20;
@@ -14,25 +15,25 @@ const HALVINGS: usize = 20;
 /// The path of a job and its configuration; the model gives the job's own speed for them.
 #[derive(Debug, Clone)]
 pub struct Own<'a> {
-    /// What its stages took.
+    /// The costs of its stages.
     pub path: Path,
-    /// What it was asked for.
+    /// Its configuration.
     pub configuration: Configuration,
-    /// The profile, where its ceilings are in the path.
+    /// The profile, if its ceilings are in the path.
     pub known: Option<&'a Known>,
 }
 
-/// By the job's accounts alone; `None` where they are not enough for it, or say something else than the model.
+/// From the job's accounts alone; `None` if they are not enough, or contradict the model.
 pub fn of_accounts<'a>(evidence: &Evidence<'a>) -> Option<Own<'a>> {
     made(evidence, None)
 }
 
-/// The same with what a profile knows, where the model gives the job's speed with it.
+/// The same with a profile, if the model then gives the job's speed.
 pub fn of<'a>(evidence: &Evidence<'a>) -> Option<Own<'a>> {
     evidence.profile.and_then(|known| made(evidence, Some(known))).or_else(|| of_accounts(evidence))
 }
 
-/// What was asked of the path.
+/// The configuration of the job, for the model.
 pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
     let (media, database) = sides(evidence);
     Configuration {
@@ -47,7 +48,7 @@ pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
         buffers: setup.buffers,
         transfer_bytes: setup.transfer_bytes as f64,
         codec: setup.codec.clone(),
-        encrypted: false, // What the cipher takes is in the workers' account.
+        encrypted: false, // The workers' account includes the cipher.
         throttle: evidence.throttle,
     }
 }
@@ -60,9 +61,9 @@ fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a Known>) -> Option<Own<'a>
     let measured = known.map(|known| path_of_job(evidence, setup, known));
     let shared = measured.as_ref().filter(|measured| evidence.one_device && measured.simultaneous.is_some());
     let total = |side: Side, stream_rate: f64, streams: u64| match (shared, known) {
-        // What one device does of both is known of its own figures only.
+        // For one device that does both, only the profile has figures.
         (Some(measured), _) => measured.side(side).ceiling(direction.way(side)).total_rate,
-        // Else the device is what it was in the job, and the profile says how much of it the job has used.
+        // Otherwise the device is as fast as in the job, and the profile says which share of it the job used.
         (None, Some(known)) => stream_rate * known.headroom(side).worth(streams as f64),
         (None, None) => f64::INFINITY,
     };
@@ -82,7 +83,7 @@ fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a Known>) -> Option<Own<'a>
         latency,
         ..Ceiling::NONE
     };
-    // Processor time that is not the workers' own, on the source's bytes: the model has one budget for all.
+    // Processor time of other threads is booked on the source's bytes: the model has one budget for all.
     let workers_busy = evidence.stages[1].account.busy.as_secs_f64();
     let rest = (evidence.processor_s - workers_busy).max(0.0);
     let source_bytes = evidence.stages[0].account.bytes.max(1) as f64;
@@ -95,12 +96,12 @@ fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a Known>) -> Option<Own<'a>
     Some(Own { path, configuration, known })
 }
 
-/// A device that has several operations in flight holds their buffers, each for longer than its bytes take: Little's law.
+/// A device with several operations in flight holds each buffer for longer than its transfer takes: Little's law.
 pub fn latency(in_flight: f64, transfer_bytes: f64, stream_rate: f64) -> f64 {
     if stream_rate.is_finite() { (in_flight - 1.0).max(0.0) * transfer_bytes / stream_rate } else { 0.0 }
 }
 
-/// Busy seconds of the thread that was busy longest.
+/// Busy seconds of the busiest thread.
 pub fn busiest(stage: &Stage) -> f64 {
     stage.threads.iter().map(|thread| thread.busy.as_secs_f64()).fold(0.0, f64::max)
 }
@@ -110,16 +111,16 @@ fn active(stage: &Stage) -> u64 {
     stage.threads.iter().filter(|thread| thread.bytes > 0).count().max(1) as u64
 }
 
-/// Bytes per second of one of so many streams, such that the busiest thread is what all of them are.
+/// Bytes per second of one stream among `streams`, as if all threads were as busy as the busiest one.
 fn stream_rate(stage: &Stage, streams: u64, bytes: f64) -> f64 {
     let busiest = busiest(stage);
     if busiest > 0.0 { (bytes / busiest / streams as f64).max(f64::MIN_POSITIVE) } else { f64::INFINITY }
 }
 
-/// The codec as it was, and those that a profile compares it with.
+/// The codec of the job, and the codecs that a profile compares it with.
 fn codecs(evidence: &Evidence<'_>, setup: &Setup, stored_share: f64, measured: Option<&Path>) -> Vec<CodecCost> {
     let busiest = busiest(&evidence.stages[1]);
-    // More workers than processors wait for these while they seem to be busy.
+    // If there are more workers than processors, waiting workers seem to be busy.
     let running = (setup.workers.max(1) as f64).min(evidence.processors.max(1.0));
     let seconds = busiest * running / evidence.plain_bytes;
     let context_bytes = setup.codec_bytes as f64 / setup.workers.max(1) as f64;
@@ -135,7 +136,7 @@ fn codecs(evidence: &Evidence<'_>, setup: &Setup, stored_share: f64, measured: O
         let others = measured.codecs.iter().filter(|codec| codec.name != same.name);
         others.map(|other| CodecCost {
             name: other.name.clone(),
-            // What the workers do besides stays as it was.
+            // The other work of the workers stays the same.
             pack: (own.pack - same.pack).max(0.0) + other.pack,
             unpack: (own.unpack - same.unpack).max(0.0) + other.unpack,
             stored_share: other.stored_share,
@@ -146,7 +147,7 @@ fn codecs(evidence: &Evidence<'_>, setup: &Setup, stored_share: f64, measured: O
     [own].into_iter().chain(others).collect()
 }
 
-/// How regular service must have been for the model to give `rate`; `None` where no regularity comes near it.
+/// The regularity of service with which the model gives `rate`; `None` if no regularity comes near it.
 fn evenness(path: &mut Path, configuration: &Configuration, rate: f64) -> Option<f64> {
     let mut foreseen = |evenness: f64| {
         path.evenness = evenness;

@@ -1,4 +1,4 @@
-//! What holds of every verdict, whatever the accounts are.
+//! Properties of every verdict, for any accounts.
 
 use fullbore_core::meter::Stage;
 use proptest::prelude::*;
@@ -7,7 +7,8 @@ use super::tests::{MIB, evidence, known, setup, stage};
 use super::*;
 use crate::tune::model::Buffers;
 
-/// Uses of the stages, families, queue depth, in flight, buffers; and whether a profile is asked, and a cipher of what was read is a codec's.
+/// Uses of the stages, families, (queue depth, share in flight), (input, output buffers), (with a profile, without a
+/// codec).
 type Account = ([f64; 3], usize, (u64, f64), (u64, u64), (bool, bool));
 
 fn accounts() -> impl Strategy<Value = Account> {
@@ -51,7 +52,7 @@ fn judged(account: &Account, direction: Direction) -> Verdict {
     verdict(&Evidence { direction, devices, setup: Some(setup), profile, ..evidence(&stages) }).unwrap()
 }
 
-/// True where a line says that fewer buffers would do.
+/// True if a line says that fewer buffers are enough.
 fn spares_buffers(verdict: &Verdict) -> bool {
     verdict.what_if.iter().any(|one| one.change.starts_with("BUFFERCOUNT") && one.memory_bytes < 0.0)
 }

@@ -1,15 +1,16 @@
-//! Devices that could do more than they were asked for: too few operations in flight, or too short ones. One job has seen its devices at one
-//! setting only; that it was the setting is known where the raw path was measured in the same run, with more in flight.
+//! Devices that could do more: they had too few operations in flight, or too short ones. A job sees its devices at one
+//! setting only. A measurement of the raw path in the same run, with more in flight, shows that the setting was the
+//! limit.
 
 use super::decide::{CLEARLY_LESS, FULL, stage_of_families};
 use super::what_if::WhatIf;
 use super::{Direction, Evidence, Setup, Use};
 use crate::units::{bytes_of_flag, show_bytes};
 
-/// A device that does so much of its raw path or more does what it can: two measurements of one device differ by as much.
+/// From this share of its raw path on, a device does what it can: two measurements of one device differ by as much.
 const ALL_OF_IT: f64 = 0.85;
 
-/// The families' devices in the raw path, without the job.
+/// A measurement of the families' devices in the raw path, without the job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RawMedia {
     /// Bytes per second of all families together.
@@ -20,8 +21,8 @@ pub struct RawMedia {
     pub transfer_bytes: u64,
 }
 
-/// The raw path, if the families were the limit and did less than that path with more in flight. They had in flight what they were given; or `waits`
-/// says that they were busy with less, for want of buffers.
+/// The raw path, if the families were the limit and were slower than the raw path with more in flight. They had their
+/// full queue in flight; or, with `waits`, they had less because buffers were missing.
 pub fn shallow(evidence: &Evidence<'_>, lead: usize, most: f64, waits: bool) -> Option<RawMedia> {
     let (setup, raw) = (evidence.setup.as_ref()?, faster(evidence, lead, most)?);
     let full = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
@@ -29,7 +30,7 @@ pub fn shallow(evidence: &Evidence<'_>, lead: usize, most: f64, waits: bool) -> 
     ((full || waits) && more).then_some(raw)
 }
 
-/// The raw path, if the families were the limit and did less than that.
+/// The raw path, if the families were the limit and were slower than it.
 fn faster(evidence: &Evidence<'_>, lead: usize, most: f64) -> Option<RawMedia> {
     let raw = evidence.raw_media?;
     let families = evidence.direction == Direction::Backup && lead == stage_of_families(evidence.direction);
@@ -37,18 +38,18 @@ fn faster(evidence: &Evidence<'_>, lead: usize, most: f64) -> Option<RawMedia> {
     (families && most >= FULL && slower && evidence.throttle.is_none()).then_some(raw)
 }
 
-/// Operations that each family had in flight: what it was given, or clearly less.
+/// Operations that each family had in flight: the queue depth, or clearly less.
 fn in_flight(setup: &Setup) -> u64 {
     let filled = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
     if filled { setup.queue_depth } else { setup.in_flight.round().max(1.0) as u64 }
 }
 
-/// Bytes per second that the families got.
+/// Bytes per second of the families.
 fn rate(evidence: &Evidence<'_>, lead: usize) -> f64 {
     evidence.stages[lead].account.bytes as f64 / evidence.moving_s
 }
 
-/// The numbers that say so.
+/// The numbers that show it.
 pub fn why(evidence: &Evidence<'_>, lead: usize, raw: RawMedia) -> String {
     let Some(setup) = &evidence.setup else { return String::new() };
     let shape = |depth: u64, bytes: u64| format!("{depth} in flight of {} each", show_bytes(bytes));
@@ -61,12 +62,13 @@ pub fn why(evidence: &Evidence<'_>, lead: usize, raw: RawMedia) -> String {
     )
 }
 
-/// What the job would have done with the raw path's own queue and transfers, and buffers for them: no model is asked, it was measured. For a
-/// limit that is a queue; `None` where the raw path was no faster, or has nothing that the job had not.
+/// The speed of the job with the queue and the transfers of the raw path, and buffers for them. It is measured, not
+/// modelled. For [`Limit::Queue`](super::Limit::Queue); `None` if the raw path was not faster, or had the same
+/// settings.
 pub fn deeper(evidence: &Evidence<'_>, uses: &[Use], lead: usize) -> Option<WhatIf> {
     let raw = faster(evidence, lead, uses[lead].share)?;
     let setup = evidence.setup.as_ref()?;
-    // The next stage holds the job up then.
+    // Then the next stage is the limit.
     let others = uses.iter().enumerate().filter(|(at, _)| *at != lead).map(|(_, one)| one.share).fold(0.0, f64::max);
     let speed = (raw.rate / rate(evidence, lead)).min(uses[lead].share / others.max(f64::MIN_POSITIVE));
     let (depth, bytes) = (raw.queue_depth.max(setup.queue_depth), raw.transfer_bytes.max(setup.transfer_bytes));
@@ -81,7 +83,7 @@ pub fn deeper(evidence: &Evidence<'_>, uses: &[Use], lead: usize) -> Option<What
     (!change.is_empty()).then_some(WhatIf { change, speed, stored: 1.0, memory_bytes })
 }
 
-/// As many buffers as there are operations, beyond what the stages need for themselves.
+/// One buffer for each operation, in addition to the buffers that the stages need.
 fn buffers(setup: &Setup, families: u64, depth: u64) -> u64 {
     setup.buffer_count.max(setup.least_buffers + setup.workers + families * depth)
 }

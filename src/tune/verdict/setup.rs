@@ -1,4 +1,4 @@
-//! The plan of a job, as far as its speed depends on it.
+//! The parts of a job's plan that its speed depends on.
 
 use fullbore_core::plan::{Plan, UnpackPlan};
 
@@ -13,9 +13,9 @@ pub struct Setup {
     pub workers: u64,
     /// Operations in flight in each family, at most.
     pub queue_depth: u64,
-    /// Operations in flight when one more was queued, on average over all families: 1 for a device that takes one at a time.
+    /// Operations in flight when one more was queued, on average over all families: 1 if a device takes one at a time.
     pub in_flight: f64,
-    /// The pool as the model sees it.
+    /// The pool, for the model.
     pub buffers: Buffers,
     /// BUFFERCOUNT.
     pub buffer_count: u64,
@@ -29,16 +29,16 @@ pub struct Setup {
     pub codec_bytes: u64,
     /// Blocks are encrypted.
     pub encrypted: bool,
-    /// Of a copy, what it does with each block.
+    /// For a copy: its work on each block.
     pub copying: Option<Copying>,
 }
 
-/// What a copy does with each block that it reads, before it is written.
+/// The work of a copy on each block between reading and writing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Copying {
-    /// The set is made anew, in as many families as was asked for; else it is copied as it is.
+    /// The set is made anew, in the requested number of families; else it is copied as it is.
     pub anew: bool,
-    /// What its blocks are unpacked with; `None` where they are not opened, for want of a key.
+    /// The codec that unpacks its blocks; `None` if they are not opened, because there is no key.
     pub unpacks: Option<String>,
     /// They are packed anew, by the codec of the setup.
     pub packs: bool,
@@ -47,7 +47,7 @@ pub struct Copying {
 }
 
 impl Setup {
-    /// Of a backup that is not encrypted. What was in flight is known at its end.
+    /// For a backup without encryption. The operations in flight are known at its end.
     pub fn of_backup(plan: &Plan, codec: &str, differential: bool) -> Self {
         let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
         Self {
@@ -55,7 +55,8 @@ impl Setup {
             workers: plan.workers as u64,
             queue_depth: plan.queue_depth as u64,
             in_flight: 1.0,
-            // Without a codec a buffer goes all the way; the others hold headers and what is too short for a write.
+            // Without a codec, an input buffer goes all the way; output buffers hold headers and data too short for a
+            // write.
             buffers: if codec == "none" { Buffers::Through(input) } else { Buffers::Split { input, output } },
             buffer_count: plan.buffer_count() as u64,
             least_buffers: plan.least_buffers(differential) as u64,
@@ -67,7 +68,7 @@ impl Setup {
         }
     }
 
-    /// Of the unpacking of so many families; their codec and cipher are known when they are open.
+    /// For the unpacking of this many families; their codec and cipher are known when they are open.
     pub fn of_unpacking(plan: &UnpackPlan, families: usize) -> Self {
         let (input, output) = (plan.input_buffers as u64, plan.output_buffers as u64);
         Self {
@@ -86,8 +87,8 @@ impl Setup {
         }
     }
 
-    /// Of a copy of so many families, `reading` as it reads and `writing` buffers that new blocks are written from: none where the bytes that
-    /// are read are those that are written. Each family has `queue_depth` writes in flight.
+    /// For a copy of this many families. `reading` is its plan of reading. `writing` is the number of buffers for new
+    /// blocks: 0 if the copy writes the bytes that it reads. Each family has `queue_depth` writes in flight.
     pub fn of_copy(reading: &UnpackPlan, families: usize, (writing, queue_depth): (usize, usize)) -> Self {
         let (input, output) = (reading.input_buffers as u64, writing as u64);
         Self {

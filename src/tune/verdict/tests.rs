@@ -1,4 +1,4 @@
-//! Accounts as jobs keep them, and what is said of them.
+//! Accounts as jobs keep them, and the verdicts on them.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn thread(bytes: f64, busy: f64, starved: f64, blocked: f64) -> Account {
     }
 }
 
-/// Threads that share out the bytes evenly, each busy for that share of ten seconds and waiting for the rest of them.
+/// Threads with equal bytes. Each is busy for that share of ten seconds, and waits for the rest.
 pub(super) fn stage(name: &'static str, bytes: f64, threads: usize, share: f64) -> Stage {
     let rest = 10.0 * (1.0 - share);
     let (starved, blocked) = if ["source", "media"].contains(&name) { (0.0, rest) } else { (rest, 0.0) };
@@ -88,7 +88,7 @@ fn the_stage_that_is_used_most_is_the_limit_and_the_next_one_is_named() {
     assert_eq!((verdict.name, verdict.limit), ("transform", Limit::Stage(1)));
     let why = "busy most of its time (source 20 %, transform 97 %, sink 50 %); next sink, at 2.0 times this speed";
     assert_eq!(verdict.why, why);
-    assert!((verdict.uses[2].ceiling / MIB - 200.0).abs() < 0.1, "in plain bytes, whatever the codec leaves of them");
+    assert!((verdict.uses[2].ceiling / MIB - 200.0).abs() < 0.1, "in plain bytes, not in packed ones");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn buffers_that_nobody_needs_are_memory_for_nothing() {
     assert!(lines.contains(&"BUFFERCOUNT 48 → 12: same speed, 36.0 MiB less".to_owned()), "{lines:?}");
     let least = Setup { least_buffers: 40, ..setup() };
     let verdict = super::verdict(&Evidence { setup: Some(least), ..evidence(&stages) }).unwrap();
-    assert!(verdict.what_if.iter().all(|one| one.memory_bytes >= 0.0), "below what the plan needs nothing is said");
+    assert!(verdict.what_if.iter().all(|one| one.memory_bytes >= 0.0), "no advice below the plan's minimum");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn full_processors_are_the_limit_where_the_workers_are_busy() {
     assert_eq!(verdict(&full).unwrap().name, "processor");
     let disk = self::stages(0.4, 0.6, 0.99);
     let full = Evidence { processors: 2.0, processor_s: 19.5, ..evidence(&disk) };
-    assert_eq!(verdict(&full).unwrap().name, "sink", "a device that is used more than they stays the limit");
+    assert_eq!(verdict(&full).unwrap().name, "sink", "a device that is used more than the processors stays the limit");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn one_slow_family_is_named_by_its_device() {
     assert_eq!((verdict.name, verdict.device.as_deref()), ("one stripe", Some("mnt/3")));
     assert!(verdict.why.starts_with("`mnt/3` busy 96 % of the time, the other families 20 %"), "{}", verdict.why);
     let several_sets = Evidence { devices: Vec::new(), setup: None, ..restore };
-    assert_eq!(super::verdict(&several_sets).unwrap().name, "media", "of several sets no device is named");
+    assert_eq!(super::verdict(&several_sets).unwrap().name, "media", "for several sets no device is named");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn where_no_stage_was_busy_none_is_blamed() {
 #[test]
 fn fewer_buffers_than_the_stages_could_hold_are_the_limit() {
     let stages = stages(0.4, 0.4, 0.65);
-    // Two readers, two workers and four writers, of whom each holds one while it works.
+    // Two readers, two workers and four writers: each holds one buffer while it works.
     let with = |buffers| {
         let (all, pool) = (buffers + 8, Buffers::Through(buffers));
         let setup = Setup { codec: "none".into(), buffers: pool, buffer_count: all, ..setup() };
@@ -228,7 +228,7 @@ fn to_a_store(sink: f64) -> Vec<Stage> {
     vec![stage("source", bytes, 2, 0.09), stage("transform", bytes, 2, 0.87), stage("sink", bytes / 2.0, 1, sink)]
 }
 
-/// Of four parts that may be under way so many were; there are 95 buffers.
+/// `in_flight` of four possible parts were in flight; there are 95 buffers.
 fn one_object(stages: &[Stage], in_flight: f64) -> Evidence<'_> {
     let buffers = Buffers::Split { input: 60, output: 35 };
     let setup = Setup { in_flight, buffers, buffer_count: 95, operation_bytes: 8 << 20, ..setup() };
@@ -248,7 +248,7 @@ fn a_store_that_is_busy_all_the_time_is_the_limit_and_not_the_pool() {
 
 #[test]
 fn where_fewer_buffers_are_as_fast_the_pool_is_not_the_limit() {
-    // The store has less under way than it may; but the processors are nearly used up, and there are very many buffers.
+    // The store has fewer parts in flight than it may, but the processors are nearly full, and there are many buffers.
     let mut stages = to_a_store(0.75);
     stages[1] = stage("transform", 1000.0 * MIB, 2, 0.6);
     let waits = one_object(&stages, 1.4);
@@ -275,7 +275,7 @@ fn the_speed_is_compared_with_a_limit_that_was_measured() {
     assert!((verdict.of_limit.unwrap() - 1.0 / 1.05).abs() < 1e-6, "all of the job's time counts");
 }
 
-/// One family of 50 MB/s, in flight what the plan let it have: one operation of 64 KiB.
+/// One family of 50 MB/s, with the plan's queue in flight: one operation of 64 KiB.
 fn shallow(stages: &[Stage]) -> Evidence<'_> {
     let setup = Setup {
         codec: "none".into(),
@@ -302,7 +302,8 @@ fn devices_that_could_do_more_with_more_in_flight_are_named_with_the_flags_that_
     let stages = one_family(0.99);
     let verdict = verdict(&shallow(&stages)).unwrap();
     assert_eq!((verdict.name, verdict.limit), ("shallow queue", Limit::Queue));
-    let numbers = "50.0 MiB/s, 1 in flight of 64.0 KiB each; the raw path of this run gave 90.0 MiB/s with 8 in flight of 1.0 MiB each";
+    let numbers = "50.0 MiB/s, 1 in flight of 64.0 KiB each; the raw path of this run gave 90.0 MiB/s \
+                   with 8 in flight of 1.0 MiB each";
     assert!(verdict.why.contains(numbers), "{}", verdict.why);
     let lines = said(&verdict.what_if);
     assert_eq!(lines, ["--queue-depth 8 --max-transfer-size 1MiB --buffer-count 19 → 1.80×, 18.2 MiB more"]);
@@ -317,7 +318,7 @@ fn a_device_that_does_what_its_raw_path_does_is_the_limit_itself_and_a_queue_tha
         verdict(&Evidence { raw_media: raw, setup, ..shallow.clone() }).unwrap().name
     };
     let raw = shallow.raw_media;
-    assert_eq!(with(None, None), "sink", "nobody knows");
+    assert_eq!(with(None, None), "sink", "the raw path was not measured");
     assert_eq!(with(raw.map(|raw| RawMedia { rate: 55.0 * MIB, ..raw }), None), "sink");
     let same = |raw: RawMedia| RawMedia { queue_depth: 1, transfer_bytes: 64 << 10, ..raw };
     assert_eq!(with(raw.map(same), None), "sink", "the same queue: something else slowed it down");
@@ -325,7 +326,7 @@ fn a_device_that_does_what_its_raw_path_does_is_the_limit_itself_and_a_queue_tha
     let mut unblocked = stages.clone();
     unblocked[0].account.blocked = Duration::ZERO;
     let slow_source = Evidence { setup: deep(2.0), stages: &unblocked, ..shallow.clone() };
-    assert_ne!(verdict(&slow_source).unwrap().name, "shallow queue", "nobody waited for a buffer");
+    assert_ne!(verdict(&slow_source).unwrap().name, "shallow queue", "no reader waited for a buffer");
     let few = Evidence { setup: deep(2.0), ..shallow.clone() };
     let few = verdict(&few).unwrap();
     assert_eq!(few.name, "shallow queue", "a device that is busy all the time wins over the pool");
@@ -336,7 +337,7 @@ fn a_device_that_does_what_its_raw_path_does_is_the_limit_itself_and_a_queue_tha
     assert_ne!(verdict(&throttled).unwrap().name, "shallow queue");
 }
 
-/// What calibration knows: the database does 400 MiB/s, the media 90 MiB/s together, and there are three codecs.
+/// A profile: the database does 400 MiB/s, the media 90 MiB/s together, and there are three codecs.
 pub(super) fn known() -> Known {
     let mut path = Path::unlimited(8.0);
     path.database.read = Ceiling { stream_rate: 300.0 * MIB, ..Ceiling::total(400.0 * MIB) };
@@ -392,7 +393,7 @@ fn stripes_go_to_the_directory_by_its_name_where_there_is_one() {
     let mut known = Known { directories: vec!["mnt/a".into()], media: Headroom { streams: 8.0, ..one }, ..known() };
     let lines = lines_of(&Evidence { profile: Some(&known), ..evidence(&stages) });
     assert!(has(&lines, "+4 stripes on mnt/a → 1.", "×"), "{lines:?}");
-    // Four streams are all that such a device can do: another one is what helps.
+    // Four streams are the most that such a device can do: only another device helps.
     known.media.streams = 4.0;
     let write = Ceiling { stream_rate: 70.0 * MIB, ..Ceiling::total(70.0 * MIB) };
     known.elsewhere = vec![Elsewhere { directory: "/mnt/c".into(), write }];
@@ -420,10 +421,11 @@ fn more_in_flight_is_an_advice_where_the_queue_was_full_and_the_profile_says_tha
         let setup = Setup { queue_depth: 1, in_flight, ..setup() };
         lines_of(&Evidence { setup: Some(setup), profile: Some(&known), ..evidence(&stages) })
     };
-    // A MiB takes as long again as its transfer: two in flight are twice as fast, and four no more than that.
+    // The latency of a MiB equals its transfer time: two in flight are twice as fast, and four are not faster than two.
     let lines = with(1.0);
     assert!(has(&lines, "queue depth 1 → 2: 1.", "4.0 MiB more"), "{lines:?}");
-    // In parts of 8 MiB that latency is little; eight times as much of it is as much again, and a part more in flight are eight buffers.
+    // With parts of 8 MiB that latency is small. Eight times the latency equals the transfer time again. One more part
+    // in flight needs eight buffers.
     let in_parts = |latency: f64| {
         let mut store = known.clone();
         store.path.media.write.latency *= latency;
@@ -456,13 +458,13 @@ fn the_calibrated_limit_is_what_no_configuration_exceeds() {
     assert_eq!((limit.name, limit.profile.as_str()), ("media together", "night"));
     assert!((limit.rate / MIB - 180.0).abs() < 0.1, "90 MiB/s of stored bytes are 180 of plain ones: {limit:?}");
     assert!((limit.share - 1000.0 / 10.5 / 180.0).abs() < 1e-6, "all of the job's time counts: {limit:?}");
-    // One place that was never measured could be the slower one.
+    // A place that was never measured could be the slower one.
     let part = Known { whole: false, ..known.clone() };
     assert_eq!(verdict(&Evidence { profile: Some(&part), ..evidence(&stages) }).unwrap().calibrated, None);
     let other = Setup { codec: "gzip:6".into(), ..setup() };
     let unknown = Evidence { setup: Some(other), ..with_profile.clone() };
-    assert_eq!(verdict(&unknown).unwrap().calibrated, None, "nobody has measured that codec");
-    // Of a differential the codec sees little.
+    assert_eq!(verdict(&unknown).unwrap().calibrated, None, "that codec was not measured");
+    // In a differential, the codec sees few bytes.
     let few = Known {
         path: Path { machine: crate::tune::model::Machine::with_cores(1.0), ..known.path.clone() },
         ..known.clone()
@@ -494,8 +496,8 @@ fn one_device_for_database_and_media_is_said_and_counted() {
     assert!(verdict.one_device && verdict.why.ends_with("; database and media share one device"), "{}", verdict.why);
     let computing = super::tests::stages(0.6, 0.97, 0.5);
     let why = super::verdict(&Evidence { one_device: true, ..evidence(&computing) }).unwrap().why;
-    assert!(!why.contains("share"), "it was not what held it up: {why}");
-    // 1/400 of a second for a MiB that is read, and half of 1/90 for what is stored of it, one after the other.
+    assert!(!why.contains("share"), "the device was not the limit: {why}");
+    // To read a MiB takes 1/400 s, and to store half of it takes half of 1/90 s, one after the other.
     let mut known = known();
     known.path.simultaneous = Some(1.0);
     let limit = super::verdict(&Evidence { profile: Some(&known), ..shared }).unwrap().calibrated.unwrap();
@@ -507,7 +509,7 @@ fn one_device_for_database_and_media_is_said_and_counted() {
 fn a_profile_that_contradicts_the_job_adds_nothing_and_takes_nothing_away() {
     let stages = stages(0.2, 0.97, 0.2);
     let mut known = known();
-    // One device for both can do half of what the job has done: the page cache was faster than it.
+    // One device for both can do half of the job's speed: the page cache was faster than the device.
     (known.path.media.write.total_rate, known.path.simultaneous) = (25.0 * MIB, Some(1.0));
     let with = Evidence { one_device: true, profile: Some(&known), ..evidence(&stages) };
     assert_eq!(lines_of(&with), lines_of(&Evidence { profile: None, ..with.clone() }));
@@ -515,7 +517,7 @@ fn a_profile_that_contradicts_the_job_adds_nothing_and_takes_nothing_away() {
 
 #[test]
 fn accounts_that_the_model_cannot_explain_answer_nothing() {
-    // Everything idle, and yet so slow: whatever it waited for is in no account.
+    // All stages idle, and yet slow: no account has the cause.
     let stages = stages(0.01, 0.02, 0.01);
     let setup = Setup { buffers: Buffers::Split { input: 500, output: 500 }, ..setup() };
     assert_eq!(verdict(&Evidence { setup: Some(setup), ..evidence(&stages) }).unwrap().what_if, []);
@@ -533,7 +535,7 @@ fn the_limit_of_an_interval_is_that_of_what_was_booked_in_it() {
     let said = interval(&look(5.0, 1.0, 1.0), &look(5.1, 1.9, 1.5));
     assert_eq!(said.limit, Some("transform"), "although the source was busier before");
     assert_eq!(said.stages[2], ("sink", None));
-    assert_eq!(interval(&look(5.0, 1.0, 1.0), &look(5.1, 1.1, 9.0)).limit, None, "nobody was busy");
+    assert_eq!(interval(&look(5.0, 1.0, 1.0), &look(5.1, 1.1, 9.0)).limit, None, "no stage was busy");
     let nameless = [("", thread(0.0, 1.0, 0.0, 0.0)), ("", Account::default()), ("", Account::default())];
     assert_eq!(interval(&nameless, &nameless.map(|(_, a)| ("", Account { busy: a.busy * 2, ..a }))).limit, None);
 }

@@ -1,4 +1,4 @@
-//! Accounts as copies keep them: families on both sides, and a byte is one of the media that are read.
+//! Accounts as copies keep them: families on both sides, and bytes are counted on the media that are read.
 
 use fullbore_core::meter::Stage;
 
@@ -56,7 +56,7 @@ fn ceilings_of_a_copy_are_bytes_of_the_media_that_it_reads() {
     );
 }
 
-/// The threads of a stage with one that is slower than its sisters.
+/// The threads of a stage; one of them is slower than the others.
 fn with_a_slow_one(mut stage: Stage, at: usize) -> Stage {
     let threads = &mut stage.threads;
     threads[at].busy = threads[at].time();
@@ -75,7 +75,7 @@ fn a_slow_device_is_named_on_either_side() {
     assert_eq!((of_target.name, of_target.device.as_deref()), ("one stripe", Some("mnt/3")));
     let several_sets =
         Evidence { read_from: Some(Vec::new()), devices: Vec::new(), setup: None, ..copy(&read, anew()) };
-    assert_eq!(super::verdict(&several_sets).unwrap().name, "media", "of several sets no device is named");
+    assert_eq!(super::verdict(&several_sets).unwrap().name, "media", "for several sets no device is named");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_throttle_of_a_copy_counts_the_media_that_are_read_also_of_several_sets() {
 fn another_codec_is_compared_where_blocks_are_packed_anew_and_only_there() {
     let stages = stages(0.2, 0.97, 0.3);
     let mut known = known();
-    // One that takes the workers a third of the time, and leaves twice as much.
+    // A codec that takes a third of the time, and leaves twice as many bytes.
     known.path.codecs[0].pack = known.path.codecs[1].pack / 3.0;
     let lines =
         |setup: Setup| said(&verdict(&Evidence { profile: Some(&known), ..copy(&stages, setup) }).unwrap().what_if);
@@ -155,14 +155,15 @@ fn the_calibrated_limit_of_a_copy_counts_both_media_and_all_that_is_done_with_a_
     let limit = |known: &Known, setup: Setup| {
         verdict(&Evidence { profile: Some(known), ..copy(&stages, setup) }).unwrap().calibrated
     };
-    // 90 MiB/s of what is written are 75 of what is read: 600 MiB for 500.
+    // Writing 90 MiB/s means reading 75 MiB/s: 600 MiB for 500.
     let of_anew = limit(&known, anew()).unwrap();
     assert_eq!(of_anew.name, "target media");
     assert!((of_anew.rate / MIB - 75.0).abs() < 0.1, "{of_anew:?}");
     assert!((of_anew.share - 500.0 / 10.5 / 75.0).abs() < 1e-6, "all of the job's time counts");
     known.path.database.read.total_rate = 60.0 * MIB;
     assert_eq!(limit(&known, anew()).unwrap().name, "source media");
-    // A byte of media is two of the database, which zstd packs at 55 MiB/s and lz4 unpacks at 100 on each of two processors.
+    // A byte of media is two of the database, which zstd packs at 55 MiB/s and lz4 unpacks at 100 on each of two
+    // processors.
     known.path.machine.cores = 2.0;
     known.path.codecs[0].unpack = 1.0 / (100.0 * MIB);
     let of_work = limit(&known, anew()).unwrap();
@@ -174,6 +175,6 @@ fn the_calibrated_limit_of_a_copy_counts_both_media_and_all_that_is_done_with_a_
     assert_eq!(
         limit(&known, Setup { copying: Some(copying), ..anew() }),
         None,
-        "nobody has measured how that is unpacked"
+        "the unpacking of that codec was not measured"
     );
 }

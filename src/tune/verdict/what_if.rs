@@ -1,4 +1,4 @@
-//! What another configuration would have changed, asked of the model on the job's own path, and put into words.
+//! What another configuration would have changed: by the model, on the job's own path, as text.
 
 use fullbore_core::media::MAX_FAMILIES;
 
@@ -9,32 +9,32 @@ use crate::tune::model::what_if::{Answer, Change, SAME_SPEED, rank, usual};
 use crate::tune::model::{Configuration, Path, Side, predict};
 use crate::units::{counted, show_bytes};
 
-/// Faster by less is not worth a line: it is little above what runs differ by.
+/// The least gain of speed for a line: runs differ by a little less than this.
 pub const FASTER: f64 = 1.03;
-/// Smaller by less is not worth a line either,
+/// The least gain of size for a line.
 const SMALLER: f64 = 0.9;
-/// nor another codec beside one that is told already,
+/// The least gain of size for a line about a second codec.
 const SMALLER_STILL: f64 = 0.95;
-/// nor at a speed below this.
+/// The lowest speed for a line about size.
 const SLOWEST: f64 = 0.8;
 /// Lines about speed.
 const LINES: usize = 3;
 
-/// One change, and what it would have brought.
+/// One change, and its gain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf {
     /// The change in words: `workers 2 → 4`.
     pub change: String,
-    /// Times as fast: 1.31 is 31 % faster.
+    /// Factor of the speed: 1.31 is 31 % faster.
     pub speed: f64,
-    /// Stored bytes for one now: 0.59 is 41 % smaller.
+    /// Factor of the stored bytes: 0.59 is 41 % smaller.
     pub stored: f64,
-    /// Bytes of memory more, or below 0 less.
+    /// Additional bytes of memory; below 0: fewer.
     pub memory_bytes: f64,
 }
 
 impl WhatIf {
-    /// It in one line.
+    /// As one line.
     pub fn line(&self) -> String {
         let mut said = vec![if (self.speed.ln()).abs() < SAME_SPEED {
             "same speed".to_owned()
@@ -55,13 +55,14 @@ impl WhatIf {
     }
 }
 
-/// The lines that say something, best first, and one about memory; none where the accounts do not hold the answer.
+/// The useful lines, best first, and one about memory; none if the accounts cannot answer.
 pub fn lines(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<WhatIf> {
     let limit = verdict.limit;
     if limit == Limit::Queue
         && let Some(measured) = queue::deeper(evidence, &verdict.uses, stage_of_families(evidence.direction))
     {
-        // It was measured what helps; the model has seen the devices at this one setting only, and fewer buffers would not go with it.
+        // This gain is measured. The model knows the devices at one setting only, and fewer buffers would contradict
+        // it.
         return vec![measured];
     }
     let (Some(setup), Some(own)) = (&evidence.setup, path::of(evidence)) else { return Vec::new() };
@@ -76,7 +77,8 @@ pub fn lines(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<WhatIf> {
         .chain(without_throttle(path, now).map(|one| (None, one)))
         .filter(|(_, one)| one.speed >= FASTER || one.stored <= SMALLER && one.speed >= SLOWEST)
         .collect();
-    // In steps of what counts as the same; then what stores less, what takes less memory, and what was asked first, which is the smaller change.
+    // By speed, in steps that count as the same; then less stored, then less memory, then the smaller change, asked
+    // first.
     let step = |share: f64| (share.ln() / SAME_SPEED).round();
     loud.sort_by(|(_, one), (_, other)| {
         let by_speed = step(other.speed).total_cmp(&step(one.speed));
@@ -92,7 +94,7 @@ pub fn lines(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<WhatIf> {
     kept.into_iter().chain(thrifty).collect()
 }
 
-/// True where the job's own accounts say that fewer buffers would have been as fast: then they were not too few.
+/// True if, by the job's own accounts, fewer buffers would have been as fast: then there were not too few.
 pub fn fewer_buffers_are_as_fast(evidence: &Evidence<'_>) -> bool {
     let (Some(setup), Some(own)) = (&evidence.setup, path::of_accounts(evidence)) else { return false };
     let (path, now) = (&own.path, &own.configuration);
@@ -102,7 +104,8 @@ pub fn fewer_buffers_are_as_fast(evidence: &Evidence<'_>) -> bool {
     rank(path, now, &asked).is_ok_and(|answers| answers.iter().any(|answer| answer.speed.ln() > -SAME_SPEED))
 }
 
-/// As many as are said: of several numbers of one knob the best one, and of several codecs the fastest and those that are clearly smaller still.
+/// The lines to show: for each setting the best value; of codecs the fastest, and others that are clearly smaller
+/// still.
 fn best(loud: Vec<(Option<Change>, WhatIf)>) -> Vec<WhatIf> {
     let mut kept: Vec<(Option<Change>, WhatIf)> = Vec::new();
     for (change, one) in loud {
@@ -118,31 +121,31 @@ fn best(loud: Vec<(Option<Change>, WhatIf)>) -> Vec<WhatIf> {
     kept.into_iter().map(|(_, one)| one).collect()
 }
 
-/// True where the job has seen, or a profile says, what the answer needs.
+/// True if the job or a profile has the facts for an answer.
 fn is_answerable(change: &Change, own: &Own<'_>, evidence: &Evidence<'_>, setup: &Setup, limit: Limit) -> bool {
     let knows_total = |side: Side| own.path.side(side).ceiling(evidence.direction.way(side)).total_rate.is_finite();
     let backup = evidence.direction == Direction::Backup;
     let copying = setup.copying.as_ref();
     match change {
-        // Where workers wait for processors, more of them wait for the same ones.
+        // If workers wait for processors, more workers wait for the same ones.
         Change::Workers(_) => processor_share(evidence) >= CLEARLY_COMPUTING,
-        // Nobody sets those of a copy.
+        // A copy has no flag for its buffers.
         Change::Buffers(_) if copying.is_some() => false,
-        // Where there are too few, fewer are no question.
+        // If there are too few, do not ask for fewer.
         Change::Buffers(factor) if *factor < 1.0 && limit == Limit::Pool => false,
-        // More smooth out what is uneven, and on a busy machine everything is: only where the pool is the limit is that an advice.
+        // On a busy machine, more buffers always smooth the work. So they are advised only if the pool is the limit.
         Change::Buffers(factor) if *factor > 1.0 => limit == Limit::Pool,
         Change::Buffers(factor) => buffer_count(setup, *factor) >= setup.least_buffers,
-        // What is restored has its stripes and its codec, and nobody sets its writers. A copy as it is has those of its source.
+        // A restore has the stripes and the codec of its set, and no flag for its writers. So has a copy as it is.
         Change::Stripes(stripes) => {
             let settable = backup && copying.is_none_or(|copying| copying.anew);
             settable && *stripes <= MAX_FAMILIES.into() && knows_total(Side::Media)
         }
-        // As many families as the source has are read.
+        // A copy reads as many families as its source has.
         Change::DatabaseStreams(_) => backup && copying.is_none() && knows_total(Side::Database),
-        // A path holds no other codecs than those that a profile compares with the one that was used.
+        // A path has only the codecs that a profile compares with the codec of the job.
         Change::Codec(_) => backup && copying.is_none_or(|copying| copying.packs),
-        // What a device does with more in flight only a profile knows, and it is asked elsewhere; of longer operations nobody was asked.
+        // Only a profile knows about more in flight: see `beyond`. Longer operations were not measured.
         Change::QueueDepth(_) | Change::TransferBytes(_) => false,
     }
 }
@@ -166,7 +169,7 @@ fn worded(answer: &Answer, setup: &Setup, own: &Own<'_>) -> WhatIf {
         Change::Codec(name) => format!("{name} instead of {}", now.codec),
         Change::Buffers(factor) => {
             let count = buffer_count(setup, *factor);
-            // Without a codec the model's pool is not all of them.
+            // Without a codec, the model's pool does not have all buffers.
             memory_bytes = (count as f64 - setup.buffer_count as f64) * setup.transfer_bytes as f64;
             format!("BUFFERCOUNT {} → {count}", setup.buffer_count)
         }
@@ -180,7 +183,7 @@ fn worded(answer: &Answer, setup: &Setup, own: &Own<'_>) -> WhatIf {
     WhatIf { change, speed: answer.speed, stored: answer.stored, memory_bytes }
 }
 
-/// What the same job would do without its throttle.
+/// The gain of the same job without its throttle.
 fn without_throttle(path: &Path, now: &Configuration) -> Option<WhatIf> {
     now.throttle?;
     let before = predict(path, now).ok()?;

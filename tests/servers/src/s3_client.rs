@@ -187,7 +187,7 @@ impl S3Client {
         let hash = output(Command::new("sha256sum").arg("--").arg(&sent)).unwrap_or_else(|error| panic!("{error}"));
         let hash = hash.split(' ').next().unwrap_or_default();
         let config = self.config(call, &sent.to_string_lossy(), &heads.to_string_lossy(), hash);
-        // `-q`: no configuration of whoever runs the test.
+        // `-q`: no configuration of the user who runs the test.
         let mut curl = Command::new("curl")
             .args(["-q", "--config", "-"])
             .stdin(Stdio::piped())

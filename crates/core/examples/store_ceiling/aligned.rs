@@ -47,7 +47,7 @@ pub struct Shelf {
     free: Arc<Mutex<Vec<Aligned>>>,
 }
 
-/// Memory of a shelf; it goes back with the last who reads it.
+/// Memory of a shelf; its last reader returns it.
 pub struct Lent {
     memory: Option<Aligned>,
     shelf: Shelf,

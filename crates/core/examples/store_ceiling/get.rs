@@ -92,7 +92,7 @@ pub async fn into_a_file(client: &Client, file: &FilePath, how: How) -> (u64, f6
     let plain =
         |job: &Job| if job.blocks.is_empty() { job.length } else { job.blocks.iter().map(|block| block.1).sum() };
     target.set_length_of_new(jobs.iter().map(|job| job.to + plain(job) as u64).max().unwrap_or(0), how.reserved);
-    // A block that does not compress is one that is longer than a range would be.
+    // A block that does not compress is longer than a range would be.
     let room = Shelf::new(client.part.max(BLOCK));
     let unpacked_room = Shelf::new(jobs.iter().map(plain).max().unwrap_or(0));
     let fetching = stream::iter(jobs.clone()).map(|job| {

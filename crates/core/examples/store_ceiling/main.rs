@@ -1,14 +1,16 @@
-//! What a store gives to the plainest client that sends and fetches parts in parallel: the ceiling that `bench/object-store` judges
-//! fullbore by. No page maps, digests, claims or commit record: the crate's client, parts of one size, so many of them in flight.
+//! What a store gives to the plainest client that sends and fetches parts in parallel: the ceiling that
+//! `bench/object-store` judges fullbore by. No page maps, digests, claims or commit record: the crate's client, parts
+//! of one size, so many of them in flight.
 //!
 //! ```text
-//! store_ceiling put    bucket=B prefix=P objects=K part=BYTES flight=W bytes=N            out of memory: 256 MiB again and again
-//! store_ceiling put    … from=FILE [lz4=INDEX]                                            out of a file; packed, and where it went to INDEX
+//! store_ceiling put    bucket=B prefix=P objects=K part=BYTES flight=W bytes=N  out of memory: 256 MiB again and again
+//! store_ceiling put    … from=FILE [lz4=INDEX]                                  out of a file; packed, places to INDEX
 //! store_ceiling get    bucket=B prefix=P part=BYTES flight=W [into=FILE [buffered=yes] [reserved=yes]] [lz4=INDEX]
 //! store_ceiling remove bucket=B prefix=P
 //! ```
-//! Endpoint and keys are those of the environment (`AWS_…`). It prints one JSON object: bytes in the store, and seconds from the first request to
-//! the last answer, of `into=` to the end of its fsync. With `checksum=yes` parts carry a CRC-64/NVME, as fullbore's do.
+//! Endpoint and keys are those of the environment (`AWS_…`). It prints one JSON object: bytes in the store, and seconds
+//! from the first request to the last answer, of `into=` to the end of its fsync. With `checksum=yes` parts carry a
+//! CRC-64/NVME, as fullbore's do.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod aligned;

@@ -15,7 +15,7 @@ use object_store::{MultipartId, PutPayload};
 use super::aligned::{DirectFile, Lent, Shelf};
 use super::{BLOCK, Client};
 
-/// A part on its way: of which object, its number there, where its bytes stand in what is uploaded.
+/// A part on its way: its object, its number there, the place of its bytes in what is uploaded.
 #[derive(Clone, Copy)]
 struct Job {
     object: usize,
@@ -50,7 +50,8 @@ fn jobs(client: &Client, objects: u64, total: u64) -> Vec<Job> {
     jobs
 }
 
-/// So much memory is sent again and again: more than fits into the processor's caches, for nobody has his data there.
+/// So much memory is sent again and again: more than fits into the processor's caches, because real data are not there
+/// either.
 const NOISE: usize = 256 << 20;
 
 /// `total` bytes that do not compress, out of memory.
@@ -132,7 +133,7 @@ async fn upload(
     (sent.iter().map(|sent| sent.stored as u64).sum(), seconds)
 }
 
-/// One line for each block: its object, where it stands there, how long it is, and the same in the file.
+/// One line for each block: its object, its place and length there, and the same in the file.
 fn write_index(client: &Client, uploads: &[(Path, MultipartId)], sent: &[Sent]) {
     let Some(index) = &client.index else { return };
     let mut lines = std::io::BufWriter::new(std::fs::File::create(index).unwrap());

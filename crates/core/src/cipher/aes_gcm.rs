@@ -10,9 +10,9 @@ pub const TAG_LENGTH: usize = 16;
 
 const BLOCK_KEY: &[u8] = b"fullbore 0 block";
 
-/// Bytes do not authenticate. Which of its causes it is cannot be told.
+/// Bytes do not authenticate. The cause cannot be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it does not authenticate: the bytes were changed, belong to another place or set, or the key is another")]
+#[error("it does not authenticate: the bytes were changed, belong to another place or set, or the key is wrong")]
 pub struct OpenError;
 
 /// Seals the blocks of one media set; each worker makes its own.
@@ -42,8 +42,8 @@ impl Opener {
         Self(gcm_key(&key.derive(BLOCK_KEY)))
     }
 
-    /// Decrypts `input` into `output`, which has the same length. After an error `output` is zero: nothing that
-    /// was not authenticated gets out.
+    /// Decrypts `input` into `output`, which has the same length. After an error `output` is zero: no byte gets out
+    /// without authentication.
     pub fn open(
         &self,
         sequence: u64,

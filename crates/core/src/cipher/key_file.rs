@@ -20,7 +20,7 @@ const PUBLIC_LABEL: &str = "FULLBORE-PUBLIC-KEY-1";
 const SECRET_FAMILY: &str = "FULLBORE-SECRET-KEY-";
 const PUBLIC_FAMILY: &str = "FULLBORE-PUBLIC-KEY-";
 
-/// Bytes behind a label: the key and its checksum.
+/// Bytes after a label: the key and its checksum.
 const PAYLOAD: usize = 36;
 /// The same in base64, which needs no padding here.
 const ENCODED: usize = PAYLOAD / 3 * 4;
@@ -55,7 +55,7 @@ impl KeyFile {
 
     /// The secret half: for `--key`, which needs a secret file.
     pub fn secret(&self) -> Result<&SecretKey> {
-        let why = || format!("it holds only the public half of key {}, which opens nothing", self.id());
+        let why = || format!("it holds only the public half of key {}, which cannot open a backup", self.id());
         let hint = "give --key the file with the FULLBORE-SECRET-KEY line";
         self.secret.as_ref().ok_or_else(|| Error::refused(&self.name, why(), hint))
     }
@@ -93,7 +93,7 @@ impl KeyFile {
     /// The text of a file with the public half alone.
     pub(crate) fn to_public_text(&self) -> String {
         let mut text =
-            String::from("# fullbore public key: backups are encrypted to it (--encrypt-to); it opens none.\n");
+            String::from("# fullbore public key: backups are encrypted to it (--encrypt-to); it cannot open them.\n");
         self.describe(&mut text);
         push_key(&mut text, PUBLIC_LABEL, self.public.bytes());
         text
@@ -109,9 +109,9 @@ impl KeyFile {
         let refused =
             |why: String| Error::refused(name, why, "a key file is made by `fullbore key new`; copy it whole");
         if bytes.len() > LARGEST_FILE {
-            return Err(refused(format!("it is no key file: more than {LARGEST_FILE} bytes")));
+            return Err(refused(format!("it is not a key file: more than {LARGEST_FILE} bytes")));
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| refused("it is no key file: not a text".into()))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| refused("it is not a key file: not a text".into()))?;
         let (mut secret, mut public) = (None, None);
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -167,11 +167,11 @@ fn push_key(text: &mut String, label: &str, key: &[u8; 32]) {
 
 fn decode(label: &str, encoded: &str) -> Result<Zeroizing<[u8; 32]>, &'static str> {
     if encoded.len() != ENCODED {
-        return Err("a key has 48 characters, and these are more or less");
+        return Err("a key has exactly 48 characters");
     }
     let mut payload = Zeroizing::new([0; PAYLOAD]);
     // The library's error quotes characters of the key: it is dropped.
-    let length = STANDARD.decode_slice(encoded, &mut payload[..]).map_err(|_| "a character that no key has")?;
+    let length = STANDARD.decode_slice(encoded, &mut payload[..]).map_err(|_| "a character that a key cannot have")?;
     let mut key = Zeroizing::new([0; 32]);
     key.copy_from_slice(&payload[..32]);
     if length != PAYLOAD || payload[32..] != checksum(label, &key[..]) {

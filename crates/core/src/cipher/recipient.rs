@@ -136,7 +136,7 @@ impl WrappedKey {
     /// Bytes of one record.
     pub const LENGTH: usize = 128;
 
-    /// The record as it stands on media.
+    /// The record as it is on media.
     pub fn to_bytes(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..16].copy_from_slice(&self.key_id.0);

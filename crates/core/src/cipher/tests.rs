@@ -261,7 +261,7 @@ fn what_is_no_key_file_is_refused_without_being_quoted() {
         ("hunter2\n".into(), "line 1: neither"),
         ("FULLBORE-PUBLIC-KEY-1\n".into(), "48 characters"),
         (secret[..secret.len() - 1].into(), "48 characters"),
-        (long, "no key file"),
+        (long, "not a key file"),
     ] {
         let error = KeyFile::parse("some.key", text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(says) && error.contains("some.key"), "{error}");
@@ -353,7 +353,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_may_be_given_to_the_parsers(bytes in prop::collection::vec(any::<u8>(), 0..400), text in "(FULLBORE-(SECRET|PUBLIC)-KEY-[0-9] [A-Za-z0-9+/=]{0,60}\n|#.*\n|.*\n){0,4}") {
+    fn any_bytes_may_be_given_to_the_parsers(
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
+        text in "(FULLBORE-(SECRET|PUBLIC)-KEY-[0-9] [A-Za-z0-9+/=]{0,60}\n|#.*\n|.*\n){0,4}",
+    ) {
         let _ = Sidecar::parse(&bytes);
         let _ = Sidecar::parse(&[b"fbKEYS\0\0\0\0", &bytes[..]].concat());
         let _ = KeyFile::parse("x", &bytes);

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub enum Compression {
     /// Store as it is.
     None,
-    /// LZ4, without levels: whoever wants a better ratio takes zstd.
+    /// LZ4, without levels: for a better ratio, use zstd.
     #[default]
     Lz4,
     /// Zstandard.
@@ -65,7 +65,7 @@ impl Compression {
         }
     }
 
-    /// The codec that blocks carry which got smaller.
+    /// The codec of blocks that got smaller.
     pub fn codec(self) -> CodecId {
         match self {
             Compression::None => CodecId::None,
@@ -168,7 +168,8 @@ mod tests {
             if let Ok(compression) = text.parse::<Compression>() {
                 let shown = compression.to_string();
                 prop_assert_eq!(shown.parse::<Compression>().unwrap(), compression);
-                prop_assert!(shown.starts_with(&text) || text.contains(":0") || text.contains(":-0"), "{} {}", text, shown);
+                let is_zero = text.contains(":0") || text.contains(":-0");
+                prop_assert!(shown.starts_with(&text) || is_zero, "{} {}", text, shown);
             }
         }
     }

@@ -30,7 +30,7 @@ impl Encoder {
         Self::libdeflate(level)
     }
 
-    /// The one that every machine has, on every level.
+    /// The encoder that every machine has, on every level.
     pub(super) fn libdeflate(level: GzipLevel) -> Self {
         let level = CompressionLvl::new(level.get()).unwrap_or_default(); // Its bounds are those of `GzipLevel`.
         Encoder::Libdeflate(Compressor::new(level))
@@ -62,7 +62,8 @@ fn isal_level(level: GzipLevel) -> Option<isal::CompressionLevel> {
 fn isal_encode(level: isal::CompressionLevel, plain: &[u8], out: &mut [u8]) -> Result<Option<usize>> {
     use isal::{CompCode, error::Error};
 
-    // The crate makes its context for each call (a zeroed level buffer of some 300 KiB); to keep it would need `unsafe`.
+    // The crate makes its context for each call (a zeroed level buffer of some 300 KiB); to keep it would need
+    // `unsafe`.
     match isal::compress_into(plain, out, level, isal::Codec::Gzip) {
         Ok(length) => Ok(Some(length)),
         Err(Error::CompressionError(CompCode::StatelessOverflow)) => Ok(None),
@@ -86,8 +87,8 @@ impl Decode for Decoder {
         if stored.len() < SMALLEST_MEMBER || !stored.starts_with(&HEADER) {
             return Err(invalid("not a gzip member as fullbore writes it"));
         }
-        // libdeflate stops at the end of the member. A member's last four bytes are its length: what follows it
-        // would stand there instead.
+        // libdeflate stops at the end of the member. A member's last four bytes are its length: bytes after the member
+        // would be in their place.
         let length = stored.last_chunk().map_or(0, |last| u32::from_le_bytes(*last));
         if length as usize != plain.len() {
             return Err(DecodeError::Length { codec: CodecId::Gzip, found: length as usize, expected: plain.len() });

@@ -3,12 +3,12 @@
 //! A new codec is a file here, a number in [`CodecId`] that is never given to another, a line in
 //! [`Encoder::new`] and [`Decoder::decode`], and a run of `testkit::codec_conforms`.
 //!
-//! What stands in a block is the plainest form that other tools can read:
+//! A block holds the plainest form that other tools can read:
 //!
 //! | number | codec | stored bytes | public description |
 //! |---|---|---|---|
 //! | 0 | none | the plain bytes | – |
-//! | 1 | lz4 | one raw LZ4 block, no frame, no size in front | LZ4 block format, `lz4_Block_format.md` of the LZ4 project |
+//! | 1 | lz4 | one raw LZ4 block, no frame, no size in front | LZ4 block format, `lz4_Block_format.md` |
 //! | 2 | zstd | one Zstandard frame without dictionary | RFC 8878 |
 //! | 3 | gzip | one gzip member without optional header fields | RFC 1952, RFC 1951 |
 
@@ -22,8 +22,7 @@ pub use compression::{Compression, GzipLevel, ZstdLevel};
 
 use crate::error::{Error, Result};
 
-/// The most plain or stored bytes that one call takes: 1 GiB, far above any transfer size and below every
-/// library's own limit.
+/// The most plain or stored bytes of one call: 1 GiB, far above any transfer size and below every library's own limit.
 pub const LARGEST: usize = 1 << 30;
 
 /// The number of a codec on media. Numbers are never used again for something else.
@@ -194,8 +193,8 @@ impl Decoder {
     }
 }
 
-/// Bytes of context that one worker's [`Encoder`] and one [`Decoder`] need for blocks of up to `transfer_size`
-/// plain bytes, stack not counted.
+/// Bytes of context for one worker: an [`Encoder`] and a [`Decoder`] for blocks of up to `transfer_size` plain bytes,
+/// stack not counted.
 ///
 /// For zstd the library is asked (a context is made, asked and dropped);
 /// for the others the figures are those of the linked library versions, rounded up to whole KiB.

@@ -122,7 +122,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn what_was_packed_comes_back(compression in prop::sample::select(all()), plain in compressible(), room in 0..20_000_usize) {
+    fn what_was_packed_comes_back(
+        compression in prop::sample::select(all()),
+        plain in compressible(),
+        room in 0..20_000_usize,
+    ) {
         let mut out = vec![0; room];
         if let Some(length) = Encoder::new(compression).unwrap().encode(&plain, &mut out).unwrap() {
             prop_assert!(length < plain.len());
@@ -133,7 +137,10 @@ proptest! {
     }
 
     #[test]
-    fn anything_may_be_given_to_a_decoder(stored in prop::collection::vec(any::<u8>(), 0..600), length in 0..5000_usize) {
+    fn anything_may_be_given_to_a_decoder(
+        stored in prop::collection::vec(any::<u8>(), 0..600),
+        length in 0..5000_usize,
+    ) {
         let mut decoder = Decoder::new().unwrap();
         for codec in CodecId::ALL {
             let _ = decoder.decode(codec, &stored, &mut vec![0; length]);

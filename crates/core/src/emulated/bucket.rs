@@ -1,4 +1,4 @@
-//! The token bucket: when an amount that comes now has passed a ceiling. Pure: the clock is given.
+//! The token bucket: when an amount that comes now has passed a ceiling. Pure: the caller gives the time.
 
 /// A ceiling, and a higher one while credit lasts. The unit is the caller's: bytes, or operations.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,7 +9,7 @@ pub struct Ceiling {
     pub burst: Option<(f64, f64)>,
 }
 
-/// A ceiling in use. Its credit is full at the start, and comes back at the difference between `rate` and what passes.
+/// A ceiling in use. Its credit is full at the start, and grows again by the difference between `rate` and what passes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bucket {
     ceiling: Ceiling,
@@ -28,8 +28,8 @@ impl Bucket {
         Self { ceiling, free_at: 0.0, credit, filled_at: 0.0 }
     }
 
-    /// Takes `amount` in at second `now`, which never goes back: the second at which it will have passed. What comes later
-    /// passes behind it. Time in which nothing comes is saved up as credit only, where there is a burst.
+    /// Takes `amount` in at second `now`, which never goes back; gives the second at which it will have passed. Later
+    /// amounts pass after it. Idle time is saved up only as credit, where there is a burst.
     pub fn pass(&mut self, now: f64, amount: f64) -> f64 {
         let Ceiling { rate, burst } = self.ceiling;
         let highest = burst.map_or(rate, |(highest, _)| highest.max(rate));
@@ -38,7 +38,7 @@ impl Bucket {
         let now = now.max(self.filled_at);
         self.credit = (self.credit + (now - self.filled_at) * rate).min(most) - amount;
         self.filled_at = now;
-        // What is short comes in at the lasting rate.
+        // The missing credit comes in at the lasting rate.
         let paid_at = now + (-self.credit / rate).max(0.0);
         self.free_at = self.free_at.max(paid_at);
         self.free_at

@@ -1,4 +1,4 @@
-//! Devices on an emulated volume: each transfer passes the volume before it goes on.
+//! Devices on an emulated volume: each transfer passes the volume first.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,12 +14,13 @@ use crate::sink::{DeviceAccount, Sink};
 use crate::supply::Supply;
 use crate::unpack::{BlockTaker, CheckedBlock, Target};
 
-/// A sink on a volume: a write goes on to the sink when the volume would have done it, and holds its buffer until then, as on a device.
+/// A sink on a volume: the sink gets a write when the volume would have done it. The write holds its buffer until then,
+/// as on a device.
 pub struct PacedSink {
     sink: Box<dyn Sink>,
     volume: Arc<Volume>,
     queue_depth: usize,
-    /// Writes that the volume has not done yet: when it will, and what goes on then.
+    /// Writes that the volume has not done yet: when it will, and the write for the sink.
     under_way: VecDeque<(Duration, u64, Piece)>,
     /// Sum over writes of the number under way when each was begun: the queue of the volume, not of the device below.
     queue_depth_sum: u64,

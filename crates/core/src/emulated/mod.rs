@@ -1,7 +1,8 @@
-//! Emulated volumes, for benchmarks: a token bucket before each device, so that a fast machine behaves as one with a slow volume.
+//! Emulated volumes, for benchmarks: a token bucket before each device, so that a fast machine behaves as one with a
+//! slow volume.
 //!
-//! A job that has no [`Volumes`] has none of this in its way: what stands here wraps sources, sinks, supplies and targets, and only
-//! where a volume was named for them.
+//! A job without [`Volumes`] is free of this: the wrappers for sources, sinks, supplies and targets are used only where
+//! a volume was named.
 
 mod bucket;
 mod devices;
@@ -21,7 +22,7 @@ use crate::sink::Sink;
 use crate::supply::Supply;
 use crate::unpack::MediaSet;
 
-/// The longest sleep before a job that was stopped looks whether it was.
+/// The longest sleep before a stopped job notices the stop.
 const NAP: Duration = Duration::from_millis(50);
 
 /// What a volume promises. Reads and writes share it, as they do on block volumes of cloud providers.
@@ -33,7 +34,7 @@ pub struct Promise {
     pub operations: Option<Ceiling>,
     /// Bytes of the largest operation that counts as one; above 0.
     pub operation_bytes: u32,
-    /// What an operation takes besides; several of a stream may be under way meanwhile.
+    /// The latency of an operation; several of a stream may be under way meanwhile.
     pub latency: Duration,
 }
 
@@ -56,8 +57,8 @@ impl Volume {
         Self { promise, started: Instant::now(), buckets: Mutex::new(buckets) }
     }
 
-    /// Returns when an operation of `bytes` bytes would have passed. `side_by_side`: how many of the caller's are under way at a time, which
-    /// share its latency.
+    /// Returns when an operation of `bytes` bytes would have passed. `side_by_side`: how many of the caller's
+    /// operations are under way at a time and share its latency.
     ///
     /// # Errors
     /// The job was stopped meanwhile.
@@ -66,7 +67,7 @@ impl Volume {
         self.wait(self.begin(bytes, latency), halt)
     }
 
-    /// Begins an operation of `bytes` bytes; gives when it is over, on the volume's clock.
+    /// Begins an operation of `bytes` bytes; gives its end, on the volume's clock.
     fn begin(&self, bytes: u64, latency: Duration) -> Duration {
         if bytes == 0 {
             return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! A source on an emulated volume: what a reader has got has passed the volume.
+//! A source on an emulated volume: the bytes of a reader have passed the volume.
 
 use std::sync::Arc;
 

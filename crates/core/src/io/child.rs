@@ -1,7 +1,7 @@
-//! Processes that are started, and must not outlive whoever started them.
+//! Processes that are started, and must not outlive the process that started them.
 //!
-//! Invariant, on which the `unsafe` here rests: between fork and exec the child does nothing but two system calls, neither of which allocates or
-//! takes a lock.
+//! Invariant for the `unsafe` here: between fork and exec the child makes only two system calls, and neither of them
+//! allocates or takes a lock.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,13 +11,13 @@ use std::process::Command;
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Has the kernel kill what this command starts as soon as the thread that starts it ends, also where its process is killed and can tidy up nothing.
-/// That thread has to live for as long as the child is to.
+/// Makes the kernel kill the started process when the thread that starts it ends, also when our process is killed and
+/// cannot clean up. That thread has to live for as long as the child is to.
 pub fn end_with_this_thread(command: &mut Command) {
     let parent = getpid();
     let ask = move || -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Killed before that was asked for, whoever started this is its parent no more.
+        // If the starting process was killed before this call, it is no longer the parent.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: see the invariant above.

@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 
 /// Renames `from` to `to`, in the same file system, unless `to` exists. Not durable before [`sync_directory`].
 ///
-/// Where the file system has no such rename (NFS, some FUSE), a hard link takes its place: it refuses an existing
-/// name just as atomically, but a kill between link and unlink leaves both names on the one file. Where there are
-/// no hard links either (FAT), the name is looked up first, which another process could undercut.
+/// Where the file system has no such rename (NFS, some FUSE), a hard link takes its place: it refuses an existing name
+/// just as atomically, but a kill between link and unlink leaves both names on the one file. Without hard links either
+/// (FAT), the name is looked up first, and another process could come in between.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] when `to` exists, and whatever the file system says.
@@ -58,8 +58,8 @@ pub fn directory_of(file: &Path) -> &Path {
     file.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The absolute path without links, `.` and `..`, as far as it exists; what is yet to be made by its words. So it is the same before and after that
-/// is made, and by whichever name it is called.
+/// The absolute path without links, `.` and `..`, as far as it exists; the rest as it is written. So it is the same
+/// before and after the rest is made, and by every name of it.
 ///
 /// # Errors
 /// The path is empty, or relative to a working directory that is gone.
@@ -68,7 +68,7 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     let mut real = PathBuf::new();
     for component in absolute.components() {
         match component {
-            // The parent of what is resolved by now: no link is left that `..` could mean something else behind.
+            // The parent of what is resolved: no link is left that would give `..` another meaning.
             Component::ParentDir => drop(real.pop()),
             other => real.push::<&OsStr>(other.as_ref()),
         }

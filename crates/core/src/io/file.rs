@@ -20,9 +20,10 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// An open file and how it wants to be used.
 ///
 /// A direct file takes only offsets, lengths and memory that are multiples of `alignment` (see
-/// [`is_aligned`](Self::is_aligned)). The unaligned tail of a file is written after [`leave_direct`](Self::leave_direct), which
-/// clears `O_DIRECT` on this descriptor. That was chosen over padding the tail and cutting the file (a kill in between
-/// would leave a file that is too long) and over a second descriptor (64 stripes would hold 128).
+/// [`is_aligned`](Self::is_aligned)). The unaligned tail of a file is written after
+/// [`leave_direct`](Self::leave_direct), which clears `O_DIRECT` on this descriptor. That was chosen over padding the
+/// tail and cutting the file (a kill in between would leave a file that is too long) and over a second descriptor (64
+/// stripes would hold 128).
 #[derive(Debug)]
 pub struct OpenedFile {
     /// The descriptor; always readable, and writable when the file was created here.
@@ -100,7 +101,7 @@ impl OpenedFile {
         Ok(fcntl_setfl(&self.file, flags)?)
     }
 
-    /// Goes on through the page cache. Only while nothing is in flight on this file: the page that holds the end of
+    /// Continues through the page cache. Only while nothing is in flight on this file: the page that holds the end of
     /// the direct part is read back from the device.
     pub fn leave_direct(&mut self) -> Result<()> {
         if self.direct {
@@ -119,8 +120,9 @@ impl OpenedFile {
             && bytes.as_ptr().addr().is_multiple_of(memory)
     }
 
-    /// Reserves room for `bytes`, and makes the file so long: ext4 lets one direct write at a time go on behind the end of a file. The user cuts it
-    /// with [`trim`](Self::trim). A file system that cannot reserve is no error; one that is full is.
+    /// Reserves room for `bytes`, and makes the file so long: ext4 lets only one direct write at a time run after the
+    /// end of a file. The user cuts it with [`trim`](Self::trim). A file system that cannot reserve is not an error; a
+    /// full one is.
     pub fn preallocate(&self, bytes: u64) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -132,7 +134,7 @@ impl OpenedFile {
         }
     }
 
-    /// Cuts the file, and what was reserved for it, to `length`.
+    /// Cuts the file, and its reserved room, to `length`.
     pub fn trim(&self, length: u64) -> Result<()> {
         let cut = || {
             // btrfs does nothing when the length stays the same: the reservation would live as long as the file.

@@ -1,14 +1,15 @@
-//! Holes: what of a file is nowhere on the disk, and is read as zeros without it.
+//! Holes: parts of a file that are not on the disk, and are read as zeros.
 
 use std::fs::File;
 use std::ops::Range;
 
 use rustix::fs::SeekFrom;
 
-/// Runs of one file that are asked for at most: what comes behind them is not looked at.
+/// The most runs of one file that are asked for: later ones are ignored.
 const MOST_RUNS: usize = 1 << 16;
 
-/// Bytes of a file of `size` bytes that are holes, or were reserved and never written; 0 where the file system does not tell.
+/// Bytes of a file of `size` bytes that are holes, or were reserved and never written; 0 where the file system does not
+/// tell.
 pub fn hole_bytes(file: &File, size: u64) -> u64 {
     let Some(runs) = data_runs(file, size) else { return 0 };
     let starts = runs.iter().map(|run| run.start).chain([size]);
@@ -16,13 +17,13 @@ pub fn hole_bytes(file: &File, size: u64) -> u64 {
     starts.zip(ends).map(|(start, end)| start.saturating_sub(end)).sum()
 }
 
-/// The ranges of a file of `size` bytes that were written, in order; all of it where the file system does not tell, or where there is nothing but
-/// holes.
+/// The written ranges of a file of `size` bytes, in order; all of it if the file system does not tell, or if the file
+/// is one hole.
 pub fn written_ranges(file: &File, size: u64) -> Vec<Range<u64>> {
     data_runs(file, size).filter(|runs| !runs.is_empty()).unwrap_or_else(|| std::iter::once(0..size).collect())
 }
 
-/// What of it was written, in order; `None` where that cannot be told.
+/// The written ranges, in order; `None` if the file system does not tell.
 fn data_runs(file: &File, size: u64) -> Option<Vec<Range<u64>>> {
     let (mut runs, mut at) = (Vec::new(), 0);
     while at < size {
@@ -31,7 +32,7 @@ fn data_runs(file: &File, size: u64) -> Option<Vec<Range<u64>>> {
         }
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) if start < size => start,
-            Ok(_) | Err(rustix::io::Errno::NXIO) => break, // Behind it there is no data.
+            Ok(_) | Err(rustix::io::Errno::NXIO) => break, // There is no data after it.
             Err(_) => return None,
         };
         let end = rustix::fs::seek(file, SeekFrom::Hole(start)).ok()?.clamp(start + 1, size);

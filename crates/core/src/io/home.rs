@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nix::unistd::{Uid, User};
 
-/// A directory that a variable names; nothing where it is not set, or is no absolute path.
+/// A directory that a variable names; nothing if it is not set, or is not an absolute path.
 fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -1,11 +1,13 @@
 //! Files that can be locked (flock), whose lock ends with their owner.
 //!
-//! A flock belongs to what `open` made, not to a descriptor. All copies of the descriptor share it, and it ends when the last copy is closed, or when
-//! one of them asks for that. When any thread starts a program, the child has copies of all descriptors of this process until its exec. So closing
-//! alone does not end a lock: for a moment the child still holds it. The next process that asks is told that the file is in use, and so is this process.
-//! [`LockableFile`] asks when it is dropped. `clippy.toml` bans the locks of [`File`] everywhere else.
+//! A flock belongs to what `open` made, not to a descriptor. All copies of the descriptor share it, and it ends when
+//! the last copy is closed, or when one of them asks for that. When any thread starts a program, the child has copies
+//! of all descriptors of this process until its exec. So closing alone does not end a lock: for a moment the child
+//! still holds it. The next process that asks is told that the file is in use, and so is this process. [`LockableFile`]
+//! asks when it is dropped. `clippy.toml` bans the locks of [`File`] everywhere else.
 //!
-//! A killed process asks for nothing. Its locks end when the kernel has closed its files, and those of the children that it was starting.
+//! A killed process asks for nothing. Its locks end when the kernel has closed its files, and those of the children
+//! that it was starting.
 #![allow(clippy::disallowed_methods)]
 
 use std::fs::{File, TryLockError};
@@ -13,11 +15,12 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A file or directory whose lock ends when this is dropped, whatever copies of its descriptor there are. It can do all that a [`File`] can.
+/// A file or directory whose lock ends when this is dropped, whatever copies of its descriptor there are. It can do all
+/// that a [`File`] can.
 #[derive(Debug)]
 pub struct LockableFile {
     file: File,
-    /// It has a lock to let go: another owner of a copy may have one that is not ours.
+    /// It has a lock to release: another owner of a copy may have a lock that is not ours.
     locked: AtomicBool,
 }
 
@@ -77,7 +80,8 @@ impl AsFd for LockableFile {
     }
 }
 
-/// Starts one short program after the other in threads of this process, for as long as `work` goes on: what closing alone lets go of, their copies hold.
+/// Starts one short program after the other in threads of this process, for as long as `work` runs. Their copies hold
+/// what closing alone releases.
 #[cfg(any(test, feature = "testkit"))]
 pub fn while_children_start<T>(work: impl FnOnce() -> T) -> T {
     struct Done<'a>(&'a AtomicBool);

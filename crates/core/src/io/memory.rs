@@ -41,7 +41,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever could reach into it held an `Arc` of it.
+        // SAFETY: the mapping is ours, and each user of it held an `Arc` of it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) }; // Nothing can be done about a failure.
     }
 }
@@ -64,18 +64,18 @@ impl Memory {
     /// Takes `size` zeroed bytes.
     ///
     /// # Errors
-    /// So much memory cannot be had.
+    /// The memory cannot be allocated.
     pub fn new(size: usize) -> Result<Self> {
         Self::pieces(1, size)?.pop().ok_or(Error::Halted)
     }
 
     /// Takes `count` pieces of `size` zeroed bytes each.
     ///
-    /// They lie in huge pages where there are any: checksums run 10 to 20 % faster then, and the kernel has fewer pages to
-    /// pin for each direct read and write.
+    /// They lie in huge pages where there are any: checksums run 10 to 20 % faster then, and the kernel has fewer pages
+    /// to pin for each direct read and write.
     ///
     /// # Errors
-    /// So much memory cannot be had.
+    /// The memory cannot be allocated.
     pub fn pieces(count: usize, size: usize) -> Result<Vec<Self>> {
         let refused = || {
             Error::refused(
@@ -90,7 +90,8 @@ impl Memory {
         let lead = region.start.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
         // SAFETY: `lead + step × count` is not more than the region's length, of which HUGE_PAGE bytes are for `lead`.
         let first = unsafe { region.start.add(lead) };
-        // SAFETY: advice on a part of our own mapping; its bytes stay what they are. Without huge pages it fails: no harm.
+        // SAFETY: advice on a part of our own mapping; its bytes stay what they are. Without huge pages it fails: no
+        // harm.
         let _ = unsafe { madvise(first.as_ptr().cast(), step * count, Advice::LinuxHugepage) };
         let piece = |at: usize| {
             // SAFETY: `at < count`: inside the region, and `step ≥ size`, so that pieces do not overlap.

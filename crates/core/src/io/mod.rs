@@ -1,5 +1,6 @@
-//! The only module with `unsafe`: aligned memory, io_uring and what a child does before it begins; and with them everything that touches a file
-//! descriptor: opening files for direct I/O, queues of reads and writes, locks, durable names in a directory.
+//! The only module with `unsafe`: aligned memory, io_uring and what a child does before it begins; and with them
+//! everything that touches a file descriptor: opening files for direct I/O, queues of reads and writes, locks, durable
+//! names in a directory.
 
 mod child;
 mod directory;

@@ -1,4 +1,4 @@
-//! One read or write with the memory it owns, and the rule by which it goes on after a partial result. No system
+//! One read or write with the memory it owns, and the rule by which it continues after a partial result. No system
 //! calls: both ways of doing I/O share this.
 
 use std::io;
@@ -96,14 +96,14 @@ impl Operation {
                 // Only the end of a file breaks a direct read inside a sector.
                 return Next::Done(Ok(self.done));
             }
-            // A direct write goes on at a sector: the started one is written again.
+            // A direct write continues at a sector: the started one is written again.
             self.done = aligned;
         }
         self.fruitless = if self.done > before { 0 } else { self.fruitless + 1 };
         if self.fruitless > FRUITLESS_MAX {
             return Next::Done(Err(io::Error::new(
                 io::ErrorKind::WriteZero,
-                "the device takes no more bytes, and says no reason",
+                "the device takes no more bytes, and gives no reason",
             )));
         }
         Next::Again

@@ -1,5 +1,5 @@
-//! A queue of positional reads and writes on files, with owned memory: by io_uring, or one after the other where
-//! the kernel has none for us.
+//! A queue of positional reads and writes on files, with owned memory: by io_uring, or one after the other where the
+//! kernel has no io_uring for us.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,7 +34,7 @@ pub struct Statistics {
     pub bytes: u64,
     /// Sum over operations of the number in flight when each was queued, itself included.
     pub queue_depth_sum: u64,
-    /// From queueing an operation to seeing it completed: includes the time in which nobody looked.
+    /// From queueing an operation to seeing it completed: includes the time in which no thread looked.
     pub latency: Latency,
 }
 

@@ -70,7 +70,7 @@ impl Ring {
         // because the operation holds the file.
         let pushed = unsafe { self.uring.submission().push(&entry) };
         if pushed.is_err() {
-            // Cannot happen: there are as many entries as slots. The kernel has not seen it: its memory may go home.
+            // Cannot happen: there are as many entries as slots. The kernel has not seen it: its memory may return.
             self.slots[index] = None;
             self.vacant.push(index);
             return Err(io::Error::other("the submission queue is full"));
@@ -82,7 +82,8 @@ impl Ring {
         }
     }
 
-    /// A completed operation and what the kernel says about it. Waits for one if `wait`; `None` when there is none.
+    /// A completed operation and what the kernel says about it. Waits for one if `wait`; `None` when no operation is
+    /// complete.
     ///
     /// # Errors
     /// The kernel refuses to wait.

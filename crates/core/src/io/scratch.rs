@@ -1,4 +1,4 @@
-//! Scratch files: room on disk for what a job has to remember and memory would be too small for.
+//! Scratch files: room on disk for data of a job that is too large for memory.
 //!
 //! They have no name: the kernel removes them with the process, however it ends.
 
@@ -16,7 +16,7 @@ pub struct ScratchFile {
     directory: PathBuf,
 }
 
-/// Where scratch files lie: `TMPDIR`, else `/var/tmp` (which is on disk where `/tmp` is in memory), else `/tmp`.
+/// Where scratch files are: `TMPDIR`, else `/var/tmp` (which is on disk where `/tmp` is in memory), else `/tmp`.
 pub fn scratch_directory() -> PathBuf {
     let asked = std::env::var_os("TMPDIR").filter(|text| !text.is_empty()).map(PathBuf::from);
     let large = || Some(PathBuf::from("/var/tmp")).filter(|path| path.is_dir());

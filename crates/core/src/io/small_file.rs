@@ -1,4 +1,5 @@
-//! Small files that a user names: keys, passwords. They may be pipes, `<(pass show db)`, and must not hold a job up for ever.
+//! Small files that a user names: keys, passwords. They may be pipes, `<(pass show db)`, and must not hold a job up for
+//! ever.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek};
@@ -12,19 +13,20 @@ use zeroize::Zeroizing;
 
 /// How long a pipe may stay silent.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a silent pipe is looked at.
+/// How often a silent pipe is checked.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Reads at most `limit` bytes of a file or a pipe, and what the system says of it.
 ///
 /// # Errors
-/// It cannot be opened or read, or is a pipe into which nobody writes.
+/// It cannot be opened or read, or is a pipe without a writer.
 pub fn read_small(path: &Path, limit: usize) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     // Opening a pipe without a writer would wait for one.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
-    // Not more memory than it needs: all of it is touched, and wiped at the end. What the kernel makes up (/proc) says that it is empty.
+    // No more memory than it needs: all of it is touched, and wiped at the end. Files that the kernel makes up (/proc)
+    // have the length 0.
     let said = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     let expected = if metadata.is_file() && said > 0 { said.saturating_add(1).min(limit) } else { limit };
     let mut bytes = read_all(&mut file, expected, &metadata)?;
@@ -36,8 +38,8 @@ pub fn read_small(path: &Path, limit: usize) -> io::Result<(Zeroizing<Vec<u8>>, 
     Ok((bytes, metadata))
 }
 
-/// The whole of a file or a pipe that has no more than `most` bytes; `None` if it has more. Its length is not asked for: a device
-/// says that it has none, and has no end.
+/// The whole of a file or a pipe of at most `most` bytes; `None` if it has more. Its length is not asked for: a device
+/// has none, and has no end.
 ///
 /// # Errors
 /// As [`read_small`].
@@ -46,7 +48,8 @@ pub fn read_whole(path: &Path, most: usize) -> io::Result<Option<Zeroizing<Vec<u
     Ok(Some(bytes).filter(|bytes| bytes.len() <= most))
 }
 
-/// Writes a text. A file gets it whole or not at all: a reader may come at any time. A device, a pipe or a symbolic link stays, and is written through.
+/// Writes a text. A file gets it whole or not at all: a reader may come at any time. A device, a pipe or a symbolic
+/// link stays, and is written through.
 ///
 /// # Errors
 /// The text cannot be written. A file of that name is unchanged then.
@@ -60,7 +63,7 @@ pub fn replace_whole(path: &Path, text: &str) -> io::Result<()> {
     })
 }
 
-/// What a file is called until it is whole. No number of a process: two containers may both be number 1.
+/// The name of a file until it is whole. It has no process number: two containers may both be number 1.
 pub fn working_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new-{}", uuid::Uuid::new_v4()));
@@ -73,7 +76,7 @@ fn read_all(file: &mut File, limit: usize, metadata: &Metadata) -> io::Result<Ze
     let mut deadline = Instant::now() + PATIENCE;
     while length < limit {
         match file.read(&mut bytes[length..]) {
-            // Of a pipe this is the end only when something came before: its writer may not have opened it yet.
+            // For a pipe this is the end only after some bytes: its writer may not have opened it yet.
             Ok(0) if length > 0 || metadata.is_file() => break,
             Ok(0) => wait(deadline)?,
             Ok(more) => {
@@ -91,7 +94,7 @@ fn read_all(file: &mut File, limit: usize, metadata: &Metadata) -> io::Result<Ze
 
 fn wait(deadline: Instant) -> io::Result<()> {
     if Instant::now() >= deadline {
-        return Err(io::Error::new(ErrorKind::TimedOut, "it is a pipe, and nothing comes out of it"));
+        return Err(io::Error::new(ErrorKind::TimedOut, "it is a pipe, and no data comes from it"));
     }
     thread::sleep(PAUSE);
     Ok(())

@@ -1,4 +1,4 @@
-//! Who may change a file that says what to do: nobody but this user and root.
+//! Who may change a file that tells fullbore what to do: only this user and root.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -10,18 +10,18 @@ use nix::unistd::{Gid, Group, Uid, User};
 use super::directory_of;
 use crate::error::{Error, Result};
 
-/// Links that lead from one to the next are followed so often.
+/// The most links that are followed, one to the next.
 const LINKS_MOST: usize = 40;
 /// Bits of a mode: group and others may write; in a directory, others may not replace what is not theirs.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Why somebody else may change what is read there, and the next step.
+/// Why another user may change the content, and the next step.
 type Doubt = (String, String);
 
-/// Refuses a file that another user than this one and root owns, may write, or may replace in its directory; of a symbolic link also the link.
-/// A file that does not exist is nobody's.
+/// Refuses a file that a user other than this one and root owns, may write, or may replace in its directory; for a
+/// symbolic link, also the link. A file that does not exist is accepted.
 ///
 /// # Errors
 /// A usage error that names the file, and what to change.
@@ -50,7 +50,7 @@ fn doubt(path: &Path) -> io::Result<Option<Doubt>> {
             return Ok(Some((format!("is a symbolic link of {owner}"), owned_by_you(&at))));
         }
         let next = directory.join(fs::read_link(&at)?);
-        // What a link of the kernel leads to may have no name: an open pipe.
+        // The target of a link of the kernel may have no name: an open pipe.
         if !next.exists() {
             return Ok(of_file(&at, &fs::metadata(&at)?));
         }
@@ -63,7 +63,7 @@ fn of_file(path: &Path, file: &Metadata) -> Option<Doubt> {
     if let Some(owner) = foreign_owner(file) {
         return Some((format!("belongs to {owner}, who may change what it says"), owned_by_you(path)));
     }
-    // A device has no owner who writes what it says.
+    // A device has no owner who writes its content.
     let who = others_who_write(file).filter(|_| file.is_file())?;
     Some((format!("{who} may write it"), format!("chmod go-w {}", path.display())))
 }
@@ -106,7 +106,8 @@ fn others_who_write(metadata: &Metadata) -> Option<&'static str> {
     }
 }
 
-/// True for root's group, and for one that has the owner's name and nobody else in it: most systems give each user such a group.
+/// True for root's group, and for a group with the owner's name and no other member: most systems give each user such a
+/// group.
 fn is_own_group(metadata: &Metadata) -> bool {
     let (owner, group) = (Uid::from_raw(metadata.uid()), Gid::from_raw(metadata.gid()));
     if group.as_raw() == 0 {

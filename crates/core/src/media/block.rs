@@ -14,7 +14,7 @@ pub const TAG: usize = 16;
 pub const DIGEST: usize = 16;
 /// Bytes of one run.
 pub const RUN: usize = 16;
-/// Header, tag and prefix of a block whose payload shall stand aligned for direct I/O.
+/// Header, tag and prefix of a block whose payload is aligned for direct I/O.
 pub const PADDED_HEAD: usize = 4096;
 
 const MAGIC: [u8; 4] = *b"fbBK";
@@ -67,7 +67,7 @@ pub struct BlockHeader {
     pub stream: u32,
     /// Phase of the restore.
     pub layer: u16,
-    /// Which family the block stands in.
+    /// The family that the block is in.
     pub family: u16,
     /// Unique in the set, below [`SEQUENCES`]; the nonce of the cipher.
     pub sequence: u64,
@@ -114,10 +114,11 @@ const _: () = assert!(size_of::<Fixed>() == BLOCK_HEADER);
 /// Bytes of the header that a cipher authenticates: all that is known before the body is sealed.
 const ASSOCIATED: usize = 52;
 
-/// So many sequence numbers there are: an index entry has six bytes for one.
+/// The number of sequence numbers: an index entry has six bytes for one.
 pub(super) const SEQUENCES: u64 = 1 << 48;
 
-/// The low and the high half of a stream's number. They are apart: the first media had numbers of 16 bits and zeros in the place of the high half.
+/// The low and the high half of a stream's number. They are apart: the first media had numbers of 16 bits and zeros in
+/// the place of the high half.
 pub(super) fn halves(stream: u32) -> (u16, u16) {
     (stream as u16, (stream >> 16) as u16)
 }
@@ -171,7 +172,7 @@ impl BlockHeader {
         zerocopy::transmute!(fixed)
     }
 
-    /// What the cipher authenticates with the body: the header but for its checksums.
+    /// The bytes that the cipher authenticates with the body: the header without its checksums.
     pub fn associated_data(&self) -> [u8; ASSOCIATED] {
         let mut data = [0; ASSOCIATED];
         data.copy_from_slice(&self.encode()[..ASSOCIATED]);
@@ -222,9 +223,12 @@ impl BlockHeader {
     fn check_meaning(&self) -> Result<(), Flaw> {
         let of_stream = matches!(self.kind, BlockKind::Data | BlockKind::Map);
         require(self.sequence < SEQUENCES, "the number of a block is out of bounds")?;
-        require(of_stream == (self.stream != 0), "a block names a stream exactly when it holds data or map")?;
+        require(
+            of_stream == (self.stream != 0),
+            "a block with data or a map names no stream, or another block names one",
+        )?;
         let data = self.kind == BlockKind::Data;
-        require(data || self.order == 0, "a block without data has a place in an order")?;
+        require(data || self.order == 0, "a block without data has an order number")?;
         let runs_fit = match self.kind {
             BlockKind::Data => self.run_count >= 1 && (self.order == 0 || self.run_count == 1),
             BlockKind::Map => self.run_count == 1,
@@ -311,7 +315,7 @@ impl<'a> BlockBody<'a> {
     pub fn decode(header: &BlockHeader, opened: &'a [u8]) -> Result<Self, Flaw> {
         let (prefix, payload) =
             opened.split_at_checked(header.prefix_length as usize).ok_or_else(|| broken("block body cut off"))?;
-        require(payload.len() == header.payload_length as usize, "block body of another length")?;
+        require(payload.len() == header.payload_length as usize, "block body of the wrong length")?;
         let (digest, rest) = prefix.split_first_chunk::<DIGEST>().ok_or_else(|| broken("block prefix cut off"))?;
         let (table, padding) =
             rest.split_at_checked(header.run_count as usize * RUN).ok_or_else(|| broken("run table cut off"))?;
@@ -336,7 +340,7 @@ fn check_runs(header: &BlockHeader, runs: &[Run]) -> Result<(), Flaw> {
             require(runs.iter().all(|run| run.kind == RunKind::Mapped), "a map block without its range")?;
             require(
                 header.plain_length.is_multiple_of(16) && header.plain_length > 0,
-                "a map block of no whole entries",
+                "a map block without whole entries",
             )
         }
         BlockKind::Index | BlockKind::Manifest | BlockKind::Trailer => Ok(()),

@@ -1,4 +1,5 @@
-//! Values of an engine's own: JSON that the format does not look into. It is kept as text, because text takes no more memory than it has bytes.
+//! Values of an engine's own: JSON that the format does not look into. It is kept as text, because text takes no more
+//! memory than it has bytes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -90,7 +91,7 @@ impl Transcript<'_> {
         self.write(&json)
     }
 
-    /// For what stands inside this one.
+    /// For a value inside this one.
     fn inner(&mut self) -> Transcript<'_> {
         Transcript { text: self.text, values: self.values, depth: self.depth + 1 }
     }

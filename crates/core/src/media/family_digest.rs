@@ -5,7 +5,7 @@ use zerocopy::IntoBytes;
 use super::index::IndexEntry;
 use crate::checksum;
 
-/// Grows with the family; holds nothing in proportion to it.
+/// Its memory does not grow with the family.
 pub struct FamilyDigest(checksum::FamilyDigest);
 
 impl FamilyDigest {

@@ -136,7 +136,7 @@ impl Footer {
         let is_commit = match (fixed.flags.get(), family) {
             (COMMIT, 1) => true,
             (0, 2..) => false,
-            _ => return Err(broken("the commit record stands in family 1 and only there")),
+            _ => return Err(broken("the commit record must be in family 1 and only there")),
         };
         let commit =
             is_commit.then(|| Commit { set_block_count: fixed.set_block_count.get(), digests: digests.to_vec() });

@@ -197,7 +197,7 @@ const STREAM: usize = 32;
 const _: () = assert!(size_of::<FixedStream>() == STREAM);
 
 impl FamilyHeader {
-    /// The header as it stands at the start of the family: a multiple of `block_size`, checksum included.
+    /// The header as it is at the start of the family: a multiple of `block_size`, checksum included.
     pub fn encode(&self) -> Vec<u8> {
         let set = &self.set;
         let label = set.label.as_ref().map(|label| serde_json::to_vec(label).unwrap_or_default()).unwrap_or_default();
@@ -256,7 +256,7 @@ impl FamilyHeader {
         Ok(length)
     }
 
-    /// True when two headers say the same of their set: they differ in the number of the family and the checksum alone.
+    /// True when two headers describe the same set: they differ only in the number of the family and the checksum.
     pub fn same_set(one: &[u8], other: &[u8]) -> bool {
         let shared = |bytes: &[u8]| {
             let mut shared = bytes.to_vec();
@@ -271,7 +271,7 @@ impl FamilyHeader {
     /// Reads and checks a header of exactly [`length`](Self::length) bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
         let fixed = fixed_part(bytes)?;
-        require(Self::length(bytes)? == bytes.len(), "header has another length than it says")?;
+        require(Self::length(bytes)? == bytes.len(), "the length of the header differs from the length in it")?;
         let mut unsigned = bytes.to_vec();
         unsigned[CRC_AT].fill(0);
         require(crc32c(&unsigned) == fixed.header_crc.get(), "header checksum does not match")?;
@@ -294,7 +294,7 @@ fn fixed_part(bytes: &[u8]) -> Result<Fixed, Flaw> {
 fn check_numbers(fixed: &Fixed) -> Result<(), Flaw> {
     let (block_size, transfer_size) = (fixed.block_size.get(), fixed.transfer_size.get());
     require(block_size.is_power_of_two() && (512..=65536).contains(&block_size), "block size out of bounds")?;
-    require(fixed.header_length.get().is_multiple_of(block_size), "header length is no multiple of the block size")?;
+    require(fixed.header_length.get().is_multiple_of(block_size), "header length is not a multiple of the block size")?;
     require(
         (1 << 16..=1 << 26).contains(&transfer_size) && transfer_size.is_multiple_of(1 << 16),
         "transfer size out of bounds",
@@ -326,13 +326,13 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
     let mut streams: Vec<StreamRecord> = Vec::new();
     for _ in 0..fixed.stream_count.get() {
         let stream = decode_stream(take(&mut rest, STREAM)?)?;
-        require(streams.iter().all(|known| known.id != stream.id), "a stream stands twice in the header")?;
+        require(streams.iter().all(|known| known.id != stream.id), "a stream is in the header twice")?;
         streams.push(stream);
     }
     let label = match fixed.label_length.get() as usize {
         0 => None,
         length => {
-            require(fixed.cipher == 0, "a label in clear on encrypted media")?;
+            require(fixed.cipher == 0, "a label in plain text on encrypted media")?;
             Some(serde_json::from_slice(take(&mut rest, length)?).map_err(|e| broken(format!("label: {e}")))?)
         }
     };
@@ -341,13 +341,13 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
     let kind = SetKind::from_code(fixed.kind)?;
     require(
         (kind == SetKind::Full) == base.is_nil(),
-        "a differential names its full, a log set its predecessor, and a full nothing",
+        "a differential must name its full, a log set its predecessor, and a full neither",
     )?;
     let mapped = streams.iter().filter(|stream| stream.map_window > 0).count();
     let ordered = streams.iter().filter(|stream| stream.ordered).count();
     let most = if kind == SetKind::Full { streams.len() - ordered } else { 0 };
     require(ordered == 0 || fixed.window.get() > 0, "an ordered stream in a set without a window")?;
-    require(mapped == 0 || mapped == most, "a page map of some streams only, or of a set that is no full")?;
+    require(mapped == 0 || mapped == most, "a page map of only some streams, or of a set that is not a full")?;
     Ok(FamilyHeader {
         family: fixed.family.get(),
         set: SetHeader {
@@ -372,7 +372,7 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
     })
 }
 
-/// Role of a stream: its blocks may stand in any order.
+/// Role of a stream: its blocks may be in any order.
 const ANY_ORDER: u8 = 1;
 /// Role of a stream: a restore gets its bytes in order.
 const ORDERED: u8 = 2;

@@ -1,4 +1,4 @@
-//! Index entries: where each block of a family stands and what its checksums are.
+//! Index entries: the place of each block of a family, and its checksums.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -45,7 +45,7 @@ const _: () = assert!(size_of::<IndexEntry>() == ENTRY);
 const SEQUENCE: usize = 6;
 
 impl IndexEntry {
-    /// The entry of the block whose header has these bytes, standing at `offset`.
+    /// The entry of the block at `offset` whose header has these bytes.
     pub fn of(header: &BlockHeader, header_bytes: &[u8; BLOCK_HEADER], offset: u64, span: (u64, u64)) -> Self {
         let crc = &header_bytes[BLOCK_HEADER - 4..];
         let (stream_low, stream_high) = halves(header.stream);
@@ -78,7 +78,7 @@ impl IndexEntry {
         u64::from_le_bytes(bytes)
     }
 
-    /// The entry without what only the runs tell: what the family digest covers, and all that is known of an
+    /// The entry without the fields that only the runs tell. The family digest covers this, and no more is known of an
     /// encrypted block without opening it.
     pub fn without_span(self) -> Self {
         Self { first: U64::ZERO, span: U64::ZERO, ..self }
@@ -96,8 +96,8 @@ impl IndexEntry {
     pub fn decode_all(payload: &[u8]) -> Result<&[IndexEntry], Flaw> {
         require(
             !payload.is_empty() && payload.len() <= MAX_INDEX_ENTRIES * ENTRY,
-            "index block of no or too many entries",
+            "index block without entries, or with too many",
         )?;
-        <[IndexEntry]>::ref_from_bytes(payload).map_err(|_| broken("index block of no whole entries"))
+        <[IndexEntry]>::ref_from_bytes(payload).map_err(|_| broken("index block without whole entries"))
     }
 }

@@ -1,8 +1,8 @@
-//! Where a backup set begins and ends in its database's log, in terms that all engines share. The engine makes these values and proves that they join.
-//! The chain of sets compares them. It never interprets them.
+//! Where a backup set begins and ends in its database's log, in terms that all engines share. The engine makes these
+//! values and proves that they join. The chain of sets compares them. It never interprets them.
 //!
-//! A manifest has them as `position.log` (`docs/MEDIA_FORMAT.md` §9). Whole numbers that may need more than 53 bits are texts there: many readers
-//! of JSON would round them.
+//! A manifest has them as `position.log` (`docs/MEDIA_FORMAT.md` §9). Whole numbers that may need more than 53 bits are
+//! texts there: many readers of JSON would round them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,20 +11,21 @@ use super::manifest::at_most;
 /// A position in a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPosition {
-    /// Which log it is: the salts of a write-ahead log, a server UUID, a timeline, a recovery fork. Empty: a log without a name, which only
-    /// `proof` tells from others.
+    /// Which log it is: the salts of a write-ahead log, a server UUID, a timeline, a recovery fork. Empty: a log
+    /// without a name, which only `proof` tells from others.
     #[serde(with = "history_text")]
     pub history: Vec<u8>,
     /// The position within that history: a frame, an LSN, a file and an offset.
     #[serde(with = "decimal")]
     pub at: u128,
-    /// What else is known of this position, such as a running checksum. Two positions with different proofs are different.
+    /// What else is known of this position, such as a running checksum. Two positions with different proofs are
+    /// different.
     #[serde(default, with = "proof_text", skip_serializing_if = "Option::is_none")]
     pub proof: Option<u64>,
 }
 
 impl LogPosition {
-    /// True when nothing says that these are two positions: enough for two sets one of which names the other.
+    /// True when nothing says that these are two positions: enough for two sets if one of them names the other.
     pub fn may_be(&self, other: &Self) -> bool {
         let proofs_agree = self.proof.zip(other.proof).is_none_or(|(one, other)| one == other);
         (&self.history, self.at) == (&other.history, other.at) && proofs_agree
@@ -53,8 +54,8 @@ pub struct LogSpan {
 
 /// Where a set begins and ends in the log and in time.
 ///
-/// A log set may begin a new history, after a fail-over or in a log that was started again. Then `first` is the position of the old history at which
-/// the new one joins, and `spans` holds both histories or the new one alone.
+/// A log set may begin a new history, after a fail-over or in a log that was started again. Then `first` is the
+/// position of the old history at which the new one joins, and `spans` holds both histories or the new one alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRange {
     /// Where the predecessor of a log set ends; none for other sets.
@@ -80,12 +81,13 @@ const SPANS_MAX: usize = 1 << 16;
 const HISTORY_MAX: usize = 64;
 
 impl LogRange {
-    /// Checks the range of a log set (`of_log`), or that of another set. A set that is no log set has no `first` and no spans. `until` is never before `at`.
+    /// Checks the range of a log set (`of_log`), or of another set. Only a log set has `first` and spans. `until` is
+    /// never before `at`.
     pub fn makes_sense(&self, of_log: bool) -> bool {
         self.at <= self.until && (of_log || self.first.is_none() && self.spans.is_empty())
     }
 
-    /// Bytes that it takes in memory, about.
+    /// Bytes that it takes in memory, approximately.
     pub fn bytes(&self) -> u64 {
         (size_of::<Self>() + self.spans.len() * (size_of::<LogSpan>() + HISTORY_MAX)) as u64
     }
@@ -161,7 +163,7 @@ mod proof_text {
         let number = |text: String| {
             let digits = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
             let number = u64::from_str_radix(&text, 16).ok().filter(|_| digits);
-            number.ok_or_else(|| D::Error::custom("the proof of a position has no 16 hexadecimal digits"))
+            number.ok_or_else(|| D::Error::custom("the proof of a position does not have 16 hexadecimal digits"))
         };
         Option::<String>::deserialize(from)?.map(number).transpose()
     }

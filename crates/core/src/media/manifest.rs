@@ -67,9 +67,9 @@ pub struct Manifest {
     pub streams: Vec<ManifestStream>,
     /// How the page map was made; `None` without one.
     pub map: Option<ManifestMap>,
-    /// The engine's own account of where the snapshot stands.
+    /// The engine's own account of the snapshot's position.
     pub position: Position,
-    /// What went not quite as it should.
+    /// Warnings of the backup.
     #[serde(deserialize_with = "at_most::<WARNINGS_MAX, _, _>")]
     pub warnings: Vec<String>,
 }
@@ -107,7 +107,7 @@ impl Manifest {
         total(self.streams.iter().map(|stream| stream.size))
     }
 
-    /// Checks that what stands in the header too is the same here.
+    /// Checks that values which the header has too are the same here.
     ///
     /// # Errors
     /// Names what differs.
@@ -134,10 +134,10 @@ impl Manifest {
         require(ordered.all(whole), why)?;
         let log = self.position.log.as_ref();
         let makes_sense = log.is_none_or(|range| range.makes_sense(self.kind == SetKind::Log));
-        require(makes_sense, "the position in the log makes no sense in the manifest")?;
+        require(makes_sense, "the position in the log is not valid in the manifest")?;
         let mapped = self.streams.iter().any(|stream| stream.map_window > 0);
         require(!mapped || self.map.is_some(), "the manifest has no seed for the page map that the header announces")?;
-        // Of an open full, it is known in the end only which streams have a map.
+        // An open full knows only at the end which streams have a map.
         let allowed =
             mapped || header.kind == SetKind::Full && (self.streams.iter().all(|stream| stream.ordered) || header.open);
         require(
@@ -147,22 +147,22 @@ impl Manifest {
         self.map.as_ref().map_or(Ok(()), |map| map.seed().map(drop))
     }
 
-    /// Of an open set this table is what counts.
+    /// In an open set, this table counts.
     fn check_open_streams(&self) -> Result<(), Flaw> {
         let streams = || self.streams.iter();
-        require(all_differ(streams().map(|stream| stream.id)), "a stream stands twice in the manifest")?;
+        require(all_differ(streams().map(|stream| stream.id)), "a stream is in the manifest twice")?;
         check_paths(streams().map(|stream| stream.name.as_str()))?;
         let kept = |stream: &ManifestStream| stream.size > 0 || stream.base.is_some() || !stream.identity.is_empty();
         let mut nameless = streams().filter(|stream| stream.name.is_empty());
-        require(!nameless.any(kept), "a stream without a name of which something is kept")?;
+        require(!nameless.any(kept), "a stream without a name, but with data to restore")?;
         let (full, differential) = (self.kind == SetKind::Full, self.kind == SetKind::Differential);
         let mapped = || streams().filter(|stream| stream.map_window > 0);
-        require(full || mapped().next().is_none(), "a page map in a set that is no full")?;
+        require(full || mapped().next().is_none(), "a page map in a set that is not a full")?;
         require(mapped().all(|stream| !stream.identity.is_empty()), "a page map of a stream without an identity")?;
         let identities = mapped().map(|stream| stream.identity.as_str());
-        require(all_differ(identities), "two streams of one identity in the manifest")?;
+        require(all_differ(identities), "two streams with the same identity in the manifest")?;
         let bases = || streams().filter_map(|stream| stream.base);
-        require(differential || bases().next().is_none(), "a base in a set that is no differential")?;
+        require(differential || bases().next().is_none(), "a base in a set that is not a differential")?;
         require(all_differ(bases()), "two streams of the manifest with the same base")
     }
 }
@@ -194,10 +194,10 @@ pub struct ManifestStream {
     /// A restore gets its bytes in order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ordered: bool,
-    /// In an open set: what it is known by in other backups of the same database; empty: by nothing.
+    /// In an open set: its name-independent id in other backups of the same database; empty: it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub identity: String,
-    /// In a differential of an open set: the stream of the full that it begins as.
+    /// In a differential of an open set: the stream of the full that this stream begins with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u32>,
     /// In an open set: the engine's own account of the file.
@@ -241,8 +241,8 @@ impl ManifestMap {
     pub fn seed(&self) -> Result<u64, Flaw> {
         require(self.hash == "xxh3-128", "the page map uses a hash that this version does not know")?;
         let digits = self.seed.len() == 16 && self.seed.bytes().all(|digit| digit.is_ascii_hexdigit());
-        require(digits, "the seed of the page map has no 16 digits")?;
-        u64::from_str_radix(&self.seed, 16).map_err(|_| broken("the seed of the page map is no hexadecimal number"))
+        require(digits, "the seed of the page map does not have 16 digits")?;
+        u64::from_str_radix(&self.seed, 16).map_err(|_| broken("the seed of the page map is not a hexadecimal number"))
     }
 }
 
@@ -255,14 +255,14 @@ pub struct Position {
     pub checkpoint: EngineValue,
     /// The last position in the set, in the engine's own words.
     pub last: EngineValue,
-    /// Where the set begins and ends in the log, in words that all engines share. Sets of engines without log backups have none, and neither have
-    /// sets from before 2026-11-25.
+    /// Where the set begins and ends in the log, in words that all engines share. Sets of engines without log backups
+    /// do not have it, and neither do sets from before 2026-11-25.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogRange>,
 }
 
 impl Position {
-    /// Bytes that it takes in memory, about.
+    /// Bytes that it takes in memory, approximately.
     pub fn bytes(&self) -> u64 {
         let words = total([&self.first, &self.checkpoint, &self.last].map(|value| value.text().len() as u64));
         words.saturating_add(self.log.as_ref().map_or(0, LogRange::bytes))
@@ -272,7 +272,7 @@ impl Position {
 /// The packed parts of a manifest: each a Zstandard frame made from at most `part` bytes of JSON.
 pub fn pack_manifest(manifest: &Manifest, part: usize) -> Result<Vec<(Vec<u8>, usize)>, Flaw> {
     let json = serde_json::to_vec(manifest).map_err(|e| broken(format!("manifest: {e}")))?;
-    unpack_manifest(&json)?; // What a reader would refuse is not written.
+    unpack_manifest(&json)?; // A manifest that a reader would refuse is not written.
     json.chunks(part.max(1))
         .map(|plain| {
             let packed = zstd::bulk::compress(plain, 3).map_err(|e| broken(format!("manifest: {e}")))?;
@@ -281,7 +281,8 @@ pub fn pack_manifest(manifest: &Manifest, part: usize) -> Result<Vec<(Vec<u8>, u
         .collect()
 }
 
-/// How long a manifest is with one more plain part: small packed parts may unpack to very much, so it is bounded here.
+/// The length of a manifest with one more plain part. Small packed parts may unpack to very much, so the length is
+/// bounded here.
 pub(crate) fn joined_length(length: usize, part: &[u8]) -> Result<usize, Flaw> {
     let joined = length + part.len();
     require(joined <= MANIFEST_MAX, "manifest out of bounds")?;

@@ -1,4 +1,4 @@
-//! The media format: what stands in a family, byte by byte. The specification is `docs/MEDIA_FORMAT.md`.
+//! The media format: a family, byte by byte. The specification is `docs/MEDIA_FORMAT.md`.
 //!
 //! Everything here is pure: bytes in, checked values out. Readers trust nothing: length, magic, version,
 //! checksum, then the fields, each against its bound.
@@ -60,7 +60,7 @@ pub(crate) fn require(rule: bool, what: &str) -> Result<(), Flaw> {
     if rule { Ok(()) } else { Err(broken(what)) }
 }
 
-/// Adds numbers that media say: a sum that no number can hold is the largest number there is.
+/// Adds numbers from media: a sum that does not fit into a number becomes the largest number.
 pub fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)
 }

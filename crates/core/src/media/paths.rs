@@ -8,21 +8,21 @@ const PART_MAX: usize = 255;
 /// Bytes in the paths of all directories, each counted once and whole: 256 for each of 65,536.
 const DIRECTORIES_MAX: usize = 16 << 20;
 
-/// Checks that a name is a path below some directory, and surely below it.
+/// Checks that a name is a path below a directory, and never outside of it.
 pub(crate) fn check_path(name: &str) -> Result<(), Flaw> {
     let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.len() <= PART_MAX;
     if name.len() <= PATH_MAX && !name.contains('\0') && name.split('/').all(is_part) {
         return Ok(());
     }
     let shown: String = name.chars().take(100).collect();
-    Err(broken(format!("the manifest names a file {shown:?}, which is no path below a directory")))
+    Err(broken(format!("the manifest names a file {shown:?}, which is not a path below a directory")))
 }
 
-/// Checks the names of all streams of an open set: of those that have one, all can be made below one directory.
+/// Checks the names of all streams of an open set: all streams with a name can be made below one directory.
 pub(super) fn check_paths<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Flaw> {
     let mut paths: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
     paths.iter().try_for_each(|path| check_path(path))?;
-    // With the slash before all other bytes, what is below a directory follows it at once.
+    // The slash sorts before all other bytes, so the content of a directory follows it at once.
     let order = |byte: u8| if byte == b'/' { 0 } else { byte };
     paths.sort_unstable_by(|one, other| one.bytes().map(order).cmp(other.bytes().map(order)));
     let (mut before, mut directories) = ("", 0_usize);

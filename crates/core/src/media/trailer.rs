@@ -1,4 +1,4 @@
-//! The TRAILER block: where the INDEX and MANIFEST blocks of a family stand.
+//! The TRAILER block: where the INDEX and MANIFEST blocks of a family are.
 
 use super::{Flaw, broken, require};
 
@@ -7,7 +7,7 @@ pub const MAX_MANIFEST_PARTS: usize = 4096;
 const FIXED: usize = 64;
 const REFERENCE: usize = 16;
 
-/// Where a block stands.
+/// Where a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockReference {
     /// Bytes from the start of the family.
@@ -62,7 +62,7 @@ impl Trailer {
         let (index_count, manifest_count) = (word(0) as usize, word(4) as usize);
         require((1..=MAX_MANIFEST_PARTS).contains(&manifest_count), "number of manifest parts out of bounds")?;
         let expected = (index_count as u64 + manifest_count as u64) * REFERENCE as u64;
-        require(references.len() as u64 == expected, "trailer has another length than its counts")?;
+        require(references.len() as u64 == expected, "the length of the trailer does not fit its counts")?;
         require(fixed[32..].iter().all(|&b| b == 0), "reserved bytes of the trailer are not zero")?;
         let all = references.as_chunks::<REFERENCE>().0.iter().map(decode_reference).collect::<Result<Vec<_>, _>>()?;
         let (index, manifest) = all.split_at(index_count);

@@ -1,4 +1,4 @@
-//! Tests of copies: a set that was copied restores to what its original restores to, and one whose source is damaged never gets its
+//! Tests of copies: a copied set restores to the same as its original, and the copy of a damaged source never gets its
 //! commit record.
 
 #![allow(clippy::unwrap_used)]
@@ -26,7 +26,7 @@ fn sinks(shelves: &[Shelf]) -> Vec<Box<dyn Sink>> {
 
 fn opened(shelves: &[Shelf]) -> Result<(MediaSet, UnpackPlan, Arc<Pool>)> {
     let knobs = Knobs { workers: Some(3), ..Knobs::default() };
-    // All headers are read before one of them says how long its blocks may be.
+    // All headers are read before one of them tells the length of its blocks.
     let nothing = Pool::new(0, 4096)?;
     let first = Family::open(Box::new(MemorySupply::new("family 1", &shelves[0], &nothing)))?;
     let transfer_size = first.header().set.transfer_size;
@@ -89,7 +89,7 @@ fn made_anew(shelves: &[Shelf], copies: &[Shelf], compression: Option<Compressio
     copy.run(&mut from, sinks(copies)).map(drop)
 }
 
-/// Copies of a set in every way: as it is, in fewer and more families, packed otherwise.
+/// Copies of a set in every way: as it is, in fewer and more families, packed differently.
 pub(super) fn each(shelves: &[Shelf]) -> Vec<Vec<Shelf>> {
     let zstd: Compression = "zstd:1".parse().unwrap();
     let mut copies = vec![empty(shelves.len())];

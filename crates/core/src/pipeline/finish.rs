@@ -45,7 +45,7 @@ pub(super) struct Closed {
 }
 
 impl<'a> Finisher<'a> {
-    /// For the families of `board`, all of whose blocks are there but for those that are made here.
+    /// For the families of `board`, which have all their blocks except those that are made here.
     pub fn new(board: &'a Board, set: &'a SetHeader, data_key: Option<&'a DataKey>) -> Self {
         let finished_at = jiff::Timestamp::now().as_microsecond();
         Self { board, set, data_key, hand: Hand::new(data_key), clock: Clock::new(), finished_at }
@@ -76,8 +76,8 @@ impl<'a> Finisher<'a> {
         Ok(())
     }
 
-    /// A full has zeros where nothing was sent of a stream. In a differential of an open set units that did not come would be
-    /// as in its full: those that are not zero there become so, in the highest layer.
+    /// In a full, bytes of a stream that were not sent are zero. In a differential of an open set, units that did not
+    /// come would be as in its full: those that are not zero there become zero, in the highest layer.
     pub fn zero_what_did_not_come(
         &mut self,
         came: &MapScratch,
@@ -161,7 +161,7 @@ impl<'a> Finisher<'a> {
         let flaw = |flaw: crate::media::Flaw| {
             Error::refused("manifest", flaw.to_string(), "this is a defect: please report it")
         };
-        // What a reader would refuse is not written.
+        // A manifest that a reader would refuse is not written.
         manifest.check_against(self.set).map_err(flaw)?;
         let parts = pack_manifest(manifest, part - (part >> 6)).map_err(flaw)?;
         if parts.len() > MAX_MANIFEST_PARTS {
@@ -179,7 +179,8 @@ impl<'a> Finisher<'a> {
         Ok(references)
     }
 
-    /// Writes padding and footer of `family`; `all` are all families, and make the footer of family 1 the commit record.
+    /// Writes padding and footer of `family`. With `all`, the families of the set, the footer of family 1 becomes the
+    /// commit record.
     fn write_footer(&mut self, family: u16, all: &[Closed]) -> Result<()> {
         let closed = &all[usize::from(family) - 1];
         let commit = (family == 1).then(|| CommitRecord {

@@ -1,4 +1,4 @@
-//! Layers of a backup: a layer begins when every block of the one before has its place in a stripe.
+//! Layers of a backup: a layer begins when every block of the layer before it is in a stripe.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::halt::Halt;
 /// How often a reader that waits looks whether the job has ended.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The layer under way, and how much of it has no place yet.
+/// The layer under way, and how much of it is not in a stripe yet.
 #[derive(Default)]
 pub(super) struct Layers {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Layers {
-    /// Admits an extent of `layer`; of a higher one than before it waits until everything below has its place.
+    /// Admits an extent of `layer`; for a higher layer than before, it waits until everything below is in a stripe.
     ///
     /// # Errors
     /// The source goes back to a lower layer, or the job ends meanwhile.
@@ -62,7 +62,7 @@ impl Layers {
         self.lock().layer
     }
 
-    /// An extent has its place.
+    /// An extent is in a stripe.
     pub fn leave(&self) {
         let mut state = self.lock();
         state.in_flight -= 1;

@@ -67,7 +67,7 @@ pub struct Backup<'a> {
     pub map_seed: Option<u64>,
     /// The map of the full, for a differential; the streams of an open source are found in it by their identities.
     pub base: Option<&'a BaseMap>,
-    /// Replace the sets that stand under the sinks' names: all families are whole before any gets its name.
+    /// Replace the sets under the sinks' names: all families are whole before any gets its name.
     pub init: bool,
     /// What is read.
     pub source: &'a dyn Source,
@@ -79,11 +79,12 @@ pub struct Backup<'a> {
     pub tick: &'a (dyn Fn() -> Result<()> + Sync),
     /// Called once, after the last byte of the source was read.
     pub manifest: &'a (dyn Fn() -> Result<Manifest> + Sync),
-    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything back.
+    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything
+    /// back.
     pub permit: &'a (dyn Fn() -> Result<()> + Sync),
 }
 
-/// What one family has become.
+/// The result for one family.
 #[derive(Debug, Clone)]
 pub struct FamilyOutcome {
     /// As the user named it.
@@ -98,7 +99,7 @@ pub struct FamilyOutcome {
     pub mirror: Option<(String, DeviceAccount)>,
 }
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Debug, Clone)]
 pub struct BackupOutcome {
     /// The families, first to last.
@@ -123,13 +124,13 @@ const TRANSFORM: usize = 1;
 const STAGES: [&str; 3] = ["source", "transform", "sink"];
 /// The first stage of a copy.
 const MEDIA: usize = 0;
-/// The stages of a copy: the first two are those of an unpacking, the last one that of a backup.
+/// The stages of a copy: the first two are those of an unpacking, the last is that of a backup.
 const COPY_STAGES: [&str; 3] = ["media", "transform", "sink"];
 
 impl Backup<'_> {
-    /// Runs the backup into `sinks`, one family each. On an error nothing of the new set is left behind, and what it
-    /// should have replaced stands under its names; except that a set which has all its names stays when only the
-    /// removal of the old one failed (`--init`), and the error says so.
+    /// Runs the backup into `sinks`, one family each. After an error nothing of the new set is left, and the sets to be
+    /// replaced are under their names. Exception: when only the removal of the old set failed (`--init`), the new set
+    /// stays, and the error says so.
     pub fn run(&self, mut sinks: Vec<Box<dyn Sink>>) -> Result<BackupOutcome> {
         let input = Pool::new(self.plan.input_buffers, self.plan.transfer_size as usize)?;
         let output = Pool::new(self.plan.output_buffers, self.plan.transfer_size as usize)?;
@@ -155,7 +156,8 @@ impl Backup<'_> {
         Ok(outcome(&sinks, &closed, &accounts))
     }
 
-    /// Reads and transforms everything; returns when all readers and workers have ended, with the highest layer there was.
+    /// Reads and transforms everything; returns when all readers and workers have ended, with the highest layer there
+    /// was.
     fn move_bytes(
         &self,
         board: &Board,
@@ -196,18 +198,18 @@ impl Backup<'_> {
                 }
                 Ok(())
             };
-            // Its ends of the channel are gone then, so that those which were started see the other side end.
+            // Then its ends of the channel are gone, and the started threads see the other side end.
             self.halt.watch(start());
         });
         self.halt.check()?;
-        // The sum as well: of a window of which nothing came at all, and without a map, the map knows nothing.
+        // The sum too: the map knows nothing of a window that never came, or when there is no map.
         let announced: u64 = self.set.streams.iter().map(|stream| stream.size).sum();
         if page_map.is_complete() && (self.set.open || accounts.bytes(SOURCE) == announced) {
             return Ok(layers.highest());
         }
         Err(Error::refused(
             "source",
-            "did not give every byte that it announced, once each",
+            "did not give each byte that it announced exactly once",
             "this is a defect of the engine: please report it",
         ))
     }
@@ -271,7 +273,7 @@ impl Backup<'_> {
     }
 }
 
-/// What came of families that were committed.
+/// The results of committed families.
 fn outcome(sinks: &[Box<dyn Sink>], closed: &[Closed], accounts: &Accounts) -> BackupOutcome {
     let stages = accounts.stages();
     BackupOutcome {

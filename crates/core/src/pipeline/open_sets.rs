@@ -1,5 +1,5 @@
-//! Tests of open sets: streams that appear on the way, layers over each other, sizes that are known at the end, page maps,
-//! and differentials.
+//! Tests of open sets: streams that appear during the backup, layers over each other, sizes that are known at the end,
+//! page maps, and differentials.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ use crate::unpack::{BaseTarget, DirectoryTarget, Family, MediaSet, NullTarget, T
 const TRANSFER: u32 = 64 << 10;
 const SEED: u64 = 0x5EED;
 
-/// What a server sends next: so many bytes of this value, there.
+/// What a server sends next: so many bytes of this value, at this place.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub layer: u16,
@@ -36,7 +36,7 @@ pub(super) struct Step {
     pub value: u8,
 }
 
-/// Plays steps to its readers; a stream is known from its first step on, and is gone in the end if its size is `GONE`.
+/// Plays steps to its readers. A stream is known from its first step on, and is gone at the end if its size is `GONE`.
 pub(super) struct Growing {
     state: Mutex<State>,
     sizes: Vec<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Growing {
 }
 
 const GONE: u64 = u64::MAX;
-/// Of the streams, the last has no identity.
+/// The last of the streams has no identity.
 const LOG: u32 = 4;
 
 struct State {
@@ -248,7 +248,7 @@ fn streams_on(shelves: &[Shelf]) -> Vec<ManifestStream> {
     assemble(shelves, &Pool::new(0, 4096).unwrap()).manifest().unwrap().streams.clone()
 }
 
-/// What the steps leave behind, one after another.
+/// The result of the steps, one after another.
 fn expected(steps: &[Step], size: u64, id: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for step in steps.iter().filter(|step| step.stream == id) {
@@ -260,8 +260,8 @@ fn expected(steps: &[Step], size: u64, id: u32) -> Vec<u8> {
     bytes
 }
 
-/// The files that a full, or a full and its differential, restore to are what the steps leave behind; also from copies of them, and where
-/// another restore has left them, and they were spoiled.
+/// The files that a full, or a full and its differential, restore to are the result of the steps. Also from copies of
+/// them, and into spoiled files of another restore.
 fn assert_restores(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
     assert_restored(sets, steps, sizes);
     match sets {
@@ -289,7 +289,7 @@ fn assert_restored(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
     unpack(sets.last().unwrap(), &target).unwrap();
     target.finish().unwrap();
     assert_files(root.path(), steps, sizes);
-    // One way of many, for each restore syncs all its files.
+    // Only one way of many, because each restore syncs all its files.
     spoil(root.path(), sizes.len() as u64, steps.len() as u64 % 4);
     go_on(root.path(), sets, &streams);
     assert_files(root.path(), steps, sizes);
@@ -324,7 +324,7 @@ fn spoil(root: &Path, files: u64, round: u64) {
     }
 }
 
-/// A restore into what is there, as `--resume` does it.
+/// A restore into existing files, as `--resume` does it.
 fn go_on(root: &Path, sets: &[&[Shelf]], streams: &[ManifestStream]) {
     let keeps = |stream: &ManifestStream| sets.len() == 1 || stream.base.is_some();
     let files = DirectoryTarget::adopt(root, streams, &keeps, &|_| false).unwrap();
@@ -364,7 +364,8 @@ fn restores_to_what_was_sent(steps: &[Step], sizes: &[u64], families: u16) {
     assert_restores(&[&back_up(&source, families, None)], steps, sizes);
 }
 
-/// A full of `before`, a differential of `now`: it restores to what a full of now would. Returns the bytes in the differential.
+/// A full of `before`, a differential of `now`: it restores to what a full of now would. Returns the bytes in the
+/// differential.
 fn differs_to(before: (&[Step], &[u64]), now: (&[Step], &[u64]), families: u16) -> u64 {
     let full = back_up(&Growing::new(before.0, before.1), families, None);
     let base = BaseMap::open(assemble(&full, &Pool::new(0, 4096).unwrap())).unwrap();
@@ -536,7 +537,7 @@ fn once(sent: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-/// What is known by something is sent in whole units.
+/// A stream with an identity is sent in whole units.
 fn whole_units(step: Step) -> Step {
     match step.stream {
         LOG => step,

@@ -1,4 +1,4 @@
-//! Ordered streams of a backup: each extent gets its number, and what a source gives of a stream has no gap.
+//! Ordered streams of a backup: each extent gets its number, and the source gives a stream without gaps.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,13 +11,13 @@ use crate::order::OrderWindow;
 /// The ordered streams of a set that is written.
 pub(super) struct Ordered {
     window: OrderWindow<(u32, Run)>,
-    /// Where each stream has come to.
+    /// The position in each stream.
     ends: Mutex<HashMap<u32, u64>>,
 }
 
 impl Ordered {
-    /// With the window of the set, in blocks; at least one, so that a source that gives an ordered stream in a set without a window is
-    /// refused for it and does not wait.
+    /// With the window of the set, in blocks. It is at least one, so that a source with an ordered stream in a set
+    /// without a window is refused and does not wait.
     pub fn new(window: u32) -> Self {
         Self { window: OrderWindow::new(window.max(1)), ends: Mutex::default() }
     }
@@ -30,7 +30,7 @@ impl Ordered {
         self.window.enter(halt)
     }
 
-    /// An extent has its place in a family.
+    /// An extent is in a family.
     ///
     /// # Errors
     /// The source left out bytes of a stream, or gave them twice.

@@ -1,4 +1,5 @@
-//! Tests of ordered streams: they come back in order, from any number of families, with the buffers that the plan counts.
+//! Tests of ordered streams: they are restored in order, from any number of families, with the buffers that the plan
+//! counts.
 
 #![allow(clippy::unwrap_used)]
 

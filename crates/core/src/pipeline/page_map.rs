@@ -1,5 +1,5 @@
-//! The page map of a full in the making: hashes of units, collected into windows. A window is given out when
-//! its last entry has come, so that only the windows being read at the moment are in memory.
+//! The page map of a full while it is made: hashes of units, collected into windows. A window is given out with its
+//! last entry, so only the windows that are being read are in memory.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use crate::checksum::{MAP_ENTRY, ZERO_UNIT};
 use crate::error::{Error, Result};
 use crate::media::StreamRecord;
 
-/// Source bytes that one MAP block describes, when the transfer size allows it.
+/// Source bytes of a MAP block, when the transfer size allows it.
 const WINDOW_BYTES: u64 = 64 << 20;
 /// Windows open at once; more means that the source is not read in order.
 const MOST_OPEN: usize = 64;
@@ -48,7 +48,7 @@ impl PageMap {
         Self { open: Mutex::new(HashMap::new()) }
     }
 
-    /// Adds the entries of units from byte `offset` on; returns the windows that are finished by it.
+    /// Adds the entries of units from byte `offset` on; returns the windows that they finish.
     pub fn add(&self, stream: &StreamRecord, offset: u64, mut entries: &[u8]) -> Result<Vec<Window>> {
         let mut finished = Vec::new();
         let mut unit = offset / u64::from(stream.unit);

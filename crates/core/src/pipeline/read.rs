@@ -60,7 +60,7 @@ impl Reading<'_> {
 /// A bandwidth cap that all readers share.
 pub(super) struct Throttle {
     bytes_per_second: u64,
-    /// When the bytes read so far may be over.
+    /// When the bytes read so far may be complete.
     due: Mutex<Instant>,
 }
 

@@ -1,5 +1,5 @@
-//! A copy of a backup set on media that are made anew: its blocks, checked and perhaps packed otherwise, in other families, under
-//! another key.
+//! A copy of a backup set on new media: its blocks are checked, and perhaps packed differently, in other families,
+//! under another key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::pool::{Buffer, Pool};
 use crate::sink::{DeviceAccount, Sink};
 use crate::unpack::{BlockTaker, CheckedBlock, MediaSet, Target, Unpack};
 
-/// Runs of a stream whose unit is not known are parted at multiples of the largest unit.
+/// Runs of a stream whose unit is unknown are split at multiples of the largest unit.
 const LARGEST_UNIT: u32 = 65536;
 
-/// A copy on media that are made anew, about to run.
+/// A copy on new media, about to run.
 pub struct Remake<'a> {
     /// Threads and buffers of the reading.
     pub plan: &'a UnpackPlan,
@@ -39,11 +39,11 @@ pub struct Remake<'a> {
     pub set: &'a SetHeader,
     /// The new manifest.
     pub manifest: &'a Manifest,
-    /// How blocks are packed anew; `None`: they stay as they are packed.
+    /// How to pack blocks again; `None`: they stay as they are packed.
     pub compression: Option<Compression>,
     /// The fresh data key, when the new set has a cipher.
     pub data_key: Option<&'a DataKey>,
-    /// Replace the sets that stand under the sinks' names.
+    /// Replace the sets under the sinks' names.
     pub init: bool,
     /// Counters for a display: bytes of the database.
     pub progress: &'a Arc<Progress>,
@@ -51,11 +51,12 @@ pub struct Remake<'a> {
     pub halt: &'a Halt,
     /// Called every 100 ms: an error ends the job.
     pub tick: &'a (dyn Fn() -> Result<()> + Sync),
-    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything back.
+    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything
+    /// back.
     pub permit: &'a (dyn Fn() -> Result<()> + Sync),
 }
 
-/// What it did.
+/// The result.
 #[derive(Debug, Clone)]
 pub struct Remade {
     /// What was written; its stages are media, transform, sink.
@@ -68,7 +69,7 @@ impl Remake<'_> {
     /// Copies all of `from` into `sinks`. On an error nothing of the copy is left behind, as after a backup.
     ///
     /// # Errors
-    /// Damage in the source, with the family and the byte; what a sink has against it.
+    /// Damage in the source, with the family and the byte; an error of a sink.
     pub fn run(&self, from: &mut MediaSet, mut sinks: Vec<Box<dyn Sink>>) -> Result<Remade> {
         let output = Pool::new(self.output_buffers, self.set.transfer_size as usize)?;
         let closing = Arc::clone(&output);
@@ -89,13 +90,13 @@ impl Remake<'_> {
             let unpack = Unpack {
                 plan: self.plan,
                 target: &blocks,
-                // What is read is counted block by block, what is written by the writers.
+                // Reads are counted block by block, writes by the writers.
                 progress: &self.progress.of_first_part(),
                 halt: self.halt,
                 tick: self.tick,
                 input: self.input,
             };
-            // All of the source is known to be good when this returns, and nothing of the copy has its end yet.
+            // When this returns, the whole source is known to be good, and nothing of the copy has its end yet.
             let read = unpack.run(from)?;
             let closed = Finisher::new(&board, self.set, self.data_key).finish(self.manifest, commit)?;
             Ok((closed, read))
@@ -108,7 +109,7 @@ impl Remake<'_> {
         Ok(Remade { written, devices: read.devices })
     }
 
-    /// What was read is what was written, byte for byte.
+    /// Checks that the written bytes are those that were read.
     fn refuse_loss(&self, closed: &[Closed], read: (u64, u64)) -> Result<()> {
         let sum = |of: fn(&Closed) -> u64| closed.iter().map(of).sum::<u64>();
         if (sum(|family| family.data_bytes), sum(|family| family.zero_bytes)) == read {
@@ -119,7 +120,7 @@ impl Remake<'_> {
     }
 }
 
-/// The unit of each stream: where a run may be parted.
+/// The unit of each stream: where a run may be split.
 fn units(from: &MediaSet) -> HashMap<u32, u32> {
     let of_manifest = from.manifest().into_iter().flat_map(|manifest| &manifest.streams);
     let of_header = from.header().streams.iter().map(|stream| (stream.id, stream.unit));
@@ -160,7 +161,7 @@ impl Target for Blocks<'_> {
     }
 }
 
-/// A worker's means to give blocks their places.
+/// A worker's tools for placing blocks.
 struct Placer<'a> {
     board: &'a Board,
     units: &'a HashMap<u32, u32>,
@@ -216,10 +217,10 @@ impl Placer<'_> {
         self.board.place(unsealed(block, codec, prefix, bytes), &mut self.hand, clock)
     }
 
-    /// A block that has no room here, because it gets a tag or was packed before, becomes two.
+    /// A block without room here, because it gets a tag or was packed before, becomes two.
     fn place_halves(&mut self, block: &CheckedBlock<'_>, clock: &mut Clock) -> Result<()> {
         let unit = self.units.get(&block.header.stream).copied().unwrap_or(LARGEST_UNIT);
-        // A block of an ordered stream has room for any head, and one number.
+        // A block of an ordered stream has room for any head, and only one number.
         let parts = block.header.kind == BlockKind::Data && block.header.order == 0;
         let halves = halves(block.runs, unit).filter(|_| parts);
         let Some((first, second)) = halves else {
@@ -243,7 +244,7 @@ impl Placer<'_> {
     }
 }
 
-/// Two halves of a block's runs; a single run is parted at a unit. `None` where there is nothing to be parted.
+/// Two halves of a block's runs; a single run is split at a unit. `None` if it cannot be split.
 fn halves(runs: &[Run], unit: u32) -> Option<(Vec<Run>, Vec<Run>)> {
     let [run] = runs else {
         let (first, second) = runs.split_at(runs.len() / 2);

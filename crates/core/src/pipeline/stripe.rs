@@ -1,7 +1,7 @@
 //! Stripes: each packs blocks into device writes for one family, and hands them to its sink.
 //!
-//! Any worker appends to any stripe. A stripe's load is what its device has not taken yet; the least loaded one
-//! gets the next block, so a slow device takes fewer blocks instead of holding the others up.
+//! Any worker appends to any stripe. A stripe's load is what its device has not taken yet. The least loaded stripe gets
+//! the next block, so a slow device takes fewer blocks and does not hold up the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,12 +91,13 @@ pub(super) enum BlockBytes<'a> {
     Kept(&'a mut [u8]),
     /// At the start of a buffer that may go to the device as it is.
     Given(Buffer, usize),
-    /// Room for the header and the prefix, and the payload elsewhere: without a cipher, which wants all of it in one piece.
+    /// Room for the header and the prefix, and the payload elsewhere: without a cipher, which wants all of it in one
+    /// piece.
     Joined(&'a mut [u8], &'a [u8]),
 }
 
-/// A worker's own things for placing blocks: the cipher and one spare buffer, so that nobody waits for memory
-/// while holding a stripe.
+/// A worker's own tools for placing blocks: the cipher and one spare buffer, so that no thread waits for memory while
+/// it holds a stripe.
 pub(super) struct Hand {
     pub sealer: Option<Sealer>,
     pub spare: Option<Buffer>,
@@ -109,11 +110,11 @@ impl Hand {
     }
 }
 
-/// A board, what its writers listen to, and what each of them has not taken yet.
+/// A board, the queues of its writers, and what each of them has not taken yet.
 type Connected = (Board, Vec<Receiver<DeviceWork>>, Vec<Arc<AtomicU64>>);
 
 impl Board {
-    /// The board of a new set, for these sinks. `aligned`: its blocks shall fill whole device blocks.
+    /// The board of a new set, for these sinks. `aligned`: its blocks fill whole device blocks.
     pub fn of_set(set: &SetHeader, aligned: bool, sinks: &[Box<dyn Sink>], pool: &Arc<Pool>) -> Result<Connected> {
         let (queues, listeners): (Vec<_>, Vec<_>) = (0..set.families).map(|_| unbounded()).unzip();
         let loads: Vec<_> = (0..set.families).map(|_| Arc::new(AtomicU64::new(0))).collect();
@@ -158,7 +159,8 @@ impl Board {
                 state.copy(part, &mut spare, &load)?;
             }
             if at == 0 && headers.len() > 1 && header.len().is_multiple_of(set.block_size as usize) {
-                // Without it nobody knows an unfinished family 1, which is the proof that its set was never committed.
+                // Without it, an unfinished family 1 cannot be found, and it is the proof that its set was never
+                // committed.
                 state.flush(&load)?;
             }
             stripes.push(Stripe { family: at as u16 + 1, load, state: Mutex::new(state) });
@@ -187,7 +189,7 @@ impl Board {
         self.transfer_size
     }
 
-    /// True when blocks shall fill whole device blocks.
+    /// True when blocks fill whole device blocks.
     pub fn aligned(&self) -> bool {
         self.aligned
     }
@@ -385,7 +387,7 @@ impl Ways for Board {
 pub(super) fn secured(queue: Option<&Sender<DeviceWork>>) -> Result<()> {
     let (done, durable) = bounded(1);
     let asked = queue.is_some_and(|queue| queue.send(DeviceWork::Secure(done)).is_ok());
-    // A writer that ends without an answer has failed, and said why.
+    // A writer that ends without an answer has failed, and has reported why.
     if asked && durable.recv().is_ok() { Ok(()) } else { Err(Error::Halted) }
 }
 
@@ -424,7 +426,7 @@ impl Stripe {
 }
 
 impl StripeState {
-    /// Where the next block will stand.
+    /// Where the next block will be.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -463,7 +465,7 @@ impl StripeState {
         Ok(reference)
     }
 
-    /// Packs bytes behind those already there; needs `spare` when they do not fit into the current buffer.
+    /// Packs bytes after those already there; needs `spare` when they do not fit into the current buffer.
     fn copy(&mut self, mut bytes: &[u8], spare: &mut Option<Buffer>, load: &AtomicU64) -> Result<()> {
         while !bytes.is_empty() {
             if self.current.is_none() {
@@ -489,7 +491,8 @@ impl StripeState {
         Ok(())
     }
 
-    /// Hands a buffer to the device as it is, when it stands on a device block and is long enough to be worth a write.
+    /// Hands a buffer to the device as it is, when it begins on a device block and is long enough for a write of its
+    /// own.
     fn give(
         &mut self,
         buffer: Buffer,
@@ -546,7 +549,7 @@ fn write_all(
         let work = match queue.try_recv() {
             Ok(work) => work,
             Err(TryRecvError::Disconnected) => break,
-            // Nothing to do: bring a buffer home, for somebody may wait for it. The device is at work meanwhile.
+            // Nothing to do: return a buffer, because a thread may wait for it. The device is at work meanwhile.
             Err(TryRecvError::Empty) if sink.in_flight() > 0 => {
                 let received = queue.recv_timeout(sink.leisure());
                 if matches!(received, Err(RecvTimeoutError::Timeout)) {
@@ -574,7 +577,7 @@ fn write_all(
             DeviceWork::Secure(done) => {
                 sink.secure()?;
                 clock.lap(Spent::Busy);
-                let _ = done.send(()); // Whoever asked may have given up.
+                let _ = done.send(()); // The caller may have given up.
                 continue;
             }
         };

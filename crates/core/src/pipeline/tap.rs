@@ -1,4 +1,4 @@
-//! What stands between a family that is copied and who reads it: it sees the bytes pass, in order.
+//! Between a family that is copied and its reader: it sees the bytes pass, in order.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::pool::{self, Piece};
 use crate::sink::DeviceAccount;
 use crate::supply::Supply;
 
-/// The way of a family's bytes to the device that gets the same. What stands from `held_from` on, the footer, is held back.
+/// The way of a family's bytes to the device of its copy. Bytes from `held_from` on, the footer, are held back.
 pub(super) struct Way {
     queue: Mutex<Option<Sender<DeviceWork>>>,
     load: Arc<AtomicU64>,
@@ -26,7 +26,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// To whoever listens to `queue`, and counts what it has not taken yet in `load`.
+    /// To the reader of `queue`; `load` counts what it has not taken yet.
     pub fn new(queue: Sender<DeviceWork>, load: Arc<AtomicU64>, held_from: u64) -> Self {
         Self { queue: Mutex::new(Some(queue)), load, held_from, held: Mutex::default() }
     }
@@ -80,7 +80,7 @@ impl Ways for Vec<Arc<Way>> {
 /// A supply that is copied from.
 pub(super) struct Tap {
     pub supply: Box<dyn Supply>,
-    /// Where its bytes go as they are; of a copy that is made anew nowhere.
+    /// Where its bytes go as they are; nowhere for a copy on new media.
     pub way: Option<Arc<Way>>,
     pub throttle: Option<Arc<Throttle>>,
     /// Counts what passes.
@@ -106,7 +106,7 @@ impl Supply for Tap {
         if let Some(throttle) = &self.throttle {
             let begun = Instant::now();
             throttle.wait(&self.halt)?;
-            // Who reads this family keeps account of its device, and this was none of its work.
+            // The reader of this family keeps the account of its device, and this was not its work.
             pool::waited_besides(begun.elapsed());
         }
         let Some(piece) = self.supply.next()? else { return Ok(None) };

@@ -22,7 +22,7 @@ use crate::unpack::BaseMap;
 
 /// Bytes that are hashed unit by unit before the digest takes them: small enough to be in the first caches still.
 const DIGEST_STEP: usize = 16 << 10;
-/// How often a worker that has nothing to do looks whether a higher layer waits for what it has gathered.
+/// How often an idle worker checks whether a higher layer waits for the units that it has gathered.
 const GATHERING: Duration = Duration::from_millis(20);
 
 /// What is noted of a unit that came in a differential.
@@ -44,8 +44,8 @@ pub(super) enum Selection<'a> {
     Open { scratch: &'a MapScratch, hasher: UnitHasher },
     /// A full of an engine without a page map.
     Unmapped,
-    /// A differential: those whose hash differs from the full's; all of them in higher layers. Of an open source it is noted
-    /// which units came at all.
+    /// A differential: the units whose hash differs from the full's, and all units in higher layers. For an open source
+    /// it also notes which units came at all.
     Changed { base: &'a BaseMap, hasher: UnitHasher, came: Option<&'a MapScratch> },
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Worker<'a> {
     pub progress: &'a Progress,
     pub runs: Vec<Run>,
     pub entries: Vec<u8>,
-    /// Extents that were gathered and may not have their place yet: no higher layer begins meanwhile.
+    /// Extents that were gathered and may not be in a stripe yet: no higher layer begins meanwhile.
     pub owed: usize,
 }
 
@@ -115,8 +115,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The next buffer; `None` when the readers are done. A reader may wait for a layer to end before it reads on: what was
-    /// gathered of that layer gets its place then, instead of waiting for more.
+    /// The next buffer; `None` when the readers are done. A reader may wait for the end of a layer before it reads on:
+    /// then the gathered units of that layer are placed, instead of waiting for more.
     fn receive(&mut self, filled: &Receiver<Filled>) -> Result<Option<Filled>> {
         while self.owed > 0 && self.source.is_open() {
             let received = filled.recv_timeout(GATHERING);
@@ -134,7 +134,7 @@ impl Worker<'_> {
         Ok(received)
     }
 
-    /// Gives everything that was gathered its place.
+    /// Places everything that was gathered.
     fn settle(&mut self) -> Result<()> {
         self.emit_gathered()?;
         (0..std::mem::take(&mut self.owed)).for_each(|_| self.layers.leave());
@@ -184,8 +184,8 @@ impl Worker<'_> {
         self.ordered.placed(order, extent.stream, run)
     }
 
-    /// Hashes the units of an extent, moves those that are stored together, and takes their digest: all of it in one
-    /// pass, for these bytes come from memory once. Leaves runs and map entries; returns length and digest of what is stored.
+    /// Hashes the units of an extent, joins the units that are stored, and takes their digest: all in one pass, because
+    /// these bytes come from memory once. Leaves runs and map entries; returns length and digest of the stored bytes.
     fn survey(&mut self, data: &mut [u8], stream: &StreamRecord, extent: &Extent) -> (usize, [u8; DIGEST]) {
         self.runs.clear();
         self.entries.clear();
@@ -198,7 +198,7 @@ impl Worker<'_> {
             let offset = extent.offset + from as u64;
             let free = self.source.is_free(stream.id, offset);
             let extends_zero = self.runs.last().is_some_and(|run| run.kind == RunKind::Zero);
-            // A new ZERO run needs room for itself and for the DATA run behind it.
+            // A new ZERO run needs room for itself and for the DATA run after it.
             let zero = (free || is_zero(unit)) && (extends_zero || self.runs.len() + 2 <= capacity);
             if free && !zero {
                 unit.fill(0);
@@ -266,7 +266,7 @@ impl Worker<'_> {
             self.entries.resize(count as usize * MAP_ENTRY, CAME);
             came.put(&stream, first, &self.entries)?;
         }
-        // A higher layer writes over what layer 0 may hold of the unit: it is stored whatever the full has.
+        // A higher layer overwrites what layer 0 may hold of the unit: it is stored, whatever the full has.
         let higher = extent.layer > 0;
         let like = like.filter(|_| !higher);
         base.entries(like, first * u64::from(stream.unit), count as usize, &mut self.entries)?;
@@ -276,7 +276,7 @@ impl Worker<'_> {
         for (part, entry) in parts.zip(known.chunks_exact(MAP_ENTRY)) {
             let (offset, unit) = (extent.offset + part.start as u64, &data[part]);
             let zero = self.source.is_free(stream.id, offset) || is_zero(unit);
-            // Of a part of a unit the map cannot tell.
+            // The map says nothing of a part of a unit.
             let always = higher || open && unit.len() != stream.unit as usize;
             if always || entry != if zero { ZERO_UNIT } else { hasher.hash(unit) } {
                 self.gather_unit(&extent, offset, unit, zero)?;
@@ -308,7 +308,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Makes a block of what was gathered; it is copied, for the buffer is kept.
+    /// Makes a block of the gathered units; it is copied, because the buffer is kept.
     fn emit_gathered(&mut self) -> Result<()> {
         let Some(mut gathered) = self.gathered.take() else { return Ok(()) };
         if gathered.runs.is_empty() {
@@ -330,8 +330,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Makes a block of the first data bytes in `buffer`, whose length and digest are `plain` and whose runs are `runs`. `place` is stream, layer and
-    /// order.
+    /// Makes a block of the first data bytes in `buffer`, whose length and digest are `plain` and whose runs are
+    /// `runs`. `place` is stream, layer and order.
     fn emit(
         &mut self,
         mut buffer: Buffer,
@@ -350,8 +350,8 @@ impl Worker<'_> {
         self.board.place(unsealed, &mut self.hand, &mut self.clock)
     }
 
-    /// Packs the data bytes into the scratch buffer, behind room for the head; returns size and codec, or `None`
-    /// when that saves nothing.
+    /// Packs the data bytes into the scratch buffer, after room for the head; returns size and codec, or `None` when
+    /// that saves nothing.
     fn pack(&mut self, buffer: &Buffer, length: usize, runs: &[Run]) -> Result<Option<(usize, u8)>> {
         let head = compact_head(self.board, runs);
         let plain = &buffer[PADDED_HEAD..PADDED_HEAD + length];
@@ -386,7 +386,7 @@ fn compact_head(board: &Board, runs: &[Run]) -> usize {
     BLOCK_HEADER + board.tag_length() + DIGEST + runs.len() * RUN
 }
 
-/// Writes the prefix in front of the payload, wherever that is.
+/// Writes the prefix in front of the payload.
 fn lay_out(
     board: &Board,
     buffer: &mut Buffer,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Deals blocks out to families: to each in its turn, as far as its device takes them.
 ///
-/// Where devices are stores, a family gets a whole part before another gets any. So an upload begins early, and few buffers wait in parts that are
-/// not full.
+/// With object stores, a family gets a whole part before another gets any. So an upload begins early, and few buffers
+/// wait in parts that are not full.
 pub(super) struct Turns {
     /// Blocks that were dealt out; their bytes where families get several in a row.
     dealt: AtomicU64,
@@ -19,8 +19,9 @@ impl Turns {
         Self { dealt: AtomicU64::new(0), in_a_row }
     }
 
-    /// The place of the family for a block of `length` bytes. `load` tells the bytes that a family's device has not taken yet: where the family whose
-    /// turn it is has a whole turn of them, the least loaded one gets the block, and among equals the next.
+    /// The place of the family for a block of `length` bytes. `load` gives the bytes that a family's device has not
+    /// taken yet. If the family whose turn it is has a whole turn of them, the least loaded one gets the block; among
+    /// equals, the next one.
     pub fn next(&self, length: usize, families: usize, load: impl Fn(usize) -> u64) -> usize {
         let step = if self.in_a_row == 0 { 1 } else { length as u64 };
         let turn = self.dealt.fetch_add(step, Ordering::Relaxed) / self.in_a_row.max(1);

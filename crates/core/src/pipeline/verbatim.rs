@@ -1,6 +1,6 @@
-//! A copy of a media set as it is: the bytes of its families go from where they stand to other devices while they are checked.
+//! A copy of a media set as it is: the bytes of its families go to other devices while they are checked.
 //!
-//! The footers are held back until all of the source was read and found good: then the commit is that of a backup.
+//! The footers are held back until the whole source was read and found good: then the commit is that of a backup.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -30,7 +30,7 @@ pub struct Verbatim<'a> {
     pub input: &'a Arc<Pool>,
     /// Bytes of media per second, at most.
     pub throttle: Option<u64>,
-    /// Replace the sets that stand under the sinks' names.
+    /// Replace the sets under the sinks' names.
     pub init: bool,
     /// Counters for a display: bytes of media.
     pub progress: &'a Arc<Progress>,
@@ -38,11 +38,12 @@ pub struct Verbatim<'a> {
     pub halt: &'a Halt,
     /// Called every 100 ms: an error ends the job.
     pub tick: &'a (dyn Fn() -> Result<()> + Sync),
-    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything back.
+    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything
+    /// back.
     pub permit: &'a (dyn Fn() -> Result<()> + Sync),
 }
 
-/// What a copy as it is did.
+/// The result of a copy as it is.
 #[derive(Debug, Clone)]
 pub struct Copied {
     /// The families that were written, first to last.
@@ -51,7 +52,7 @@ pub struct Copied {
     pub devices: Vec<(String, DeviceAccount)>,
     /// media, transform, sink.
     pub stages: Vec<Stage>,
-    /// The manifest; of an encrypted set whose key was not given it is not known.
+    /// The manifest; unknown for an encrypted set whose key was not given.
     pub manifest: Option<Manifest>,
     /// Bytes of DATA and of ZERO runs; the same.
     pub plain_bytes: Option<(u64, u64)>,
@@ -61,7 +62,7 @@ pub struct Copied {
     pub publishing: Duration,
 }
 
-/// What was learnt of the source while it was copied.
+/// What the copy learns of its source.
 struct Read {
     footers: Vec<Footer>,
     manifest: Option<Manifest>,
@@ -70,7 +71,8 @@ struct Read {
 }
 
 impl Verbatim<'_> {
-    /// Copies all of `set` into `sinks`, one for each family. On an error nothing of the copy is left behind, as after a backup.
+    /// Copies all of `set` into `sinks`, one for each family. On an error nothing of the copy is left behind, as after
+    /// a backup.
     ///
     /// # Errors
     /// Damage in the source, with the family and the byte; what a sink has against it.
@@ -130,11 +132,12 @@ impl Verbatim<'_> {
         })
     }
 
-    /// Reads all of the set, and checks all that can be checked: without its key everything but what its blocks unpack to.
+    /// Reads the whole set, and checks everything that can be checked: without the key, everything except the unpacked
+    /// content of its blocks.
     fn read(&self, set: &mut MediaSet) -> Result<Read> {
         if set.is_sealed() {
             let (footers, accounts) = check_sealed(set, self.input, &self.progress.stages[MEDIA], self.halt)?;
-            // Nothing is unpacked, and who reads a family checks it as well.
+            // Nothing is unpacked, and the reader of a family checks it as well.
             let stages = vec![Stage::of(COPY_STAGES[MEDIA], accounts), Stage::of(COPY_STAGES[TRANSFORM], Vec::new())];
             return Ok(Read { footers, manifest: None, plain_bytes: None, stages });
         }

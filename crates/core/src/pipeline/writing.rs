@@ -1,5 +1,5 @@
-//! The frame of every set that is written, wherever its blocks come from: a writer for each family, a monitor, and the commit at
-//! the end.
+//! The frame of every set that is written, from any source of blocks: a writer for each family, a monitor, and the
+//! commit at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -19,12 +19,11 @@ use crate::threads;
 const TICK: Duration = Duration::from_millis(100);
 
 /// What a user needs to know when only the removal of the old set has failed.
-const KEPT: &str =
-    "the new set is whole under its names all the same; what is left of the one it replaced has names with .old-";
+const KEPT: &str = "the new set is whole under its names; the rest of the old set has names with .old-";
 
 /// What writing a set needs besides its bytes.
 pub(super) struct Writing<'a> {
-    /// Replace the sets that stand under the sinks' names: all families are whole before any gets its name.
+    /// Replace the sets under the sinks' names: all families are whole before any gets its name.
     pub init: bool,
     /// Counters for a display.
     pub progress: &'a Progress,
@@ -32,11 +31,12 @@ pub(super) struct Writing<'a> {
     pub halt: &'a Halt,
     /// Called every 100 ms: an error ends the job.
     pub watch: &'a (dyn Fn() -> Result<()> + Sync),
-    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything back.
+    /// Called once, when everything is durable and only the commit record has no name yet: an error takes everything
+    /// back.
     pub permit: &'a (dyn Fn() -> Result<()> + Sync),
 }
 
-/// The ways to the writers: one for each family.
+/// The queues of the writers: one for each family.
 pub(super) trait Ways: Sync {
     /// Returns when everything that was sent to a family's device so far is durable.
     fn secure(&self, family: u16) -> Result<()>;
@@ -46,7 +46,7 @@ pub(super) trait Ways: Sync {
     fn close(&self);
 }
 
-/// Lets the writers end on every path: they would wait for ever, and the job with them, also behind a panic.
+/// Lets the writers end on every path, also after a panic: else they would wait for ever, and the job with them.
 struct Ending<'a> {
     ways: &'a dyn Ways,
     halt: &'a Halt,
@@ -72,15 +72,15 @@ pub(super) struct Commit<'s, 'a> {
     ways: &'a dyn Ways,
     writers: Vec<WriterHandle<'s>>,
     accounts: &'a Accounts,
-    /// Every device is a store: each request takes its time, and nobody sees an object before it is published.
+    /// Every device is a store: each request takes its time, and an object is invisible before it is published.
     stores: bool,
     published: &'a mut bool,
 }
 
 impl Writing<'_> {
-    /// Runs `fill`, which sends bytes to the writers and commits in the end. On an error nothing of the new set is left behind, and
-    /// what it should have replaced stands under its names; except that a set which has all its names stays when only the removal of
-    /// the old one failed (`--init`), and the error says so.
+    /// Runs `fill`, which sends bytes to the writers and commits at the end. After an error nothing of the new set is
+    /// left, and the sets to be replaced are under their names. Exception: when only the removal of the old set failed
+    /// (`--init`), the new set stays, and the error says so.
     pub fn run<T>(
         &self,
         sinks: &mut [Box<dyn Sink>],
@@ -125,7 +125,7 @@ impl Writing<'_> {
             let done =
                 writers.and_then(|writers| fill(Commit { writing: self, ways, writers, accounts, stores, published }));
             if done.is_err() {
-                // Wakes whoever still waits; an error that came first is the one that is kept.
+                // Wakes all waiting threads; an earlier error is kept.
                 self.halt.stop(Error::Halted);
             }
             drop(job);
@@ -165,15 +165,16 @@ impl Writing<'_> {
 }
 
 impl Commit<'_, '_> {
-    /// Makes families 2…m durable and visible, then writes the commit record: the commit rule of ARCHITECTURE.md. `write_footer`
-    /// sends the footer of a family, and nothing after it.
+    /// Makes families 2…m durable and visible, then writes the commit record: the commit rule of ARCHITECTURE.md.
+    /// `write_footer` sends the footer of a family, and nothing after it.
     pub fn run(mut self, mut write_footer: impl FnMut(u16) -> Result<()>) -> Result<()> {
         let (halt, families) = (self.writing.halt, self.writers.len() as u16);
         if families > 1 {
-            // Wherever another family is found finished after a kill, this one is found as well, unfinished.
+            // If a kill leaves another family finished, it leaves this one too, unfinished.
             self.ways.secure(1)?;
         }
-        // The commit record of an object may be uploaded while the others are published: it counts when family 1 is published itself.
+        // The commit record of an object may be uploaded while the others are published: it counts when family 1 is
+        // published itself.
         for family in (2..=families).chain(self.stores.then_some(1)) {
             write_footer(family)?;
             self.ways.close_family(family);
@@ -197,7 +198,8 @@ impl Commit<'_, '_> {
         named
     }
 
-    /// The last names: that of family 1, with `--init` those of all. Until family 1 has its name a failure takes everything back.
+    /// The last names: that of family 1, with `--init` those of all. Until family 1 has its name a failure takes
+    /// everything back.
     fn publish_last<'k>(&mut self, mut others: Vec<&'k mut dyn Sink>, mut first: Vec<&'k mut dyn Sink>) -> Result<()> {
         if !self.writing.init {
             return first.iter_mut().try_for_each(|sink| sink.publish());
@@ -209,7 +211,7 @@ impl Commit<'_, '_> {
         self.each(&mut others, |sink| sink.retire())
     }
 
-    /// Does one step of the commit with each of the families: one after the other where that is quick, side by side in stores.
+    /// Does one step of the commit with each family: one after the other where that is quick, side by side in stores.
     fn each(&self, sinks: &mut [&mut dyn Sink], step: impl Fn(&mut dyn Sink) -> Result<()> + Sync) -> Result<()> {
         if !self.stores {
             return sinks.iter_mut().try_for_each(|sink| step(*sink));
@@ -218,7 +220,7 @@ impl Commit<'_, '_> {
     }
 }
 
-/// What a thread ended with; a panic there goes on here.
+/// The result of a thread; a panic there continues here.
 fn join<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

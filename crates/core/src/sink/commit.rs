@@ -1,4 +1,4 @@
-//! The names that a family in a file passes through, so that after a kill at any instant what was whole is whole.
+//! The names of a family's file during a backup: after a kill at any instant, every whole set is still whole.
 //!
 //! ```text
 //! written          NAME.new-SETID      and, with --init, the old set as NAME
@@ -6,8 +6,8 @@
 //! published        NAME                NAME.old-OLDSETID
 //! retired          NAME
 //! ```
-//! Both files are locked (flock) from the start to the end, so that whoever finds one of these names can tell a
-//! running backup from what a killed one has left.
+//! Both files are locked (flock) from start to end. So a later run can tell the files of a running backup from those of
+//! a killed one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -81,7 +81,7 @@ pub(super) fn is_set_id(text: &str) -> bool {
     text.len() == 36 && uuid::Uuid::try_parse(text).is_ok()
 }
 
-/// The name that renames act on: links behind `name` are followed, also to where a killed backup has left nothing.
+/// The name that renames act on: links behind `name` are followed, even if a killed backup left nothing there.
 pub fn real_name(name: &Path) -> PathBuf {
     const MOST_LINKS: usize = 40; // As many as Linux follows.
     let mut real = name.to_owned();
@@ -101,9 +101,10 @@ pub(super) struct Names {
 impl Names {
     pub fn new(name: &Path) -> Result<Self> {
         let shown = || name.display().to_string();
-        let file_name = name.file_name().ok_or_else(|| Error::usage(shown(), "names no file", "add a file name"))?;
+        let file_name =
+            name.file_name().ok_or_else(|| Error::usage(shown(), "does not name a file", "add a file name"))?;
         if file_name.len() > NAME_MAX {
-            let hint = format!("use at most {NAME_MAX} bytes: while it is written, .new- and the set's id follow");
+            let hint = format!("use at most {NAME_MAX} bytes: during the backup, fullbore adds .new- and the set's id");
             return Err(Error::usage(shown(), format!("the file name has {} bytes", file_name.len()), hint));
         }
         let directory = match name.parent() {
@@ -119,7 +120,7 @@ impl Names {
 
     fn working(&self, kind: &str, set_id: &str) -> Result<PathBuf> {
         if !is_set_id(set_id) {
-            return Err(Error::usage(format!("set id `{set_id}`"), "is no hyphenated UUID", ""));
+            return Err(Error::usage(format!("set id `{set_id}`"), "is not a hyphenated UUID", ""));
         }
         let mut file_name = self.file_name.clone();
         file_name.push::<&OsStr>(format!("{kind}{set_id}").as_ref());
@@ -165,7 +166,7 @@ impl Commit {
         let made_directories =
             if names.directory.is_dir() { Vec::new() } else { make_directory(&names.directory, options.mkdir)? };
         if fs::symlink_metadata(names.name()).is_ok_and(|metadata| metadata.is_symlink()) {
-            // A rename would replace the link, not the file that the user sees through it.
+            // A rename would replace the link, not its target.
             let real = fs::canonicalize(names.name());
             names = Names::new(
                 &real.map_err(|error| Error::io("follow the symbolic link", path.display().to_string(), error))?,
@@ -194,13 +195,13 @@ impl Commit {
             return Err(Error::usage(
                 shown,
                 "is a directory",
-                "end it with `/` to have names made in it, or name a file",
+                "end it with `/` so that fullbore makes names in it, or name a file",
             ));
         }
         if !metadata.is_file() {
             return Err(Error::refused(
                 shown,
-                "is not a regular file, and would be replaced by one",
+                "is not a regular file, and a backup would replace it with one",
                 "use nul: or - instead",
             ));
         }
@@ -215,12 +216,8 @@ impl Commit {
         }
         let old = names.working(".old-", options.old_set_id.as_deref().unwrap_or(UNKNOWN_SET))?;
         if fs::symlink_metadata(&old).is_ok() {
-            let hint = "finish or remove what an earlier run has left first";
-            return Err(Error::refused(
-                old.display().to_string(),
-                "is in the way: the old set is kept under this name",
-                hint,
-            ));
+            let hint = "first finish or remove the leftovers of an earlier run";
+            return Err(Error::refused(old.display().to_string(), "is in the way: the old set gets this name", hint));
         }
         Ok(Replaced { old, inode: (metadata.dev(), metadata.ino()), _lock: lock })
     }
@@ -282,7 +279,7 @@ impl Commit {
             let hint = "another program works on the same name; nothing was changed";
             return Err(Error::refused(
                 name.display().to_string(),
-                "is not the file any more that was to be replaced",
+                "is no longer the file that --init was to replace",
                 hint,
             ));
         }
@@ -316,7 +313,7 @@ impl Commit {
         Ok(())
     }
 
-    /// Takes everything back, as far as it can. Whatever carries the final name is touched only if it is ours.
+    /// Takes everything back, as far as it can. It touches a file with the final name only if it is ours.
     pub fn abandon(&mut self) {
         if matches!(self.progress, Progress::Retired | Progress::Abandoned | Progress::Dead) {
             return;
@@ -325,9 +322,9 @@ impl Commit {
         let name = self.names.name();
         let ours = self.inode.is_some() && inode_of(&name) == self.inode;
         let moved_away = self.replaced.as_ref().filter(|_| self.progress != Progress::Written);
-        // What fails here is found as a leftover by the next run.
+        // The next run finds what fails here as a leftover.
         let _ = match moved_away {
-            // In one step the old set takes the name of the new one, which thereby ends.
+            // One rename gives the old set its name again, and removes the new one.
             Some(replaced) if ours => fs::rename(&replaced.old, &name),
             Some(replaced) => rename_noreplace(&replaced.old, &name),
             None if ours => fs::remove_file(&name),
@@ -335,7 +332,7 @@ impl Commit {
         };
         self.progress = Progress::Abandoned;
         for directory in self.made_directories.iter().rev() {
-            let _ = fs::remove_dir(directory); // Stays if somebody else has put something there.
+            let _ = fs::remove_dir(directory); // Stays if another program has put a file there.
         }
         let _ = sync_directory(&self.names.directory);
     }
@@ -356,15 +353,15 @@ impl Commit {
     }
 }
 
-/// Locks a file that was just created. False when it was taken for a leftover and removed before it was locked.
+/// Locks a file that was just created. False when another run took it for a leftover and removed it before the lock.
 ///
 /// # Errors
-/// When someone else holds it for longer than it takes to look at it.
+/// Another process holds it for longer than a look takes.
 pub(super) fn lock_new(file: &LockableFile, path: &Path, inode: (u64, u64)) -> Result<bool> {
     for _ in 0..100 {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
-            // Without locks on this file system a leftover cannot be told from a running job; writing is possible.
+            // On a file system without locks, a leftover looks like a running job; writing is possible.
             Ok(()) | Err(TryLockError::Error(_)) => return Ok(inode_of(path) == Some(inode)),
         }
     }
@@ -390,7 +387,7 @@ fn make_directory(directory: &Path, allowed: bool) -> Result<Vec<PathBuf>> {
         return Err(Error::usage(shown, "is not a directory", "name a file in a directory"));
     }
     if !allowed {
-        let hint = "a missing directory may be a disk that is not mounted; it is only made with --mkdir";
+        let hint = "a missing directory may be a disk that is not mounted; add --mkdir to make it";
         return Err(Error::refused(shown, "this directory does not exist", hint));
     }
     let missing = directory.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists());

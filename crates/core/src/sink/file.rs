@@ -24,7 +24,7 @@ pub struct FileSink {
 }
 
 impl FileSink {
-    /// Makes `PATH.new-SETID`, for its owner alone to read; `device` is the family's name in messages.
+    /// Creates `PATH.new-SETID`, readable by its owner alone; `device` is the family's name in messages.
     ///
     /// # Errors
     /// Before anything is written: a missing directory (without `mkdir`), one that cannot be written to, a directory
@@ -56,7 +56,7 @@ impl FileSink {
         Ok(())
     }
 
-    /// Keeps in mind that the family is lost.
+    /// Remembers that the family is lost.
     fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
         self.failed |= result.is_err();
         result
@@ -89,7 +89,7 @@ impl FileSink {
             return Err(out_of_order(&self.device, what));
         }
         if !self.file()?.is_aligned(offset, &piece) {
-            // The end of the family. What comes before must be on the device first: the page with the border is read.
+            // The end of the family. The bytes before it must be on the device first: the page with the border is read.
             self.wait_until(0)?;
             let file = self.file.as_mut().and_then(Arc::get_mut);
             file.ok_or_else(|| out_of_order(&self.device, "the file is still in use"))?.leave_direct()?;
@@ -139,7 +139,7 @@ fn create_locked(commit: &mut Commit, options: &Options) -> Result<OpenedFile> {
             return Ok(file);
         }
     }
-    Err(Error::refused(commit.new.display().to_string(), "is removed by another process as soon as it is made", ""))
+    Err(Error::refused(commit.new.display().to_string(), "another process removes this file as soon as it is made", ""))
 }
 
 impl Sink for FileSink {

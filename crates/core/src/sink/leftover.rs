@@ -1,4 +1,4 @@
-//! What a killed backup has left beside a family's name: found here; what becomes of it is the caller's decision.
+//! Files that a killed backup left beside a family's name: found here; the caller decides what becomes of them.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -13,7 +13,7 @@ use super::commit::{Names, is_set_id, real_name};
 use crate::error::{Error, Result};
 use crate::io::{LockableFile, rename_noreplace, sync_directory};
 
-/// What a working name stands for.
+/// What a working name means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftoverKind {
     /// `NAME.new-SETID`: written, whole or not, but not published.
@@ -29,18 +29,18 @@ pub struct Leftover {
     pub path: PathBuf,
     /// The final name that it was or is to have, links followed.
     pub name: PathBuf,
-    /// What it stands for.
+    /// What its name means.
     pub kind: LeftoverKind,
     /// The set's id according to the name; the header knows better.
     pub set_id: String,
-    /// A running backup holds it: no leftover at all.
+    /// A running backup holds it: it is not a leftover.
     pub running: bool,
-    /// Its lock could be had: nobody holds it. Neither is true where a file system has no locks.
+    /// Its lock was free: no process holds it. Neither is true where a file system has no locks.
     pub dead: bool,
 }
 
 /// All files with working names of the family `name`, in the order of their names; none when the directory is missing.
-/// Those of a link stand beside the file that it leads to.
+/// Those of a link are beside the target of the link.
 pub fn leftovers(name: &Path) -> Result<Vec<Leftover>> {
     let names = Names::new(&real_name(name))?;
     let all = leftovers_in(&names.directory)?;
@@ -60,7 +60,7 @@ pub fn leftovers_in(directory: &Path) -> Result<Vec<Leftover>> {
         let file_name = path.file_name().unwrap_or_default().as_bytes();
         let Some((name, kind, set_id)) = understood(file_name) else { continue };
         let name = directory.join(OsStr::from_bytes(name));
-        // A shared lock, so that two who look at once do not take each other for a backup.
+        // A shared lock, so that two runs that look at once do not take each other for a backup.
         let lock = File::open(&path).map(|file| LockableFile::from(file).try_lock_shared());
         let running = matches!(lock, Ok(Err(TryLockError::WouldBlock)));
         found.push(Leftover { name, kind, set_id, running, dead: matches!(lock, Ok(Ok(()))), path });
@@ -79,12 +79,12 @@ fn understood(file_name: &[u8]) -> Option<(&[u8], LeftoverKind, String)> {
     (!name.is_empty()).then(|| (name, kind, id.to_owned()))
 }
 
-/// How long a lock is waited for, in steps of 10 ms: whoever merely looks holds it for an instant.
+/// How long to wait for a lock, in steps of 10 ms: a process that only looks holds it for an instant.
 const LOOKS: usize = 100;
 
 impl Leftover {
-    /// Removes the file, durably, if `same` still says so once nobody else can change it. True when this call did it:
-    /// another run may have been faster.
+    /// Removes the file, durably, if `same` is still true under the lock. True when this call did it: another run may
+    /// have been faster.
     ///
     /// # Errors
     /// Refuses when a running backup holds it, also one that has begun since it was found.
@@ -94,7 +94,7 @@ impl Leftover {
     }
 
     /// Gives the file the family's final name, durably: finishes a publication, or takes one back. As for
-    /// [`Leftover::remove`], only if `same` still says so; true when this call did it.
+    /// [`Leftover::remove`], only if `same` is still true; true when this call did it.
     ///
     /// # Errors
     /// When the name is taken, or a running backup holds the file.
@@ -103,8 +103,8 @@ impl Leftover {
         Ok(same(&self.path) && self.changed("rename", rename_noreplace(&self.path, name))?)
     }
 
-    /// Held while the name changes: a backup that starts now finds the file locked. `None` when the name does not lead to
-    /// the file any more: another run has settled it.
+    /// Held while the name changes: a backup that starts now finds the file locked. `None` when the name no longer
+    /// leads to the file: another run has settled it.
     fn lock(&self) -> Result<Option<LockableFile>> {
         let failed = |error| Error::io("open", self.path.display().to_string(), error);
         let file = match File::open(&self.path) {

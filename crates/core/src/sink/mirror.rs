@@ -1,4 +1,4 @@
-//! A family in two places at once (MIRROR TO): every piece goes to both, and what one of them refuses fails both.
+//! A family in two places at once (MIRROR TO): every piece goes to both, and an error of one fails both.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::{DeviceAccount, Sink};
 use crate::error::Result;
 use crate::pool::Piece;
 
-/// A sink that has two sinks. Pieces are shared, not copied: a buffer goes home when both have written it.
+/// A sink of two sinks. Pieces are shared, not copied: a buffer returns to its pool when both have written it.
 pub struct MirrorSink {
     first: Box<dyn Sink>,
     second: Box<dyn Sink>,
 }
 
 impl MirrorSink {
-    /// One family, which messages call as `first` does.
+    /// One family, named in messages as `first` is.
     pub fn new(first: Box<dyn Sink>, second: Box<dyn Sink>) -> Self {
         Self { first, second }
     }
@@ -38,12 +38,12 @@ impl Sink for MirrorSink {
         self.second.settle(in_flight)
     }
 
-    /// Of the one that has more under way: with each smaller number that it is settled to, one of both brings something home.
+    /// The larger of both numbers: when both are settled to a smaller one, at least one of them returns a buffer.
     fn in_flight(&self) -> usize {
         self.first.in_flight().max(self.second.in_flight())
     }
 
-    /// That of the side which brings its buffers home when it is settled, while it has any: files before objects.
+    /// The number of the side that returns its buffers when it is settled, while it has any: files before objects.
     fn leisure(&self) -> Duration {
         let busy = self.sides().into_iter().filter(|side| side.in_flight() > 0);
         busy.map(|side| side.leisure()).min().unwrap_or_default()
@@ -73,7 +73,7 @@ impl Sink for MirrorSink {
         self.second.sync()
     }
 
-    /// The second first: whoever is killed in between has in the first place nothing that the second has not.
+    /// The second first: after a kill in between, the first place has nothing that the second lacks.
     fn publish(&mut self) -> Result<()> {
         self.second.publish()?;
         self.first.publish()

@@ -36,13 +36,14 @@ pub use parts::{LARGEST_PART, LEAST_PART, PartSizes, SMALLEST_PART, object_most,
 pub use pipe::PipeSink;
 pub use standing::StandingSink;
 
-/// An append-only home for one family.
+/// Where one family is written. It is append-only.
 ///
-/// Order of calls: `write`* (`secure` among them) → `sync` → `publish` → `retire`; or `abandon` at any time before `retire`, also after
-/// `publish`, when another family of the set has failed. A sink that is dropped before `publish` abandons itself.
+/// Order of calls: `write`* (`secure` among them) → `sync` → `publish` → `retire`; or `abandon` at any time before
+/// `retire`, also after `publish`, when another family of the set has failed. A sink that is dropped before `publish`
+/// abandons itself.
 ///
-/// Completed writes give their buffers home only in `write`, `settle` and `sync`: whoever waits for something else
-/// than this sink settles it first, or the pool may run dry.
+/// Completed writes return their buffers only in `write`, `settle` and `sync`. Before a caller waits for anything but
+/// this sink, it settles the sink, or the pool may run dry.
 pub trait Sink: Send {
     /// The device as the user named it, for messages.
     fn device(&self) -> &str;
@@ -52,37 +53,39 @@ pub trait Sink: Send {
     /// is lost: every later `write`, `sync` and `publish` fails too.
     fn write(&mut self, offset: u64, piece: Piece) -> Result<()>;
 
-    /// Waits until at most `in_flight` writes are under way: 0 waits for all. Gives their buffers home.
+    /// Waits until at most `in_flight` writes are under way: 0 waits for all. Returns their buffers to the pool.
     fn settle(&mut self, in_flight: usize) -> Result<()>;
 
     /// Writes under way now.
     fn in_flight(&self) -> usize;
 
-    /// How long whoever has nothing to write waits for more before it calls [`ease`](Sink::ease). Longer than nothing where operations
-    /// take long and give their buffers home by themselves: what comes meanwhile shall not wait for the end of one.
+    /// How long to wait for more bytes before a call of [`ease`](Sink::ease). Longer than nothing where operations take
+    /// long and return their buffers by themselves: bytes that come meanwhile need not wait for the end of one.
     fn leisure(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Bytes that had better come in a row, before another family gets any: the length of a part of an object. 0 where it makes no difference.
+    /// Bytes that should come in a row, before another family gets any: the length of a part of an object. 0 where it
+    /// makes no difference.
     fn in_a_row(&self) -> u64 {
         0
     }
 
-    /// Brings a buffer home, for nothing came and somebody may wait for it; not all need to come with one call.
+    /// Returns a buffer, because nothing came and another thread may wait for it; one call need not return all.
     fn ease(&mut self) -> Result<()> {
         self.settle(self.in_flight().saturating_sub(1))
     }
 
-    /// Returns when a killed run is found by this family from now on: a file is durable so far, with its working name; an object has its claim. More may follow.
+    /// Returns when a later run can find this family after a kill: a file is durable so far, with its working name; an
+    /// object has its claim. More bytes may follow.
     fn secure(&mut self) -> Result<()> {
         self.settle(0)
     }
 
-    /// Returns when every byte is durable, under whatever name the device has so far.
+    /// Returns when every byte is durable, under the name that the device has so far.
     fn sync(&mut self) -> Result<()>;
 
-    /// Gives the family its final name, durably. What stood there before is kept until [`retire`](Sink::retire).
+    /// Gives the family its final name, durably. An old family of that name is kept until [`retire`](Sink::retire).
     fn publish(&mut self) -> Result<()>;
 
     /// Removes what the family replaced (`--init`); the whole set has been published by now.
@@ -99,8 +102,8 @@ pub trait Sink: Send {
         None
     }
 
-    /// From now on, behave as if the process had been killed at this instant: nothing is cleaned up, also not by
-    /// `drop`, and every lock is let go. Buffers still come home: the test goes on living.
+    /// From now on, behaves like a process that was killed at this instant: nothing is cleaned up, also not by `drop`,
+    /// and every lock is released. Buffers still return to the pool: the test continues.
     #[cfg(any(test, feature = "testkit"))]
     fn die(&mut self);
 }
@@ -120,7 +123,7 @@ pub struct DeviceAccount {
     pub p99_us: u64,
     /// Direct I/O (past the page cache).
     pub direct: bool,
-    /// What is not as it was asked for, and costs no data.
+    /// Differences from the request that cost no data.
     pub warnings: Vec<String>,
 }
 
@@ -146,7 +149,8 @@ pub struct Options {
     pub old_set_id: Option<String>,
     /// An existing family may be replaced.
     pub init: bool,
-    /// Nobody else writes under this name: it was made for the set. A store need not be able to keep a second writer out of it.
+    /// The name was made for the set, so no other run writes under it. A store need not be able to refuse a second
+    /// writer.
     pub name_is_unique: bool,
     /// A missing directory may be made.
     pub mkdir: bool,
@@ -158,8 +162,8 @@ pub struct Options {
     pub queue_depth: usize,
     /// How files are written.
     pub mode: Mode,
-    /// What is written is always the same, for it is a copy: an upload of it that was killed is gone on with, by the parts that the
-    /// store has.
+    /// The bytes are always the same, because it is a copy: an upload of a killed copy is continued, with the parts
+    /// that the store has.
     pub resume: bool,
     /// The object stores of the job.
     pub stores: Stores,
@@ -189,7 +193,7 @@ impl Options {
     }
 }
 
-/// Opens the sink for a device. Whatever can be refused is refused now, before a byte of the source is read.
+/// Opens the sink for a device. Every possible refusal comes now, before a byte of the source is read.
 ///
 /// # Errors
 /// As those of the sinks; a usage error for a directory, whose names are made by the caller ([`Device::join`]).
@@ -203,7 +207,7 @@ pub fn open(device: &Device, options: Options) -> Result<Box<dyn Sink>> {
         Place::Null => Ok(Box::new(NullSink::new())),
         Place::Pipe => Ok(Box::new(PipeSink::stdout()?)),
         Place::Directory(path) if path.is_dir() => {
-            Err(Error::usage(device.to_string(), "is a directory, where one file is needed", "name the file in it"))
+            Err(Error::usage(device.to_string(), "is a directory, but a file is needed", "name the file in it"))
         }
         Place::Directory(_) | Place::Prefix { .. } => Err(Error::usage(
             device.to_string(),

@@ -1,11 +1,12 @@
-//! A family in an object store: parts in flight, seen by nobody before the upload is completed.
+//! A family in an object store: parts in flight, invisible before the upload is completed.
 //!
 //! ```text
 //! written      an unfinished upload    KEY.claim, which says whose it is
 //! published    KEY
 //! ```
-//! The claim is written where there is none (`If-None-Match: *`), so that of two backups to one key only one begins; a completed
-//! upload cannot be made conditional in the same way by every store. See `docs/decisions/0010-object-stores.md`.
+//! The claim is written only under a free key (`If-None-Match: *`), so that of two backups to one key only one begins.
+//! Not every store can make the completion of an upload conditional in the same way. See
+//! `docs/decisions/0010-object-stores.md`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,21 +26,21 @@ use crate::media::FAMILY_MAGIC;
 use crate::pool::Piece;
 use crate::store::{Bucket, Head, Part, Request, Stores, Upload, UploadedPart, crc32c_of};
 
-/// What follows the key in the name of its claim.
+/// The end of a claim's key, after the key of its family.
 pub const CLAIM: &str = ".claim";
-/// How long nothing may come before a part that is not full looks whether somebody waits for its buffers.
+/// After this time without bytes, a part that is not full checks whether a thread waits for its buffers.
 const LEISURE: Duration = Duration::from_millis(20);
 /// The longest claim that is read, in bytes.
 const CLAIM_MAX: u64 = 64 << 10;
 
-/// What stands in a claim.
+/// The content of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The media set that is written.
     pub set: String,
-    /// The unfinished upload, for whoever has to give it up.
+    /// The unfinished upload, for the run that has to give it up.
     pub upload: String,
-    /// When it was begun, by the clock of who began it: RFC 3339.
+    /// When it was begun, by the clock of its host: RFC 3339.
     pub begun: String,
 }
 
@@ -56,7 +57,7 @@ pub struct ObjectSink {
     partial: Partial,
     length: u64,
     parts: Vec<Option<Part>>,
-    /// What an earlier process has uploaded of the same bytes, by number from 0.
+    /// The parts that an earlier process has uploaded of the same bytes, by number from 0.
     there: HashMap<usize, UploadedPart>,
     /// Uploads under way, by the numbers of their parts.
     uploading: BTreeMap<usize, Request>,
@@ -64,7 +65,7 @@ pub struct ObjectSink {
     done: (Sender<Done>, Receiver<Done>),
     progress: Progress,
     failed: bool,
-    /// What is written is a copy of what another process may be writing here as well.
+    /// It is a copy, which another process may be writing here as well.
     resumes: bool,
     statistics: Statistics,
     warnings: Vec<String>,
@@ -75,7 +76,7 @@ enum Progress {
     Open,
     Synced,
     Published,
-    /// Abandoned, or dead: nothing is left to be done.
+    /// Abandoned, or dead: nothing is left to do.
     Gone,
 }
 
@@ -87,20 +88,21 @@ struct Done {
     result: Result<Part>,
 }
 
-/// Refuses a key that is what others begin with: where `night/` holds sets, `night` is meant as a directory, and not as one object.
+/// Refuses a key that other keys begin with: if `night/` holds sets, `night` means a directory, and not one object.
 fn refuse_prefix(device: &str, bucket: &Bucket, key: &str) -> Result<()> {
     if !bucket.has_objects_below(&format!("{key}/"))? {
         return Ok(());
     }
     let why = "is a prefix: there are objects below it";
-    Err(Error::usage(device, why, "end it with `/` to have names made in it, or name another object"))
+    Err(Error::usage(device, why, "end it with `/` so that fullbore makes names in it, or name another object"))
 }
 
 impl ObjectSink {
     /// Begins the upload and claims the key; `device` is the family's name in messages.
     ///
     /// # Errors
-    /// Before anything is written: what the store refuses, an object under that key without `init`, another backup that has the claim.
+    /// Before anything is written: the store refuses, an object is under that key without `init`, or another backup has
+    /// the claim.
     pub fn create(device: &str, bucket: &BucketName, key: &str, options: &Options) -> Result<Self> {
         let stores = options.stores.clone();
         let bucket = stores.bucket(bucket)?;
@@ -153,8 +155,8 @@ impl ObjectSink {
         Ok(sink)
     }
 
-    /// Lets the store forget the upload, and then the claim, as far as it can: the reason is known already, and a claim that stays
-    /// tells of an upload that does.
+    /// Lets the store forget the upload, and then the claim, as far as it can: the reason is known already, and a claim
+    /// that stays points to the upload that stays.
     fn give_up(&mut self) {
         self.progress = Progress::Gone;
         if self.bucket.abort(&self.key, &self.upload).is_ok() {
@@ -162,12 +164,12 @@ impl ObjectSink {
         }
     }
 
-    /// Removes the claim if it is ours. Whether it is may be unknown: the answer to its writing was lost.
+    /// Removes the claim if it is ours. This may be unknown: the answer to its writing was lost.
     fn let_others_claim(&self) {
         let claim_key = self.claim_key();
         let ours = |claim: &Claim| claim.upload == self.upload.0;
         if read_claim(&self.bucket, &claim_key).is_ok_and(|claim| ours(&claim)) {
-            let _ = self.bucket.remove(&claim_key); // Whoever finds it sees what it is.
+            let _ = self.bucket.remove(&claim_key); // A later run can read what it is.
         }
     }
 
@@ -175,7 +177,7 @@ impl ObjectSink {
         format!("{}{CLAIM}", self.key)
     }
 
-    /// Makes the key ours, unless another backup has it or something stands there.
+    /// Claims the key, unless another backup has it or an object is there.
     fn claim(&self, init: bool) -> Result<()> {
         let claim = Claim {
             set: self.set_id.clone(),
@@ -205,8 +207,9 @@ impl ObjectSink {
             Some(_) if init => self.refuse_foreign(),
             Some(_) => Err(Error::refused(
                 &self.device,
-                "exists already, and nothing is overwritten",
-                "name another key, or a prefix that ends in `/`, where every backup gets names of its own; or replace it with --init",
+                "exists already, and a backup overwrites nothing",
+                "name another key, or a prefix that ends in `/` (there each backup gets its own names); \
+                or replace it with --init",
             )),
         }
     }
@@ -217,7 +220,7 @@ impl ObjectSink {
         if start.is_none_or(|start| start == FAMILY_MAGIC.as_slice()) {
             return Ok(());
         }
-        let why = "is no media family, and --init replaces nothing else";
+        let why = "is not a media family, and --init replaces nothing else";
         Err(Error::refused(&self.device, why, "choose another key, or remove the object yourself"))
     }
 
@@ -226,7 +229,8 @@ impl ObjectSink {
             &self.device,
             format!("is claimed by the backup of media set {}, begun at {}", by.set, by.begun),
             format!(
-                "wait for that backup; if it was killed, remove `{}`, and let the bucket's lifecycle remove unfinished uploads",
+                "wait for that backup; if it was killed, remove `{}`, \
+                and let the bucket's lifecycle remove unfinished uploads",
                 self.bucket.url(&self.claim_key())
             ),
         )
@@ -239,7 +243,7 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// Keeps in mind that the family is lost.
+    /// Remembers that the family is lost.
     fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
         self.failed |= result.is_err();
         result
@@ -309,7 +313,7 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// Brings every buffer home, whatever becomes of its bytes.
+    /// Returns every buffer, whatever becomes of its bytes.
     fn let_go(&mut self) {
         std::mem::take(&mut self.uploading).into_values().for_each(Request::end);
         self.partial = Partial::default();
@@ -326,8 +330,8 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// Buffers under way come home by themselves; those of the part that is not full only by a copy, which is made where nobody else has
-    /// any and nothing is under way.
+    /// Buffers under way return by themselves. Those of the part that is not full return only by a copy. It is made
+    /// when a thread waits for a buffer and nothing is under way.
     fn ease_checked(&mut self) -> Result<()> {
         while let Ok(done) = self.done.1.try_recv() {
             self.take_part(done)?;
@@ -358,7 +362,7 @@ impl ObjectSink {
         let parts = parts.ok_or_else(|| out_of_order(&self.device, "a part was not uploaded"))?;
         let completed = self.bucket.complete(&self.key, &self.upload, parts);
         self.progress = Progress::Published;
-        // The answer may have been lost, or be too good: what counts is what stands there.
+        // The answer may have been lost, or be wrong: the object in the store counts.
         let there = self.bucket.head(&self.key)?;
         let whole =
             there.as_ref().is_some_and(|there| there.size == self.length && there.set.as_deref() == Some(&self.set_id));
@@ -368,7 +372,7 @@ impl ObjectSink {
             (false, Ok(())) => {
                 let size = there.map_or_else(|| "nothing".to_owned(), |there| format!("{} bytes", there.size));
                 let why =
-                    format!("the store says that it is complete, and shows {size} where {} were written", self.length);
+                    format!("the store says that it is complete, but shows {size} where {} were written", self.length);
                 return Err(Error::refused(&self.device, why, "do not trust this store with a backup"));
             }
         }
@@ -376,7 +380,7 @@ impl ObjectSink {
         match self.bucket.differs(&self.key) {
             Ok(differs) => self.warnings.extend(differs),
             Err(Error::Halted) => return Err(Error::Halted),
-            // The family is whole: that nobody knows its class is no reason to throw it away.
+            // The family is whole: an unknown class is no reason to throw it away.
             Err(error) => self.warnings.push(error.to_string().lines().next().unwrap_or_default().to_owned()),
         }
         self.let_others_claim();
@@ -384,8 +388,8 @@ impl ObjectSink {
     }
 }
 
-/// An upload of the same media set to this key that was begun and killed, with the parts that the store has of it. Who is still at it
-/// elsewhere sends the same bytes.
+/// An upload of the same media set to this key that was begun and killed, with the parts that the store has of it. If
+/// another process still works on it, it sends the same bytes.
 fn begun(bucket: &Arc<Bucket>, key: &str, set: &str) -> Result<Option<(Upload, HashMap<usize, UploadedPart>)>> {
     let claim_key = format!("{key}{CLAIM}");
     if bucket.head(&claim_key)?.is_none() || bucket.head(key)?.is_some() {
@@ -393,7 +397,7 @@ fn begun(bucket: &Arc<Bucket>, key: &str, set: &str) -> Result<Option<(Upload, H
     }
     let claim = read_claim(bucket, &claim_key)?;
     if claim.set != set {
-        return Ok(None); // Of somebody else: the claim refuses it.
+        return Ok(None); // Of another backup: the claim refuses it.
     }
     let upload = Upload(claim.upload);
     match bucket.parts(key, &upload)? {
@@ -401,12 +405,12 @@ fn begun(bucket: &Arc<Bucket>, key: &str, set: &str) -> Result<Option<(Upload, H
             let numbered = parts.into_iter().filter_map(|part| Some(((part.number as usize).checked_sub(1)?, part)));
             Ok(Some((upload, numbered.collect())))
         }
-        // The store has forgotten it: the claim is all that is left.
+        // The store has forgotten it: only the claim is left.
         None => bucket.remove(&claim_key).map(|()| None),
     }
 }
 
-/// True when the store has these very bytes. One that tells no checksums gets every part again.
+/// True when the store has these very bytes. A store that tells no checksums gets every part again.
 fn is_of(there: &UploadedPart, payload: &PutPayload) -> bool {
     there.size == payload.content_length() as u64 && there.crc32c == Some(crc32c_of(payload))
 }
@@ -414,8 +418,8 @@ fn is_of(there: &UploadedPart, payload: &PutPayload) -> bool {
 fn read_claim(bucket: &Arc<Bucket>, key: &str) -> Result<Claim> {
     let bytes = bucket.read_at_last(key, CLAIM_MAX)?;
     serde_json::from_slice(&bytes).map_err(|_| {
-        let hint = "remove it, if no backup is running: it is a claim on the key before `.claim`";
-        Error::refused(bucket.url(key), "is no claim of fullbore", hint)
+        let hint = "if no backup is running, remove it: it is a claim on the key before `.claim`";
+        Error::refused(bucket.url(key), "is not a claim of fullbore", hint)
     })
 }
 
@@ -455,7 +459,7 @@ impl Sink for ObjectSink {
         self.uploading.len() + usize::from(self.partial.holds_buffers())
     }
 
-    /// The upload and its claim are there since it was created: nothing has to be waited for.
+    /// The upload and its claim have been there since it was created: no need to wait.
     fn secure(&mut self) -> Result<()> {
         self.check()
     }
@@ -472,7 +476,7 @@ impl Sink for ObjectSink {
         self.noted(published)
     }
 
-    /// What it replaced was gone with the last step of [`publish`](Sink::publish).
+    /// The replaced object was gone with the last step of [`publish`](Sink::publish).
     fn retire(&mut self) -> Result<()> {
         self.check()
     }
@@ -483,8 +487,8 @@ impl Sink for ObjectSink {
             return;
         }
         self.let_go();
-        // As far as the store lets us: what stays has a claim that tells of it.
-        // Of a copy the very same object may be another run's, which has committed: it stays, for the next copy to take as it is.
+        // As far as the store lets us: a claim points to what stays. For a copy, the very same object may be that of
+        // another run which has committed: it stays, and the next copy takes it as it is.
         if self.progress == Progress::Published && !self.resumes {
             let ours = |there: &Head| there.set.as_deref() == Some(&self.set_id);
             if matches!(self.bucket.head_at_last(&self.key), Ok(Some(there)) if ours(&there)) {

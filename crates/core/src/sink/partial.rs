@@ -1,4 +1,4 @@
-//! A part of an object that is not full yet: first what was copied, then pieces in the pool's buffers.
+//! A part of an object that is not full yet: first copied bytes, then pieces in the pool's buffers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +13,13 @@ pub(super) struct Partial {
     staged: Vec<u8>,
     pieces: Vec<Piece>,
     length: u64,
-    /// Buffers that had come home to their dry pool when it was asked last.
+    /// Buffers that had returned to their dry pool at the last call.
     returns: Option<u64>,
-    /// The memory that copies are made in, one part long, while no part is made of it.
+    /// The memory for copies, one part long, while no part is made of it.
     home: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
-/// Copied bytes on their way: their memory goes home with the last who reads them.
+/// Copied bytes on their way: the last reader returns their memory.
 struct Staged {
     bytes: Vec<u8>,
     home: Arc<Mutex<Option<Vec<u8>>>>,
@@ -49,7 +49,7 @@ impl Partial {
         self.length
     }
 
-    /// True while some of them stand in the pool's buffers.
+    /// True while some of them are in the pool's buffers.
     pub fn holds_buffers(&self) -> bool {
         !self.pieces.is_empty()
     }
@@ -61,7 +61,7 @@ impl Partial {
         }
     }
 
-    /// The first `length` bytes, without a copy; what was staged is no more than these.
+    /// The first `length` bytes, without a copy; staged bytes are never more than these.
     pub fn take(&mut self, length: usize) -> PutPayload {
         let mut bytes = Vec::with_capacity(self.pieces.len() + 1);
         let mut left = length - self.staged.len();
@@ -85,8 +85,8 @@ impl Partial {
         PutPayload::from_iter(bytes)
     }
 
-    /// Copies what stands in the pool's buffers, which go home: somebody may wait for them, and the part is not full. `part` is how
-    /// long it may become.
+    /// Copies the bytes in the pool's buffers, and returns the buffers: a thread may wait for them, and the part is not
+    /// full. `part` is the greatest length of the part.
     pub fn stage(&mut self, part: usize) {
         if self.staged.is_empty() {
             self.staged = lock(&self.home).take().unwrap_or_default();
@@ -98,8 +98,8 @@ impl Partial {
         }
     }
 
-    /// True when somebody waits for the buffers that it holds: their pool has no other, and none has come home since this was asked last. A buffer
-    /// that another upload sends home costs no copy.
+    /// True when a thread waits for the buffers that it holds: their pool has no other, and none has returned since the
+    /// last call. A buffer that another upload returns costs no copy.
     pub fn is_waited_for(&mut self) -> bool {
         let returns = self.pieces.iter().find_map(Piece::returns_of_dry_pool);
         let before = std::mem::replace(&mut self.returns, returns);

@@ -1,17 +1,19 @@
-//! How an object is cut into parts: few enough for its store, small enough for memory, and larger when it grows beyond what was expected.
+//! How an object is cut into parts: few enough for its store, small enough for memory, and larger when it grows beyond
+//! what was expected.
 
 const MIB: u64 = 1 << 20;
-/// The size of a part, in bytes, as long as the object is not expected to need more of them than are planned: S3 takes no
-/// less than 5 MiB, and much less than this is slow where each request takes its time.
+/// The size of a part, in bytes, unless the object is expected to need more parts than are planned. S3 accepts no less
+/// than 5 MiB, and much smaller parts are slow where each request takes its time.
 pub const LEAST_PART: u64 = 8 * MIB;
-/// No part is shorter, in bytes, whatever is asked for: S3 takes no less.
+/// No part is shorter, in bytes, whatever is requested: S3 accepts no less.
 pub const SMALLEST_PART: u64 = 5 * MIB;
-/// The size of a part, in bytes, where there is enough for several of them: each request takes its time, and longer ones cost memory only.
+/// The size of a part, in bytes, if there are enough bytes for several: each request takes its time, and longer parts
+/// cost only memory.
 const USUAL_PART: u64 = 16 * MIB;
 /// Fewer parts of an object than this are not enough to keep several under way.
 const USUAL_PARTS: u64 = 8;
-/// Bytes that the parts that are filling may take, of all objects together. One object gets a whole part before another gets any, so most of them
-/// are empty; but the plan has room for all.
+/// Bytes that the filling parts may take, of all objects together. One object gets a whole part before another gets
+/// any, so most of them are empty; but the plan has room for all.
 const FILLING: u64 = 128 * MIB;
 /// The largest part: a stripe may have to keep one outside of the pool.
 pub const LARGEST_PART: u64 = 64 * MIB;
@@ -24,8 +26,8 @@ pub struct PartSizes {
 }
 
 impl PartSizes {
-    /// For an object that is expected to be so long, in bytes, in a store that takes so many parts. They are `usual` bytes long, or longer
-    /// where that would be too many; 0 is [`LEAST_PART`].
+    /// For an object with this expected length, in bytes, in a store that takes so many parts. They are `usual` bytes
+    /// long, or longer if there would be too many; 0 is [`LEAST_PART`].
     pub fn new(expected: u64, parts_most: u64, usual: u64) -> Self {
         let needed = expected.div_ceil(planned(parts_most)).div_ceil(MIB) * MIB;
         let usual = if usual == 0 { LEAST_PART } else { usual };
@@ -43,7 +45,7 @@ impl PartSizes {
         (self.first << doublings).min(LARGEST_PART)
     }
 
-    /// The largest part of an object that is so long, in bytes.
+    /// The largest part of an object of this length, in bytes.
     pub fn largest(&self, length: u64) -> u64 {
         let (mut at, mut number) = (0_u64, 0);
         while at + self.size(number) < length && self.size(number) < LARGEST_PART {
@@ -54,19 +56,19 @@ impl PartSizes {
     }
 }
 
-/// The parts that memory is planned for, in bytes, where each of so many objects is expected to be so long: 8 to 16 MiB. An object that needs
-/// more of them than its store takes has longer ones; a plan does not grow with these.
+/// The parts that memory is planned for, in bytes, if each of so many objects is expected to be so long: 8 to 16 MiB.
+/// An object that needs more of them than its store takes has longer ones; a plan does not grow with these.
 pub fn usual_part(expected: u64, objects: usize) -> u64 {
     let affordable = (expected / USUAL_PARTS).min(FILLING / objects.max(1) as u64);
     (affordable / MIB * MIB).clamp(LEAST_PART, USUAL_PART)
 }
 
-/// The longest object that may be planned in a store that takes so many parts, in bytes: 500 GiB of 10,000.
+/// The longest object that may be planned in a store that takes so many parts, in bytes: 500 GiB for 10,000.
 pub fn object_most(parts_most: u64) -> u64 {
     planned(parts_most) * LARGEST_PART
 }
 
-/// Parts that an object is planned with; the others are for what was estimated too low.
+/// Parts that an object is planned with; the others are for estimates that were too low.
 fn planned(parts_most: u64) -> u64 {
     (parts_most / 10 * 8).max(1)
 }

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::io::Statistics;
 use crate::pool::Piece;
 
-/// A sink without a name: nothing can be taken back, and it is complete when its last byte, the commit record's, has
-/// been taken by the reader.
+/// A sink without a name: nothing can be taken back. It is complete when the reader has taken its last byte, that of
+/// the commit record.
 pub struct PipeSink {
     device: String,
     file: File,
@@ -39,7 +39,7 @@ impl PipeSink {
         }
         let owned = stdout.as_fd().try_clone_to_owned().map_err(|error| Error::io("open", "standard output", error))?;
         let file = File::from(owned);
-        // A closed standard output is /dev/null by now: the backup would be reported good and be nowhere.
+        // A closed standard output is /dev/null by now: the backup would be reported as good, and be lost.
         if file.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device()) {
             return Err(Error::usage(
                 "--to -",
@@ -62,7 +62,7 @@ impl PipeSink {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(taken) => rest = &rest[taken..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Whoever shares the pipe with us has made it non-blocking.
+                // Another process that shares the pipe has made it non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for_room(&self.file)?,
                 Err(error) => return Err(error),
             }
@@ -73,7 +73,7 @@ impl PipeSink {
     fn error(&mut self, error: io::Error) -> Error {
         self.failed = true;
         if error.kind() == io::ErrorKind::BrokenPipe {
-            let hint = "the program behind the pipe has ended: look at its messages; what it got is no backup";
+            let hint = "the program behind the pipe has ended: look at its messages; it does not have a whole backup";
             return Error::refused(
                 &self.device,
                 format!("the reader of the pipe went away after {} bytes", self.length),
@@ -142,7 +142,7 @@ impl Sink for PipeSink {
         self.check()
     }
 
-    /// What the reader has, it has: without the commit record it is no backup.
+    /// The reader keeps the bytes that it has: without the commit record they are not a backup.
     fn abandon(&mut self) {
         self.failed = true;
     }

@@ -1,11 +1,12 @@
-//! A family that stands there already, from a copy that was killed: what would be written is compared with it.
+//! A family that a killed copy left under its name: the bytes to write are compared with it.
 
 use super::{DeviceAccount, Sink, out_of_order};
 use crate::error::{Error, Result};
 use crate::pool::Piece;
 use crate::supply::Supply;
 
-/// A sink that writes nothing. It takes what stands under its name already, byte for byte, and refuses anything else.
+/// A sink that writes nothing. It accepts the bytes that are under its name already, byte for byte, and refuses
+/// anything else.
 pub struct StandingSink {
     supply: Box<dyn Supply>,
     size: u64,
@@ -26,7 +27,7 @@ impl StandingSink {
     fn differs(&self, offset: u64) -> Error {
         Error::refused(
             self.supply.device(),
-            format!("exists already, as what a killed copy has left, and differs at byte {offset} from what is copied"),
+            format!("exists already, from a killed copy, and differs at byte {offset} from the set to copy"),
             "remove it, and copy again",
         )
     }

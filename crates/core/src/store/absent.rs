@@ -1,4 +1,4 @@
-//! What stands in the place of object stores in a program that was built without them (feature `s3`).
+//! The replacement for object stores in a program that was built without them (feature `s3`).
 
 use crate::error::Error;
 
@@ -11,7 +11,7 @@ impl Stores {
     pub fn refuse(&self, shown: &str) -> Error {
         Error::usage(
             shown,
-            "is in an object store, and this program was built without them",
+            "is in an object store, and this program was built without support for object stores",
             "build it with the feature `s3`",
         )
     }

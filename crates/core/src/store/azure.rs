@@ -1,10 +1,12 @@
-//! Containers of Azure Blob Storage. A blob is made of blocks, which nobody sees before their list is put; there is no upload to begin.
+//! Containers of Azure Blob Storage. A blob is made of blocks. They are invisible until their list is put; no request
+//! begins an upload.
 //!
-//! The crate puts no metadata and no checksums on blocks and their lists, so these are sent here, signed by the crate. The id of an
-//! upload is `UUID:SET`: its blocks are named by the UUID and their numbers, and SET goes into the metadata of the blob.
+//! The crate sends no metadata and no checksums with blocks and their lists, so this module sends them, signed by the
+//! crate. The id of an upload is `UUID:SET`: its blocks are named by the UUID and their numbers, and SET goes into the
+//! metadata of the blob.
 //!
-//! Public sources: Azure Blob Storage REST API (Put Block, Put Block List, Get Block List, Put Blob, Delete Blob, List Blobs; Naming
-//! and Referencing Metadata; Authorize with Shared Key).
+//! Public sources: Azure Blob Storage REST API (Put Block, Put Block List, Get Block List, Put Blob, Delete Blob, List
+//! Blobs; Naming and Referencing Metadata; Authorize with Shared Key).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -43,40 +45,41 @@ pub(super) struct Azure {
     signs: bool,
 }
 
-/// A new upload for a blob of the media set `set`. The service is told nothing before the first block.
+/// A new upload for a blob of the media set `set`. The service learns of it with the first block.
 pub(super) fn begin(set: &str) -> String {
     format!("{}:{set}", Uuid::new_v4())
 }
 
-/// What the id of an upload consists of; of one that was found by its blocks the set is unknown.
+/// The parts of an upload's id; the set is unknown if the upload was found by its blocks.
 fn parts_of(upload: &str) -> object_store::Result<(Uuid, &str)> {
     let (id, set) = upload.split_once(':').unwrap_or((upload, ""));
     let id = id.parse().map_err(|_| generic("<Code>NoSuchUpload</Code>"))?;
     Ok((id, set))
 }
 
-/// The name of a block. All names of a blob's blocks have to be of one length.
+/// The name of a block. All names of a blob's blocks must have the same length.
 fn block_name(upload: Uuid, number: u64) -> String {
     let mut name = upload.as_bytes().to_vec();
     name.extend_from_slice(&number.to_be_bytes());
     STANDARD.encode(name)
 }
 
-/// Which upload a block belongs to, and its number; nothing if it is none of ours.
+/// The upload that a block belongs to, and the block's number; nothing if it is not one of ours.
 fn named(block: &str) -> Option<(Uuid, u64)> {
     let name = STANDARD.decode(block).ok()?;
     let (upload, number) = name.split_at_checked(16)?;
     Some((Uuid::from_slice(upload).ok()?, u64::from_be_bytes(number.try_into().ok()?)))
 }
 
-/// The checksum that the service compares a body with: CRC-64/NVME, the lowest byte first.
+/// The checksum that the service compares a body with: CRC-64/NVME, lowest byte first.
 fn crc64(body: &PutPayload) -> String {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
     body.iter().for_each(|bytes| digest.update(bytes));
     STANDARD.encode(digest.finalize().to_le_bytes())
 }
 
-/// The list of a blob's blocks. `Latest`: should the answer be lost, the blocks are committed when the list is put again.
+/// The list of a blob's blocks. `Latest`: if the answer is lost and the list is put again, the blocks are committed
+/// already.
 fn list_of(parts: &[PartId]) -> PutPayload {
     let blocks: String = parts.iter().map(|part| format!("<Latest>{}</Latest>", part.content_id)).collect();
     PutPayload::from(format!("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>{blocks}</BlockList>"))
@@ -156,8 +159,9 @@ impl Azure {
         self.send(raw.header(SET_HEADER, parts_of(upload)?.1).body(list), path).await.map(drop)
     }
 
-    /// Lets the service forget the blocks of an upload. It has no request for that; but a list that names none of them drops them
-    /// and makes an empty blob, which is removed at once. Where a blob stands already they stay, for a week, and nobody sees them.
+    /// Lets the service forget the blocks of an upload. It has no request for that. But a list that names none of the
+    /// blocks drops them and makes an empty blob, which is removed at once. Where a blob exists already, the blocks
+    /// stay for a week, invisible.
     pub async fn abort(&self, path: &Path, upload: &str) -> object_store::Result<()> {
         let id = parts_of(upload)?.0;
         if !self.uncommitted(path).await?.is_some_and(|blocks| blocks.iter().any(|block| block.upload == id)) {
@@ -171,7 +175,7 @@ impl Azure {
         let tag = put.header("etag").unwrap_or_default();
         let removed = self.send(self.raw(Method::DELETE, path, &[]).header("if-match", tag), path).await;
         match removed {
-            // Somebody has put something else in its place.
+            // Another program has put something else in its place.
             Err(StoreError::Precondition { .. } | StoreError::NotFound { .. }) => Ok(()),
             removed => removed.map(drop),
         }
@@ -198,7 +202,7 @@ impl Azure {
         Ok(Some(elements(&answer.body, "Block").filter_map(block).collect()))
     }
 
-    /// The blocks that the service has of an upload; nothing if there is none.
+    /// The blocks that the service has of an upload; nothing if it has none.
     pub async fn parts(&self, path: &Path, upload: &str) -> object_store::Result<Option<Vec<UploadedPart>>> {
         let id = parts_of(upload)?.0;
         let blocks = self.uncommitted(path).await?.unwrap_or_default();
@@ -211,7 +215,7 @@ impl Azure {
         Ok(Some(parts).filter(|parts| !parts.is_empty()))
     }
 
-    /// The uploads under `prefix` of which there are blocks and no blob.
+    /// The uploads under `prefix` that have blocks, but no blob.
     pub async fn unfinished_uploads(&self, prefix: &str) -> object_store::Result<Vec<UnfinishedUpload>> {
         let (mut found, mut marker) = (Vec::new(), String::new());
         for _ in 0..PAGES_MOST {
@@ -222,7 +226,7 @@ impl Azure {
                 query.push(("marker", &marker));
             }
             let page = self.send(self.raw(Method::GET, &Path::default(), &query), &Path::default()).await?;
-            // What has blocks and no blob is listed as empty.
+            // A name with blocks and without a blob is listed as empty.
             let empty = |blob: &&str| element(blob, "Content-Length").is_none_or(|length| length == "0");
             for blob in elements(&page.body, "Blob").filter(empty) {
                 let Some(key) = element(blob, "Name") else { continue };

@@ -1,6 +1,8 @@
-//! Where Azure's containers are and who asks for them: the variables that its tools know, and a connection string.
+//! Where Azure's containers are, and the credentials for them: the variables that Azure's tools know, and a connection
+//! string.
 //!
-//! Public sources: Azure Storage documentation ("Configure Azure Storage connection strings"; az storage, environment variables).
+//! Public sources: Azure Storage documentation ("Configure Azure Storage connection strings"; az storage, environment
+//! variables).
 
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
@@ -8,10 +10,10 @@ use crate::error::{Error, Result};
 
 const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
 const CONTAINER: &str = "AZURE_CONTAINER_NAME";
-/// How the az program calls what the crate knows by another name.
+/// Names of the `az` program that the crate knows by another name.
 const ALIASES: [(&str, &str); 2] =
     [("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"), ("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY")];
-/// Variables that a connection string takes the place of.
+/// Variables that a connection string replaces.
 const CONNECTED: [AzureConfigKey; 4] =
     [AzureConfigKey::AccountName, AzureConfigKey::AccessKey, AzureConfigKey::SasKey, AzureConfigKey::Endpoint];
 
@@ -26,7 +28,7 @@ pub(super) struct Settings {
 /// What the variables say.
 ///
 /// # Errors
-/// No account is named, or something is asked for that fullbore does not do.
+/// No account is named, or a setting asks for something that fullbore does not do.
 pub(super) fn read(thing: &str, variables: &[(String, String)]) -> Result<Settings> {
     let get = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let connection = get(CONNECTION).filter(|text| !text.is_empty()).map(connected).transpose()?;
@@ -45,29 +47,30 @@ pub(super) fn read(thing: &str, variables: &[(String, String)]) -> Result<Settin
     }
     let account = builder.get_config_value(&AzureConfigKey::AccountName).filter(|account| !account.is_empty());
     let account = account.ok_or_else(|| {
-        let hint = "set AZURE_STORAGE_ACCOUNT_NAME (and AZURE_STORAGE_ACCOUNT_KEY, or another way to be let in), or AZURE_STORAGE_CONNECTION_STRING";
-        Error::usage(thing, "is in an account of Azure, and none is named", hint)
+        let hint = "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY (or other credentials), or \
+        AZURE_STORAGE_CONNECTION_STRING";
+        Error::usage(thing, "is in an Azure storage account, but no account is named", hint)
     })?;
     let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
     let endpoint = endpoint.unwrap_or_else(|| format!("https://{account}.blob.core.windows.net"));
     Ok(Settings { builder, account, endpoint })
 }
 
-/// True where nothing is to be signed.
+/// True when requests are not to be signed.
 pub(super) fn is_anonymous(variables: &[(String, String)]) -> bool {
     variables.iter().any(|(name, value)| name == "AZURE_SKIP_SIGNATURE" && value.eq_ignore_ascii_case("true"))
 }
 
-/// What would be done by halves.
+/// Settings that fullbore would obey only in part.
 fn refuse(name: &str, value: &str, key: AzureConfigKey) -> Result<()> {
     let is_set = !["", "false", "0"].contains(&value.to_ascii_lowercase().as_str());
     let (why, hint) = match key {
         AzureConfigKey::EncryptionKey => (
-            "a key of your own would travel with every request, of every restore too",
+            "a key of your own would be sent with every request, also in every restore",
             "use --encrypt-to: it encrypts before anything leaves this machine",
         ),
         AzureConfigKey::UseEmulator => (
-            "an emulator is named by its address",
+            "fullbore needs the address of the emulator",
             "set AZURE_STORAGE_ENDPOINT=http://127.0.0.1:10000/devstoreaccount1 and the account's name and key",
         ),
         AzureConfigKey::UseFabricEndpoint => ("Fabric is not supported", "name the endpoint of a storage account"),
@@ -79,11 +82,11 @@ fn refuse(name: &str, value: &str, key: AzureConfigKey) -> Result<()> {
 /// The settings in a connection string. It holds a key, so no message repeats it.
 fn connected(text: &str) -> Result<Vec<(AzureConfigKey, String)>> {
     let wrong = |why: &str| {
-        Error::usage(CONNECTION, why.to_owned(), "copy it anew from the account's page, whole and in one line")
+        Error::usage(CONNECTION, why.to_owned(), "copy the whole string again from the account's page, in one line")
     };
     let (mut scheme, mut suffix, mut settings) = ("https", "core.windows.net", Vec::new());
     for pair in text.trim().split(';').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').ok_or_else(|| wrong("is not made of NAME=VALUE;"))?;
+        let (name, value) = pair.split_once('=').ok_or_else(|| wrong("is not a list of NAME=VALUE;"))?;
         match name.to_ascii_lowercase().as_str() {
             "accountname" => settings.push((AzureConfigKey::AccountName, value.to_owned())),
             "accountkey" => settings.push((AzureConfigKey::AccessKey, value.to_owned())),
@@ -96,7 +99,7 @@ fn connected(text: &str) -> Result<Vec<(AzureConfigKey, String)>> {
                     "names an emulator without its address: write BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1",
                 ));
             }
-            // Of queues, tables and files.
+            // These are for queues, tables and files.
             _ => {}
         }
     }
@@ -104,7 +107,7 @@ fn connected(text: &str) -> Result<Vec<(AzureConfigKey, String)>> {
     let endpoint = of(AzureConfigKey::Endpoint);
     let account = match (of(AzureConfigKey::AccountName), &endpoint) {
         (Some(account), _) => account,
-        // A connection by a signature names its account in the address only.
+        // With a signature, only the address names the account.
         (None, Some(endpoint)) => {
             let host = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, rest)| rest);
             let account = host.split(['.', '/', ':']).next().unwrap_or_default().to_owned();

@@ -26,32 +26,33 @@ use crate::device::BucketName;
 use crate::error::{Error, Result};
 use crate::pool::Buffer;
 
-/// How often a request is tried again; the job's patience may end it before.
+/// How often a request is tried again; the job's patience may end it earlier.
 const RETRIES: usize = 10;
-/// One try may take a quarter of the patience, and none begins after half of it: so what the last one failed of is said,
-/// and not only that the time is up.
+/// One try may take a quarter of the patience, and no try begins after half of it. So the error says why the last try
+/// failed, not only that the time is up.
 const ONE_TRY: u32 = 4;
 const ALL_RETRIES: u32 = 2;
-/// How long is waited before the second try of what a retry might do twice; each further time twice as long.
+/// The wait before the second try of a request that a retry might do twice; each further wait is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// How long it may take to be connected.
+/// How long a connection attempt may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Bytes of the longest answer that is read, other than a range of an object. A page of a listing has 1,000 keys of 1,024 bytes, which may be escaped.
+/// Bytes of the longest answer that is read, other than a range of an object. A page of a listing has 1,000 keys of
+/// 1,024 bytes, which may be escaped.
 const ANSWER_MOST: usize = 8 << 20;
 /// Bytes of memory that a listing may take, and what each of its objects takes besides its key.
 const LISTING_MOST: usize = 256 << 20;
 const LISTED: usize = 64;
 
-/// What is said of a store that refuses a free key for what is under it, each time, and then has nothing there.
-const TAKEN_BY_NOTHING: &str = "the store says that something is under this key (412), and then that nothing is there";
+/// The error of a store that refuses a free key as taken, each time, and then has no object there.
+const TAKEN_BY_NOTHING: &str = "the store refuses this key as taken (412), but then finds no object there";
 
 /// A bucket at the endpoint that the environment names.
 pub struct Bucket {
     name: BucketName,
     pub(super) client: Client,
     pub(super) control: Arc<Control>,
-    /// Whether objects can be locked here, once it was asked; nothing where it may not be.
+    /// Whether objects can be locked here, once the store was asked; nothing if the account may not ask.
     pub(super) locks: OnceLock<Option<bool>>,
     handle: Handle,
 }
@@ -63,19 +64,19 @@ pub struct Request {
 }
 
 impl Request {
-    /// Gives it up; when this returns, it holds no buffer any more.
+    /// Gives it up; when this returns, it no longer holds a buffer.
     pub fn end(self) {
         self.task.abort();
-        let _ = self.handle.block_on(self.task); // That it was given up.
+        let _ = self.handle.block_on(self.task); // The error says that it was given up.
     }
 }
 
-/// What a store says of an object without giving it.
+/// What a store says of an object without sending it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// Bytes.
     pub size: u64,
-    /// Another one when the object is replaced.
+    /// It changes when the object is replaced.
     pub tag: Option<String>,
     /// When it was written, in microseconds since 1970, by the store's clock.
     pub modified: i64,
@@ -103,14 +104,14 @@ pub struct Upload(pub String);
 pub struct Part(PartId);
 
 impl Part {
-    /// A part that was uploaded by another process: what the completion names it by.
+    /// A part that another process uploaded, by the name that the completion uses.
     pub fn uploaded(part: &UploadedPart) -> Self {
         Self(multipart::part(&part.tag, part.crc32c))
     }
 }
 
-/// Tries what the crate tries only once, for a second try of it might do it twice: here that does no harm. Of an upload that was
-/// begun twice one is never finished, which costs nothing but its name.
+/// Tries again what the crate tries only once, because a second try might do it twice: here that does no harm. If an
+/// upload is begun twice, one is never finished, and costs nothing but its name.
 pub(super) async fn persistently<T, F>(patience: Duration, mut once: impl FnMut() -> F) -> object_store::Result<T>
 where
     F: Future<Output = object_store::Result<T>>,
@@ -118,7 +119,7 @@ where
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     loop {
         match once().await {
-            // What the network or the store did not let through; anything else stays as it is.
+            // Only what the network or the store did not let through; any other error stays as it is.
             Err(error @ StoreError::Generic { .. })
                 if !stays(&error) && begun.elapsed() + pause < patience / ONE_TRY =>
             {
@@ -130,8 +131,8 @@ where
     }
 }
 
-/// Tries again what the crate does not send, and so does not try again: what may be otherwise the next time, and bytes that were changed on
-/// their way.
+/// Tries again what the crate does not send, and so does not try again: answers that may differ the next time, and
+/// bytes that changed on the way.
 async fn again<T, F>(patience: Duration, mut once: impl FnMut() -> F) -> object_store::Result<T>
 where
     F: Future<Output = object_store::Result<T>>,
@@ -149,7 +150,7 @@ where
     once().await
 }
 
-/// How connections are made: how long one try may take, and how often it is tried.
+/// How connections are made: how long one try may take, and the number of tries.
 fn manner(control: &Control) -> Manner {
     let (patience, one_try) = (control.patience, control.patience / ONE_TRY);
     Manner {
@@ -173,7 +174,7 @@ fn listed(object: ObjectMeta) -> Listed {
     Listed { key: object.location.into(), size: object.size, modified }
 }
 
-/// Bytes of memory that a page of a listing takes; each page takes some, also an empty one.
+/// Bytes of memory that a page of a listing takes; an empty page takes some too.
 fn held_by(page: &ListResult) -> usize {
     let keys = page.objects.iter().map(|object| object.location.as_ref().len() + LISTED);
     let prefixes = page.common_prefixes.iter().map(|prefix| prefix.as_ref().len() + LISTED);
@@ -183,7 +184,7 @@ fn held_by(page: &ListResult) -> usize {
 fn endless(url: &str) -> Error {
     Error::refused(
         url,
-        format!("cannot list it: the store's listing has no end, or is larger than {} MiB", LISTING_MOST >> 20),
+        format!("cannot list it: the store's listing does not end, or is larger than {} MiB", LISTING_MOST >> 20),
         "use a prefix for each repository; otherwise do not trust this store",
     )
 }
@@ -199,7 +200,8 @@ impl Bucket {
         self.client.parts_most()
     }
 
-    /// True where an upload that another process has begun can be gone on with: in S3, which tells the checksums of parts, and not where objects get a lock with the request that begins them.
+    /// True where fullbore can continue an upload that another process began: in S3, which reports the checksums of
+    /// parts, unless objects get a lock with the request that begins them.
     pub fn goes_on_with_uploads(&self) -> bool {
         self.client.is_s3() && self.control.objects.lock.is_none()
     }
@@ -218,7 +220,7 @@ impl Bucket {
         let wrong = |error: object_store::path::Error| {
             Error::usage(
                 self.url(key),
-                format!("is no name for an object: {error}"),
+                format!("is not a valid object key: {error}"),
                 "use a key without empty parts, `.` and `..`",
             )
         };
@@ -235,7 +237,7 @@ impl Bucket {
         self.handle.block_on(in_the_end(&url, work))
     }
 
-    /// Starts `work`, which has deadlines of its own, and gives what came of it to `then`, on a thread of the runtime.
+    /// Starts `work`, which has its own deadlines, and gives its result to `then`, on a thread of the runtime.
     pub fn start<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -246,7 +248,7 @@ impl Bucket {
         Request { task, handle: self.handle.clone() }
     }
 
-    /// Asks until there is an answer, or an outage has lasted too long.
+    /// Asks until the store answers, or an outage has lasted too long.
     fn ask_on<T, F>(&self, key: &str, action: &str, once: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
@@ -262,7 +264,7 @@ impl Bucket {
         })
     }
 
-    /// What is under that key; nothing if there is nothing. Outlasts an outage.
+    /// What is under that key; nothing if no object is there. Outlasts an outage.
     pub fn head(&self, key: &str) -> Result<Option<Head>> {
         let path = self.path(key)?;
         self.ask_on(key, "look at", || self.head_of(&path))
@@ -322,7 +324,7 @@ impl Bucket {
             match self.bytes(&path, 0..length as u64, None).await {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) if is_absent(&error) => Ok(None),
-                // Of an empty object no range can be given.
+                // An empty object has no range.
                 Err(error) if error.to_string().contains("InvalidRange") => Ok(None),
                 Err(error) => Err(self.unread(key)(error)),
             }
@@ -376,7 +378,7 @@ impl Bucket {
                 rest = &rest[taken..];
             }
             if !rest.is_empty() {
-                let why = "the store gave more bytes than were asked for";
+                let why = "the store sent more bytes than requested";
                 return Tried::Done(Err(Error::refused(url, why, "do not trust this store")));
             }
         }
@@ -406,12 +408,13 @@ impl Bucket {
         })
     }
 
-    /// Whether there are objects whose keys begin with `prefix`, which ends in `/`; false where the account may not ask.
+    /// Whether there are objects whose keys begin with `prefix`, which ends in `/`; false where the account may not
+    /// ask.
     pub fn has_objects_below(&self, prefix: &str) -> Result<bool> {
         self.ask(prefix, async {
             let once = || self.client.page(prefix, None);
             let page = match persistently(self.control.patience, once).await {
-                // Who may write objects need not be allowed to list them.
+                // An account that may write objects may lack the right to list them.
                 Err(error) if is_denied(&error) => return Ok(false),
                 page => page.map_err(|error| explained("list", &self.url(prefix), &error))?,
             };
@@ -431,7 +434,7 @@ impl Bucket {
                 Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => {
                     match self.client.objects().get(&path).await {
                         Ok(there) => Ok(there.bytes().await? == ours),
-                        // Whoever had it may have let it go meanwhile.
+                        // Its owner may have removed it meanwhile.
                         Err(error) if is_absent(&error) => Err(generic(TAKEN_BY_NOTHING)),
                         Err(error) => Err(error),
                     }
@@ -444,10 +447,10 @@ impl Bucket {
         })
     }
 
-    /// Proves on an object that was just written where there was none that a second one is refused there.
+    /// Proves, with an object that was just created, that the store refuses a second one under its key.
     ///
     /// # Errors
-    /// The store takes no notice of the condition; then the object is gone.
+    /// The store ignores the condition; then the object is gone.
     pub fn prove_conditional(&self, key: &str) -> Result<()> {
         if !self.put_new(key, b"a second writer, who must be refused".to_vec())? {
             return Ok(());
@@ -455,12 +458,13 @@ impl Bucket {
         self.remove(key)?;
         Err(Error::refused(
             self.url(key),
-            "was replaced by a second writer who had asked for a free key: the store takes no notice of conditions (If-None-Match)",
-            "two backups to one key would not see each other: name a prefix that ends in `/`, where every backup gets names of its own",
+            "another writer replaced this object: the store ignores `If-None-Match`",
+            "two backups to one key would not notice each other; name a prefix that ends in `/`: \
+            there each backup gets its own names",
         ))
     }
 
-    /// Removes an object; as well if there is none. Also when the job is stopped.
+    /// Removes an object, if it exists. Also when the job is stopped.
     pub fn remove(&self, key: &str) -> Result<()> {
         let path = self.path(key)?;
         self.tidy(key, async {
@@ -469,7 +473,7 @@ impl Bucket {
         })
     }
 
-    /// Begins an object of the media set `set`: nobody sees it before it is completed.
+    /// Begins an object of the media set `set`: it is invisible until it is completed.
     pub fn begin(&self, key: &str, set: &str) -> Result<Upload> {
         let path = self.path(key)?;
         let once = || self.client.begin(&path, set, &self.control);
@@ -477,7 +481,7 @@ impl Bucket {
             let begun = persistently(self.control.patience, once).await;
             begun.map(Upload).map_err(|error| {
                 let explained = explained("begin to write", &self.url(key), &error);
-                let why = "fullbore writes objects by multipart uploads, and this store may have none";
+                let why = "fullbore writes objects with multipart uploads, and this store may not support them";
                 if has_no_multipart(&error) { explained.noting(why) } else { explained }
             })
         })
@@ -504,7 +508,7 @@ impl Bucket {
         self.ask_on(key, "complete", || again(self.control.patience, put))
     }
 
-    /// Gives up an upload: its parts go. Also when the job is stopped.
+    /// Gives up an upload: its parts are removed. Also when the job is stopped.
     pub fn abort(&self, key: &str, upload: &Upload) -> Result<()> {
         let path = self.path(key)?;
         self.tidy(key, async {

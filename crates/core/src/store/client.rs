@@ -21,7 +21,7 @@ use super::signed::Answer;
 use crate::device::{BucketName, Service};
 use crate::error::{Error, Result};
 
-/// The metadata of an object that says which set it belongs to: how a lost answer to the last request is told from a failure.
+/// The metadata of an object that says its set. It tells a lost answer to the last request from a failure.
 pub(super) const SET: &str = "fullbore-set";
 
 /// How connections are made and requests tried again, in all services.
@@ -31,14 +31,14 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    /// The options of a client of this endpoint: whoever writes http:// means it.
+    /// The options of a client of this endpoint. An endpoint with http:// allows plain HTTP.
     pub fn options_for(&self, endpoint: &str) -> ClientOptions {
         let (options, plain) = (self.connector.options(), endpoint.to_ascii_lowercase().starts_with("http://"));
         if plain { options.with_allow_http(true) } else { options }
     }
 }
 
-/// Who is asked.
+/// The service that is asked.
 pub(super) enum Client {
     S3(Box<S3>),
     #[cfg(feature = "azure")]
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// The metadata that is called so. Azure's names are those of C#, without hyphens.
+    /// The metadata of this name. Azure's names follow C#: they have no hyphens.
     pub fn metadata(&self, name: &'static str) -> Attribute {
         match self {
             #[cfg(feature = "azure")]
@@ -115,7 +115,7 @@ impl Client {
     pub fn encryption(&self) -> Option<&Encryption> {
         match self {
             Self::S3(s3) => s3.encryption.as_ref(),
-            // They encrypt always, and nothing is asked of them.
+            // They always encrypt; fullbore asks them for nothing.
             #[cfg(feature = "azure")]
             Self::Azure(_) => None,
             #[cfg(feature = "gcs")]
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Gives up an upload; as well if there is none.
+    /// Gives up an upload, if it exists.
     pub async fn abort(&self, path: &Path, upload: &str) -> object_store::Result<()> {
         let aborted = match self {
             Self::S3(s3) => s3.store.abort_multipart(path, &upload.to_owned()).await,
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Removes an object; as well if there is none.
+    /// Removes an object, if it exists.
     pub async fn remove(&self, path: &Path) -> object_store::Result<()> {
         let removed = match self {
             Self::S3(s3) => s3.store.delete(path).await,
@@ -197,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Sends what the crate has no method for; one try. A body is of S3 alone.
+    /// Sends a request that the crate has no method for; one try. Only S3 gets a body.
     pub async fn tell(
         &self,
         method: Method,
@@ -215,7 +215,7 @@ impl Client {
     }
 }
 
-/// What is asked of S3 alone is not left out in silence elsewhere.
+/// Refuses options that only S3 has: another store would ignore them silently.
 fn refuse_options(name: &BucketName, objects: &ObjectOptions) -> Result<()> {
     let asked = [
         ("--sse", objects.encryption.is_some()),
@@ -227,8 +227,8 @@ fn refuse_options(name: &BucketName, objects: &ObjectOptions) -> Result<()> {
     match asked.iter().find(|(_, asked)| *asked) {
         Some((flag, _)) => Err(Error::usage(
             *flag,
-            format!("is for stores that speak S3, and {name} is in none"),
-            "leave it out; say it of the bucket itself, in its own settings",
+            format!("is for stores that speak S3, and {name} is not in one"),
+            "leave it out, and set this in the bucket's own settings",
         )),
         None => Ok(()),
     }
@@ -238,7 +238,7 @@ fn refuse_options(name: &BucketName, objects: &ObjectOptions) -> Result<()> {
 fn not_built(name: &BucketName, what: &str, feature: &str) -> Error {
     Error::usage(
         name.to_string(),
-        format!("is in {what}, and this program was built without that"),
+        format!("is in {what}, and this program was built without support for it"),
         format!("build it with the feature `{feature}`: cargo build --release --features {feature}"),
     )
 }

@@ -1,8 +1,10 @@
 //! How requests travel: no redirect is followed, no request says where it comes from, and an answer has a bound.
 //!
-//! Where a store redirects to, nobody has named: it gets no token, no signature and no data. The user says where the store is.
+//! A redirect leads to a host that the user did not name: that host gets no token, no signature and no data. The user
+//! says where the store is.
 //!
-//! Public sources: RFC 9110 ("Redirection 3xx", "Referer"); Amazon S3 User Guide ("Making requests", request redirection and `x-amz-bucket-region`).
+//! Public sources: RFC 9110 ("Redirection 3xx", "Referer"); Amazon S3 User Guide ("Making requests", request
+//! redirection and `x-amz-bucket-region`).
 
 use std::error::Error;
 use std::fmt;
@@ -22,10 +24,11 @@ use reqwest::{Certificate, Url, redirect};
 use super::retries::Retries;
 use super::signed::element;
 
-/// How errors begin that say where a store redirects to, and that an answer is too long. Neither passes by itself.
+/// How the errors begin for a redirect and for an answer that is too long. A retry helps with neither.
 pub(super) const REDIRECTS: &str = "the store redirects to ";
 pub(super) const TOO_LONG: &str = "the store's answer is longer than ";
-/// How long it may take to be connected to a service that tells an instance its role: where there is none, nobody answers.
+/// How long the connection to the service that tells an instance its role may take: without such a service, nothing
+/// answers.
 const CONNECT_TO_METADATA: Duration = Duration::from_secs(1);
 /// Characters of a host or a region that are shown.
 const SHOWN_MOST: usize = 255;
@@ -35,18 +38,19 @@ const SHOWN_MOST: usize = 255;
 pub(super) struct Connector {
     /// How long one try may take.
     pub one_try: Duration,
-    /// How long it may take to be connected.
+    /// How long a connection attempt may take.
     pub connect: Duration,
-    /// Whom to trust besides the authorities that the machine trusts.
+    /// Authorities to trust besides those of the machine.
     pub certificates: Vec<Certificate>,
     /// Bytes of the longest answer that is read, other than a range of an object.
     pub answer_most: usize,
-    /// Who hears of requests that fail.
+    /// Gets the requests that fail.
     pub retries: Arc<Retries>,
 }
 
 impl Connector {
-    /// The options of clients that connect by it: what the crate reads of them, and what [`HttpConnector::connect`] does.
+    /// The options of clients that connect with it: the settings that the crate reads, and those of
+    /// [`HttpConnector::connect`].
     pub fn options(&self) -> ClientOptions {
         ClientOptions::new().with_timeout(self.one_try).with_connect_timeout(self.connect)
     }
@@ -74,7 +78,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Sends requests, and refuses answers that lead elsewhere or have no end.
+/// Sends requests, and refuses answers that redirect or have no end.
 #[derive(Debug)]
 struct Bounded {
     client: HttpClient,
@@ -85,7 +89,7 @@ struct Bounded {
 impl Bounded {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let from = request.uri().to_string();
-        // Ranges of objects have the lengths that were asked for, which is checked where they are read.
+        // A range of an object has the length that was asked for; the reader checks it.
         let range = request.headers().contains_key("range");
         let (parts, body) = self.client.execute(request).await?.into_parts();
         if parts.status.is_redirection() && parts.status.as_u16() != 304 {
@@ -117,12 +121,12 @@ impl Bounded {
     }
 }
 
-/// True for what a store answers that may answer otherwise later.
+/// True for an answer that may differ later.
 fn is_later(status: u16) -> bool {
     status >= 500 || status == 429 || status == 408
 }
 
-/// What an error comes from.
+/// The innermost cause of an error.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -169,7 +173,7 @@ impl Redirected {
     fn of(from: &str, headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let to = text("location").and_then(|location| Url::parse(from).ok()?.join(location).ok());
-        // Its path and query may hold what the request was signed with.
+        // Its path and query may hold the request's signature.
         let to = to.and_then(|to| {
             let port = to.port().map_or(String::new(), |port| format!(":{port}"));
             Some(format!("{}://{}{port}", to.scheme(), to.host_str()?))

@@ -1,4 +1,4 @@
-//! Outlasting a store that is away: what can be done again is done again, for as long as the job was told that an outage may last.
+//! Outlasting a store that is away: fullbore repeats what it can repeat, for as long as an outage may last in this job.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,11 @@ use super::failure::whole_text;
 use super::{Control, explained, silent};
 use crate::error::{Error, Result};
 
-/// How long is waited before what failed is tried again; each further time twice as long, up to the second one.
+/// The wait before a failed request is tried again; each further wait is twice as long, up to the second value.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// What a store answers that will be able to do it later. Answers without a code come from the network, or from what stands before the store.
+/// Answers of a store that will work later. Answers without a code come from the network, or from a proxy before the
+/// store.
 const LATER: [&str; 9] = [
     "InternalError",
     "ServerBusy",
@@ -27,14 +28,14 @@ const LATER: [&str; 9] = [
 
 /// How one try ended.
 pub(super) enum Tried<T> {
-    /// For good.
+    /// It is final.
     Done(Result<T>),
     /// The store is away, or has too much to do.
     Away(Error),
 }
 
 impl<T> Tried<T> {
-    /// What came of a request about `thing`; `action` is what was tried, as a verb.
+    /// The result of a request about `thing`; `action` is what was tried, as a verb.
     pub fn of(result: object_store::Result<T>, action: &str, thing: &str) -> Self {
         match result {
             Ok(value) => Self::Done(Ok(value)),
@@ -44,19 +45,19 @@ impl<T> Tried<T> {
     }
 }
 
-/// True for what a store says in the same way each time: that it is elsewhere, or more than anybody reads.
+/// True for an answer that is the same on each try: a redirect, or an answer that is too long.
 pub(super) fn stays(error: &StoreError) -> bool {
     let text = whole_text(error);
     text.contains(REDIRECTS) || text.contains(TOO_LONG)
 }
 
-/// True for what may be gone the next time: no connection, no answer, or one that says so.
+/// True for an error that may be gone the next time: no connection, no answer, or an answer that says so.
 fn is_away(error: &StoreError) -> bool {
     let StoreError::Generic { .. } = error else { return false };
     let text = whole_text(error);
     match text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")) {
         Some((code, _)) => LATER.contains(&code),
-        // Nobody's connection is trusted later that is not now, and a name or a key does not appear by itself.
+        // A connection that is not trusted now is not trusted later, and a name or a key does not appear by itself.
         None => {
             let never = ["certificate", "/latest/api/token", "performing token request", REDIRECTS, TOO_LONG];
             !never.iter().any(|word| text.contains(word))
@@ -64,18 +65,18 @@ fn is_away(error: &StoreError) -> bool {
     }
 }
 
-/// True for what may be otherwise the next time: also for bytes that were changed on their way.
+/// True for an error that may be gone the next time, and for bytes that changed on the way.
 pub(super) fn may_pass(error: &StoreError) -> bool {
     is_away(error) || error.to_string().contains("<Code>BadDigest</Code>")
 }
 
-/// A part of the pause, another one for each who waits: not all come at once when the store is back.
+/// A part of the pause, another one for each caller, so that not all come at once when the store is back.
 pub(super) fn jittered(pause: Duration) -> Duration {
     let share = 50 + u32::from(uuid::Uuid::new_v4().as_bytes()[0]) * 50 / 255;
     pause * share / 100
 }
 
-/// Tries until something came of it, or the outage has lasted too long.
+/// Tries until it has a result, or the outage has lasted too long.
 pub(super) struct Endurance<'a> {
     control: &'a Control,
     thing: &'a str,
@@ -88,7 +89,8 @@ impl<'a> Endurance<'a> {
         Self { control, thing, away_since: None, pause: FIRST_PAUSE }
     }
 
-    /// One try, which has the job's patience. Its result; nothing when it is to be tried again, after the pause that was made here.
+    /// One try, which has the job's patience. Gives its result; nothing when it is to be tried again, after the pause
+    /// made here.
     pub async fn tried<T>(&mut self, once: impl Future<Output = Tried<T>>) -> Result<Option<T>> {
         let begun = Instant::now();
         let answer = self.control.unless_stopped(tokio::time::timeout(self.control.patience, once)).await?;
@@ -103,7 +105,10 @@ impl<'a> Endurance<'a> {
             return Err(error);
         }
         if since.elapsed() + self.pause > outage {
-            let more = format!("it was away for {} s, and --outage says how long it may be", since.elapsed().as_secs());
+            let more = format!(
+                "the store was away for {} s; --outage sets how long it may be away",
+                since.elapsed().as_secs()
+            );
             return Err(error.noting(&more));
         }
         self.control.unless_stopped(tokio::time::sleep(jittered(self.pause))).await?;

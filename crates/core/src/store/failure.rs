@@ -1,4 +1,4 @@
-//! What a store refuses, in words that say what to do.
+//! Errors of a store, in words that say what to do.
 
 use object_store::Error as StoreError;
 
@@ -6,12 +6,12 @@ use super::connection::{REDIRECTS, TOO_LONG};
 use super::words;
 use crate::error::Error;
 
-/// The most of a store's own words that is shown, in characters.
+/// The most characters of a store's own words in a message.
 const WORDS_MAX: usize = 300;
 
-/// What a store answers: a code of S3 or a part of a message, why that is, and the next step.
+/// An answer of a store: a code of S3 or a part of a message, its cause, and the next step.
 const KNOWN: [(&str, &str, &str); 38] = [
-    // Where an instance gets the keys of its role: nobody was named before.
+    // Where an instance gets the keys of its role: no keys were named before.
     (
         "/latest/api/token",
         "there are no credentials",
@@ -20,20 +20,20 @@ const KNOWN: [(&str, &str, &str); 38] = [
     (
         "InvalidObjectState",
         "it is in a storage class that cannot be read at once",
-        "have the store restore it first (RestoreObject), which takes hours",
+        "restore the object in the store first (RestoreObject); this takes hours",
     ),
     (
         "InvalidStorageClass",
         "the store does not have this storage class",
-        "use one that it has, or leave --storage-class out",
+        "use a class that the store has, or leave --storage-class out",
     ),
     (
         "AnonymousWrite",
-        "AWS_SKIP_SIGNATURE is set, and nobody writes a backup without an account",
+        "AWS_SKIP_SIGNATURE is set, and a backup into this store needs credentials",
         "unset it, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     ),
-    ("BadDigest", "a part did not arrive as it was sent, however often", "look at the network, and run it again"),
-    ("NoSuchBucket", "there is no such bucket", "check its name and AWS_ENDPOINT_URL, or make it"),
+    ("BadDigest", "a part arrived changed, on every try", "check the network, and run it again"),
+    ("NoSuchBucket", "there is no such bucket", "check its name and AWS_ENDPOINT_URL, or create it"),
     ("InvalidAccessKeyId", "the store does not know this access key", "check AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL"),
     // versitygw's name for it.
     ("XAdminUserNotFound", "the store does not know this access key", "check AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL"),
@@ -78,59 +78,59 @@ const KNOWN: [(&str, &str, &str); 38] = [
     ),
     (
         "SlowDown",
-        "the store asks to slow down, also after many tries",
-        "use fewer --stripes or --throttle, or come back later",
+        "the store asks to slow down, even after many retries",
+        "use fewer --stripes or --throttle, or try again later",
     ),
     ("EntityTooSmall", "a part is too small for the store", "this is a defect of fullbore: please report it"),
     ("EntityTooLarge", "an object or a part is larger than the store takes", "use more --stripes"),
     (
         "TooManyParts",
         "an object has more parts than the store takes",
-        "say how many it takes with --max-parts: fewer and larger ones are planned then; or use more --stripes",
+        "set --max-parts to the store's limit: fullbore then plans fewer and larger parts; or use more --stripes",
     ),
     // How versitygw says it.
     (
         "Part number must be",
         "an object has more parts than the store takes",
-        "say how many it takes with --max-parts: fewer and larger ones are planned then; or use more --stripes",
+        "set --max-parts to the store's limit: fullbore then plans fewer and larger parts; or use more --stripes",
     ),
     (
         "Bucket is missing Object Lock",
-        "the bucket has no Object Lock, and --lock-until asks for it",
-        "make a bucket with Object Lock enabled, or leave --lock-until out",
+        "the bucket has no Object Lock, and --lock-until needs it",
+        "create a bucket with Object Lock enabled, or leave --lock-until out",
     ),
-    ("InvalidPart", "a part that was uploaded is not there", "try again; somebody may have aborted the upload"),
-    ("NoSuchUpload", "the upload is not there any more", "somebody aborted it, or a lifecycle rule of the bucket did"),
+    ("InvalidPart", "an uploaded part is not there", "try again; another program may have aborted the upload"),
+    ("NoSuchUpload", "the upload no longer exists", "another program or a lifecycle rule of the bucket aborted it"),
     ("QuotaExceeded", "the quota of the bucket is used up", "free space there, or choose a stronger --compression"),
     ("StorageFull", "the store is full", "free space there, or choose a stronger --compression"),
     (
         "timed out",
         "the store gave no answer in time",
-        "look whether the endpoint and the network are alive; --device-timeout makes the wait longer",
+        "check the endpoint and the network; --device-timeout makes the wait longer",
     ),
     (
         "reset by peer",
-        "the connection was cut, again and again",
-        "look whether the store and the network are alive; one that speaks TLS only wants https:// in AWS_ENDPOINT_URL",
+        "the connection was cut on every try",
+        "check the store and the network; a store that speaks only TLS needs https:// in AWS_ENDPOINT_URL",
     ),
     (
         "connection closed",
-        "the connection was cut, again and again",
-        "look whether the store and the network are alive; one that speaks TLS only wants https:// in AWS_ENDPOINT_URL",
+        "the connection was cut on every try",
+        "check the store and the network; a store that speaks only TLS needs https:// in AWS_ENDPOINT_URL",
     ),
-    ("Connection refused", "nobody listens at the endpoint", "check AWS_ENDPOINT_URL, and whether the store runs"),
+    ("Connection refused", "nothing listens at the endpoint", "check AWS_ENDPOINT_URL, and whether the store runs"),
     ("dns error", "the name of the endpoint cannot be resolved", "check AWS_ENDPOINT_URL and AWS_REGION"),
     (
         "InvalidContentType",
         "the endpoint does not speak TLS",
-        "write http:// in AWS_ENDPOINT_URL if that is meant, or name the port that has TLS",
+        "write http:// in AWS_ENDPOINT_URL if you want no TLS, or name the TLS port",
     ),
     // How servers written in Go say it.
     ("HTTP request to an HTTPS server", "the endpoint speaks TLS only", "write https:// in AWS_ENDPOINT_URL"),
     (
         "certificate expired",
         "the endpoint's certificate has expired",
-        "have the store's certificate renewed; or set the clock of this machine, if it is wrong",
+        "renew the store's certificate; if the clock of this machine is wrong, set it",
     ),
     (
         "certificate",
@@ -148,7 +148,7 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     if let Some(elsewhere) = elsewhere(action, thing, &text) {
         return elsewhere;
     }
-    // These say nothing: the message does.
+    // These codes say nothing: the message does.
     let code = said("Code").filter(|code| !["InvalidArgument", "InvalidRequest"].contains(code));
     if let Some((_, why, hint)) = words::of(thing)
         .iter()
@@ -159,25 +159,26 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
         return Error::refused(thing, format!("cannot {action} it: {why}{more}"), words::named(thing, hint));
     }
     let (why, hint) = match error {
-        _ if is_absent(error) => {
-            ("it is not there", "check the name; `fullbore list --from` a prefix that ends in `/` shows what is")
-        }
+        _ if is_absent(error) => (
+            "it is not there",
+            "check the name; `fullbore list --from` with a prefix that ends in `/` shows what is there",
+        ),
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
             ("the store does not allow it", "check the keys, and what the account may do in this bucket")
         }
         StoreError::Precondition { .. } => ("it was replaced meanwhile", "run it again"),
-        _ => ("", "look whether the endpoint and the network are alive"),
+        _ => ("", "check the endpoint and the network"),
     };
     let words = match (why, said("Code")) {
         ("", Some(code)) => format!("the store says {code}: {}", shortened(said("Message").unwrap_or_default())),
-        // Behind the last hyphen stands what it was; before it, what the crate was doing.
+        // After the last hyphen comes the cause; before it, what the crate was doing.
         ("", None) => shortened(text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause)),
         (why, _) => why.to_owned(),
     };
     Error::refused(thing, format!("cannot {action} it: {words}"), hint)
 }
 
-/// The error of a request whose answer leads elsewhere or has no end: nobody follows it.
+/// The error of an answer that redirects or has no end: fullbore does not follow it.
 fn elsewhere(action: &str, thing: &str, text: &str) -> Option<Error> {
     let said = |mark: &str| Some(format!("{mark}{}", text.split_once(mark)?.1));
     if let Some(words) = said(REDIRECTS) {
@@ -191,35 +192,36 @@ fn elsewhere(action: &str, thing: &str, text: &str) -> Option<Error> {
     }
     let words = said(TOO_LONG)?;
     let why = format!("cannot {action} it: {}", shortened(&words));
-    Some(Error::refused(thing, why, "look at what answers at the endpoint: it does not answer as a store does"))
+    Some(Error::refused(thing, why, "check the endpoint: its answer is not that of an object store"))
 }
 
-/// True where there is no such object. Stores answer in the same way about much else that they do not find: a bucket, an account.
+/// True if the object does not exist. Stores give the same answer for other things that they do not find: a bucket, an
+/// account.
 pub(super) fn is_absent(error: &StoreError) -> bool {
     let StoreError::NotFound { .. } = error else { return false };
     let text = whole_text(error);
-    // To a HEAD nothing more is said.
+    // The answer to a HEAD has no code.
     !text.contains("<Code>")
         || ["NoSuchKey", "BlobNotFound"].iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }
 
-/// True where the account may not do this. Of a listing the crate tells no kind: the store's own code does.
+/// True if the account may not do this. For a listing the crate gives no kind: the store's own code does.
 pub(super) fn is_denied(error: &StoreError) -> bool {
     let codes = ["AccessDenied", "AuthorizationFailure", "AuthorizationPermissionMismatch"];
     matches!(error, StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. })
         || codes.iter().any(|code| whole_text(error).contains(&format!("<Code>{code}</Code>")))
 }
 
-/// True where a store answers to the beginning of a multipart upload as one does that has none.
+/// True for the answer of a store without multipart uploads to the request that begins one.
 pub(super) fn has_no_multipart(error: &StoreError) -> bool {
     let text = whole_text(error);
     let codes = ["NotImplemented", "MethodNotAllowed", "InvalidRequest"];
     codes.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }
 
-/// The error of an answer that is shorter than the store had announced: it ends at byte `end` of the family.
+/// The error of an answer that is shorter than announced: it ends at byte `end` of the family.
 pub(crate) fn cut_off(device: &str, end: u64) -> Error {
-    Error::damaged(device, end, "the store's answer ends here, and was announced to be longer")
+    Error::damaged(device, end, "the store's answer ends here, before its announced length")
 }
 
 /// The error and all its causes in one line. No request's headers are in them, and so no key.
@@ -269,7 +271,8 @@ mod tests {
 
     #[test]
     fn a_code_of_the_store_becomes_a_cause_and_a_next_step() {
-        let body = "Server returned 403: <Error><Code>SignatureDoesNotMatch</Code><Message>no\u{1b}[1m match</Message><StringToSign>x</StringToSign></Error>";
+        let body = "Server returned 403: <Error><Code>SignatureDoesNotMatch</Code>\
+            <Message>no\u{1b}[1m match</Message><StringToSign>x</StringToSign></Error>";
         let error = explained("write", "s3://b/k", &generic(body)).to_string();
         assert!(
             error.contains("s3://b/k") && error.contains("secret key") && error.contains("AWS_SECRET_ACCESS_KEY"),

@@ -2,8 +2,8 @@
 //!
 //! The crate sends parts without a checksum, and lists neither uploads nor parts: these requests are made here.
 //!
-//! Public sources: Cloud Storage documentation, XML API (Initiate a multipart upload, Object upload part, List multipart uploads,
-//! List parts, x-goog-hash), "Multipart uploads", "Request preconditions".
+//! Public sources: Cloud Storage documentation, XML API (Initiate a multipart upload, Object upload part, List
+//! multipart uploads, List parts, x-goog-hash), "Multipart uploads", "Request preconditions".
 
 use object_store::client::{HttpClient, HttpConnector, HttpRequest};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 pub(super) const PARTS_MOST: u64 = 10_000;
 /// Where Google's buckets are.
 const ADDRESS: &str = "https://storage.googleapis.com";
-/// What says whose keys are to be used, but for the file that Google's own libraries know.
+/// Settings that choose the keys, besides the file that Google's own libraries know.
 const KEYS: [GoogleConfigKey; 4] = [
     GoogleConfigKey::ServiceAccount,
     GoogleConfigKey::ServiceAccountKey,
@@ -39,7 +39,7 @@ pub(super) struct Google {
     address: String,
 }
 
-/// The checksum of a part as the service is told it: CRC-32C, the highest byte first.
+/// The checksum of a part as the service wants it: CRC-32C, highest byte first.
 fn crc32c(body: &PutPayload) -> String {
     format!("crc32c={}", shown(crc32c_of(body)))
 }
@@ -57,7 +57,7 @@ impl Google {
         for (name, value) in control.settings.iter().filter(|(name, _)| name.starts_with("GOOGLE_")) {
             if let Ok(key) = name.to_ascii_lowercase().parse::<GoogleConfigKey>() {
                 if key == GoogleConfigKey::SkipSignature {
-                    let why = "nobody writes a backup without an account";
+                    let why = "a backup into this store needs credentials";
                     return Err(Error::usage(name, why, "unset it, and set GOOGLE_APPLICATION_CREDENTIALS"));
                 }
                 builder = builder.with_config(key, value);
@@ -66,7 +66,7 @@ impl Google {
         if let Some(address) = emulator(control) {
             let has_keys = KEYS.iter().any(|key| builder.get_config_value(key).is_some());
             builder = builder.with_config(GoogleConfigKey::BaseUrl, address.trim_end_matches('/'));
-            // Nobody is asked who this is: an emulator does not want to know.
+            // An emulator needs no account.
             builder = if has_keys { builder } else { builder.with_bearer_token("none") };
         }
         let address = builder.get_config_value(&GoogleConfigKey::BaseUrl).unwrap_or_else(|| ADDRESS.to_owned());
@@ -120,7 +120,7 @@ impl Google {
         Ok(PartId { content_id: tag.to_owned() })
     }
 
-    /// Makes the object out of its parts, of which there has to be one: of an empty object, an empty one. (The crate would write an
+    /// Makes the object from its parts. An empty object gets one empty part. (The crate would write an
     /// empty object without its metadata.)
     pub async fn complete(&self, path: &Path, upload: &str, mut parts: Vec<PartId>) -> object_store::Result<()> {
         if parts.is_empty() {

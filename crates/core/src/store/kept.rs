@@ -1,4 +1,4 @@
-//! How a store really keeps what was given to it, and what unfinished uploads it has: asked, not believed.
+//! How a store really keeps objects, and its unfinished uploads: fullbore asks the store and assumes nothing.
 
 use jiff::Timestamp;
 use object_store::path::Path;
@@ -20,7 +20,7 @@ pub struct Kept {
     pub encryption: Option<String>,
     /// `GOVERNANCE` or `COMPLIANCE`, and until when.
     pub lock: Option<(String, Timestamp)>,
-    /// Locked until somebody lifts it; nothing where the store does not say.
+    /// A legal hold, which lasts until an operator lifts it; nothing if the store does not say.
     pub legal_hold: Option<bool>,
     /// Which version of the object this is, where the bucket has versions.
     pub version: Option<String>,
@@ -87,8 +87,8 @@ impl Bucket {
         }))
     }
 
-    /// What of class and tags an object was to have and does not: they cost money, not data, so that this is no error. Nothing that the store
-    /// does not tell.
+    /// The requested class and tags that an object does not have. They cost money, not data, so this is not an error. A
+    /// store that does not tell them gives no difference.
     ///
     /// # Errors
     /// The store does not answer.
@@ -97,11 +97,10 @@ impl Bucket {
         let mut differs = Vec::new();
         if let Some(asked) = &objects.storage_class {
             let head = self.must(key, self.tells(key, Method::HEAD, &[], "look at")?, "look at")?;
-            // S3 does not name the usual one.
+            // S3 does not name the default class.
             let shown = head.header("x-amz-storage-class").unwrap_or("STANDARD");
             if shown != asked {
-                differs
-                    .push(format!("`{}` was to be of class {asked}, and the store has it as {shown}", self.url(key)));
+                differs.push(format!("`{}`: class {asked} was requested, and the store shows {shown}", self.url(key)));
             }
         }
         if !objects.tags.is_empty() {
@@ -111,19 +110,19 @@ impl Bucket {
             match missing {
                 Some((name, _)) if answer.is_success() => {
                     differs.push(format!(
-                        "`{}` was to have the tag `{name}`, and the store does not show it",
+                        "`{}`: the tag `{name}` was requested, and the store does not show it",
                         self.url(key)
                     ));
                 }
-                // Who may set tags need not be allowed to see them.
+                // An account that may set tags may lack the right to read them.
                 _ => {}
             }
         }
         Ok(differs)
     }
 
-    /// What can be known after the claim was written and before the first part is: whether the store encrypts at all, and whether a
-    /// lock can be seen.
+    /// The checks that are possible between the claim and the first part: whether the store encrypts at all, and
+    /// whether a lock can be read.
     pub(crate) fn check_beforehand(&self, claim: &str) -> Result<()> {
         if let Some(asked) = self.client.encryption() {
             let kept = self.kept(claim)?.unwrap_or_default();
@@ -133,13 +132,13 @@ impl Bucket {
         }
         if self.control.objects.lock.is_some() {
             self.retention(claim).map_err(|error| {
-                error.noting("the account needs s3:GetObjectRetention, so that a lock can be proved")
+                error.noting("the account needs s3:GetObjectRetention, so that fullbore can check the lock")
             })?;
         }
         Ok(())
     }
 
-    /// Whether a completed object is kept as it was asked for. A store that ignored it must not pass for one that did it.
+    /// Checks that a completed object is kept as requested. A store that ignores an option must not pass.
     pub fn check_kept(&self, key: &str) -> Result<()> {
         let objects = &self.control.objects;
         if self.client.encryption().is_none() && objects.lock.is_none() {
@@ -162,8 +161,8 @@ impl Bucket {
         let shown = lock.map_or_else(|| "shows none".to_owned(), |(mode, until)| format!("shows {mode} until {until}"));
         Err(Error::refused(
             self.url(key),
-            format!("was to be locked ({}) until {}, and the store {shown}", asked.mode, asked.until),
-            "leave --lock-until out, or use a store that keeps Object Lock; the bucket's own default may be another",
+            format!("a lock ({}) until {} was requested, and the store {shown}", asked.mode, asked.until),
+            "leave --lock-until out, or use a store with Object Lock; the bucket's own default may differ",
         ))
     }
 
@@ -172,12 +171,13 @@ impl Bucket {
         let shown = kept.encryption.as_deref().unwrap_or("none");
         Error::refused(
             self.url(key),
-            format!("was to be encrypted by the store ({asked}), and the store shows {shown}: it ignores --sse"),
-            "leave --sse out and use --encrypt-to, which needs nothing of the store",
+            format!("encryption by the store ({asked}) was requested, and the store shows {shown}: it ignores --sse"),
+            "leave --sse out, and use --encrypt-to: it does not depend on the store",
         )
     }
 
-    /// The uploads under `prefix` that were begun, and neither completed nor aborted. They cost money, and nobody sees them.
+    /// The uploads under `prefix` that were begun, and neither completed nor aborted. They cost money, and are
+    /// invisible.
     pub fn unfinished_uploads(&self, prefix: &str) -> Result<Vec<UnfinishedUpload>> {
         let action = "list the unfinished uploads of";
         #[cfg(feature = "azure")]
@@ -189,8 +189,8 @@ impl Bucket {
         let (mut from, mut pages) = (Vec::new(), 0);
         loop {
             let mut answer = self.page_of_uploads(prefix, &from)?;
-            // versitygw 1.8 does not take the id of an upload from which it has said itself that its listing goes on: then the
-            // rest of that key is asked for by its name.
+            // versitygw 1.8 refuses the upload id with which it continues its own listing: then the rest of that key is
+            // listed by its name.
             if let (400, [(_, key), (_, id)]) = (answer.status, &from[..])
                 && !id.is_empty()
             {
@@ -271,8 +271,8 @@ impl Bucket {
     }
 }
 
-/// How a blob is kept where the container, or an operator, has said so: fullbore asks for nothing there. Google tells of it in
-/// its other interface only, and refuses to remove what it keeps.
+/// How a blob is kept by a rule of the container or of an operator: fullbore sets none there. Google reports this only
+/// in its other interface, and refuses to remove what it keeps.
 fn kept_by_policy(head: &Answer) -> Kept {
     let until = head.header("x-ms-immutability-policy-until-date");
     let until = until.and_then(|until| jiff::fmt::rfc2822::parse(until).ok()).map(|until| until.timestamp());

@@ -1,7 +1,7 @@
 //! Object Lock: what is locked, for how long, and what may not be known.
 //!
-//! Public sources: Amazon S3 API Reference (HeadObject, GetObjectRetention, GetObjectLegalHold, GetObjectLockConfiguration,
-//! PutObjectRetention).
+//! Public sources: Amazon S3 API Reference (HeadObject, GetObjectRetention, GetObjectLegalHold,
+//! GetObjectLockConfiguration, PutObjectRetention).
 
 use std::fmt;
 
@@ -15,26 +15,26 @@ use super::signed::{Answer, element, no_bucket};
 use crate::error::{Error, Result};
 
 const ASK: &str = "ask for the lock of";
-/// What an account needs that removes from a bucket with Object Lock.
+/// What an account needs to remove objects from a bucket with Object Lock.
 pub const PERMISSIONS: &str = "give the account s3:GetObjectRetention and s3:GetObjectLegalHold";
 
-/// What stands against the removal of an object.
+/// Why an object cannot be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lock {
     /// `GOVERNANCE`, `COMPLIANCE`, or a policy of the store, until then.
     Until(String, Timestamp),
-    /// A legal hold: it stays until somebody lifts it.
+    /// A legal hold: it lasts until an operator lifts it.
     Held,
-    /// The account may not ask for it: it is taken for locked.
+    /// The account may not read the lock: the object counts as locked.
     Unknown,
 }
 
-/// Whether an object may be removed, and what that comes to.
+/// Whether an object may be removed, and with what effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Locked {
-    /// Nothing: it may.
+    /// Nothing: it may be removed.
     pub by: Option<Lock>,
-    /// Its bucket has versions: what is removed stays behind a delete marker, and costs what it did.
+    /// Its bucket has versions: a removed object stays behind a delete marker, and costs the same.
     pub leaves_version: bool,
 }
 
@@ -54,25 +54,26 @@ impl fmt::Display for Lock {
         match self {
             Self::Until(mode, until) => write!(f, "is locked until {until} ({mode})"),
             Self::Held => f.write_str("is under a legal hold"),
-            Self::Unknown => f.write_str("may be locked: the account may not ask for that"),
+            Self::Unknown => f.write_str("may be locked: the account may not read the lock"),
         }
     }
 }
 
 impl Bucket {
-    /// The lock of an object; some stores do not tell of it in a HEAD.
+    /// The lock of an object; some stores do not report it in a HEAD.
     pub(super) fn retention(&self, key: &str) -> Result<Option<(String, Timestamp)>> {
         let Some(answer) = self.told_of(key, "retention")? else { return Ok(None) };
         Ok(retention_of(&self.must(key, answer, ASK)?.body))
     }
 
-    /// What the store says of the `retention` or the `legal-hold` of an object; nothing where it has none, or no such thing.
+    /// The store's answer about the `retention` or the `legal-hold` of an object; nothing if the object has none, or
+    /// the store knows none.
     fn told_of(&self, key: &str, what: &str) -> Result<Option<Answer>> {
         let answer = self.tells(key, Method::GET, &[(what, "")], ASK)?;
         Ok(Some(answer).filter(|answer| !matches!(answer.status, 400 | 404 | 501)))
     }
 
-    /// Whether an object may be removed. What is not there may be.
+    /// Whether an object may be removed. A missing object may be.
     ///
     /// # Errors
     /// The store does not answer.
@@ -95,7 +96,7 @@ impl Bucket {
         if !self.client.is_s3() || !self.may_lock(kept)? {
             return Ok(None);
         }
-        // To whoever may not ask for a lock a HEAD does not show it, and some stores show it to nobody.
+        // A HEAD shows a lock only to an account that may read locks, and some stores never show it.
         if kept.lock.is_none()
             && let Some(answer) = self.told_of(key, "retention")?
         {
@@ -118,8 +119,8 @@ impl Bucket {
         Ok(None)
     }
 
-    /// True where objects can be locked. Where that may not be asked, it is taken for so if there are versions: without them there is no Object
-    /// Lock.
+    /// True where objects can be locked. If the account may not ask, a bucket with versions counts as one with Object
+    /// Lock, which needs versions.
     fn may_lock(&self, kept: &Kept) -> Result<bool> {
         if let Some(known) = self.locks.get() {
             return Ok(known.unwrap_or(kept.version.is_some()));
@@ -129,32 +130,33 @@ impl Bucket {
         Ok(self.locks.get_or_init(|| known).unwrap_or(kept.version.is_some()))
     }
 
-    /// Refuses to replace or remove what is locked: a store with versions would take it, and hide what it must keep.
+    /// Refuses to replace or remove a locked object: a store with versions would accept this, and hide what it must
+    /// keep.
     ///
     /// # Errors
-    /// It is locked, or whether it is may not be asked.
+    /// It is locked, or the account may not read the lock.
     pub fn refuse_locked(&self, key: &str) -> Result<()> {
         let Some(lock) = self.locked(key)?.by else { return Ok(()) };
         let hint = match lock {
             Lock::Unknown => PERMISSIONS,
-            _ => "name another key; --init replaces nothing that is locked",
+            _ => "name another key; --init does not replace a locked object",
         };
         Err(Error::refused(self.url(key), lock.to_string(), hint))
     }
 
-    /// Locks an object for as long as new ones are locked, unless it is locked for longer: what stands on it must not outlive it. True when its
-    /// lock was made longer. Without a lock for new ones nothing is done.
+    /// Locks an object for as long as new ones are locked, unless it is locked for longer: a set that depends on it
+    /// must not outlive it. True when its lock was made longer. Without a lock for new ones nothing is done.
     ///
     /// # Errors
     /// The object is not there, or the store does not lock it; the account needs `s3:PutObjectRetention`.
     pub fn extend_lock(&self, key: &str) -> Result<bool> {
         let Some(asked) = self.control.lock() else { return Ok(false) };
-        let action = "make the lock longer of";
+        let action = "extend the lock of";
         let now = self.retention(key)?;
         if now.as_ref().is_some_and(|(_, until)| *until >= asked.until) {
             return Ok(false);
         }
-        // Nobody may weaken a lock, and who has it stronger wants it so.
+        // fullbore weakens no lock: a stronger one is there on purpose.
         let is_stronger = |(mode, _): &(String, Timestamp)| mode.eq_ignore_ascii_case("COMPLIANCE");
         let mode = now.filter(is_stronger).map_or_else(|| asked.mode.to_string(), |(mode, _)| mode);
         let body = format!(
@@ -168,8 +170,8 @@ impl Bucket {
             Some((_, until)) if until >= asked.until => Ok(true),
             shown => {
                 let shown = shown.map_or_else(|| "no lock".to_owned(), |(mode, until)| format!("{mode} until {until}"));
-                let why = format!("was to be locked until {}, and the store shows {shown}", asked.until);
-                Err(Error::refused(self.url(key), why, "use a store that keeps Object Lock, or leave --lock-until out"))
+                let why = format!("a lock until {} was requested, and the store shows {shown}", asked.until);
+                Err(Error::refused(self.url(key), why, "use a store with Object Lock, or leave --lock-until out"))
             }
         }
     }
@@ -186,18 +188,20 @@ impl Bucket {
                 "give a later time, or a number of days: 30d",
             ));
         }
-        // Who may lock an object need not be allowed to see how the bucket is set up: then the store says it at the first upload.
+        // An account that may lock objects may lack the right to see the bucket's settings: then the store refuses the
+        // first upload.
         if is_enabled(&answer) || answer.status == 403 {
             return Ok(());
         }
-        // Some stores say the same of a bucket that they do not have.
+        // Some stores give the same answer for a bucket that they do not have.
         if self.tells("", Method::HEAD, &[], "look at")?.status == 404 {
             return Err(explained("look at", &self.shown(), &no_bucket()));
         }
         Err(Error::refused(
             self.shown(),
-            "has no Object Lock, and --lock-until asks for it",
-            "make a bucket with Object Lock enabled (a store can do that only when it makes the bucket), or leave --lock-until out",
+            "has no Object Lock, and --lock-until needs it",
+            "create a bucket with Object Lock enabled (a store enables it only when it creates the bucket), \
+            or leave --lock-until out",
         ))
     }
 }

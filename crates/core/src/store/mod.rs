@@ -1,7 +1,8 @@
-//! Object stores: what speaks S3, Azure Blob Storage, Google Cloud Storage. The one place with async code: requests run on a small runtime of the job, and what it gives
-//! to the rest of the program blocks, for no longer than the job's patience.
+//! Object stores: S3, Azure Blob Storage and Google Cloud Storage. This is the only place with async code: requests run
+//! on a small runtime of the job. For the rest of the program a call blocks, at most for the job's patience.
 //!
-//! Public sources: Amazon S3 API Reference (PutObject, CreateMultipartUpload, UploadPart, CompleteMultipartUpload, GetObject).
+//! Public sources: Amazon S3 API Reference (PutObject, CreateMultipartUpload, UploadPart, CompleteMultipartUpload,
+//! GetObject).
 
 #[cfg(feature = "azure")]
 mod azure;
@@ -50,13 +51,13 @@ pub use signed::{UnfinishedUpload, UploadedPart};
 
 /// The longest that a request may take, all its retries included, when nothing else is said.
 pub const PATIENCE: Duration = Duration::from_secs(180);
-/// The same for what is tidied up after a failure: whoever stops a job does not want to wait for a store that is dead.
+/// The same for cleanup after a failure: a user who stops a job does not want to wait for a dead store.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a request looks whether a signal has come.
 const TICK: Duration = Duration::from_millis(100);
-/// How the variables begin that say where stores are, and with which keys.
+/// Prefixes of the variables that name stores and their keys.
 const SETTINGS: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
-/// How those of them begin that say which account is meant, and where: a profile that is named takes their place.
+/// Prefixes of the variables that name an account and its place: a profile that the user names replaces them.
 const OF_AN_ACCOUNT: [&str; 12] = [
     "AWS_PROFILE",
     "AWS_ACCESS_KEY_ID",
@@ -89,13 +90,13 @@ struct Control {
     patience: Duration,
     /// Variables as in the environment, by their names.
     settings: Vec<(String, String)>,
-    /// How families are to be kept; of a lock [`lock`](Control::lock) says until when.
+    /// How families are to be kept; [`lock`](Control::lock) says until when they are locked.
     objects: ObjectOptions,
-    /// Until when objects are locked that are begun now, in seconds since 1970: a job that goes on for long moves it.
+    /// New objects are locked until then, in seconds since 1970. A long job moves it.
     locked_until: AtomicI64,
     /// How often requests have been stopped.
     stopped: Arc<watch::Sender<u64>>,
-    /// The requests that fail now.
+    /// The requests that are failing now.
     retries: Arc<Retries>,
     /// Not 0 once a signal has come.
     signal: Arc<OnceLock<Arc<AtomicUsize>>>,
@@ -109,7 +110,7 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Not waiting for a name server that does not answer.
+        // Does not wait for a name server that does not answer.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -124,13 +125,14 @@ impl Default for Stores {
 }
 
 impl Stores {
-    /// Stores at the endpoint and with the credentials that the environment and its profile name (`AWS_…`, `AZURE_…`, `GOOGLE_…`), which give a request so long, all
-    /// its retries included.
+    /// Stores at the endpoint and with the credentials of the environment and its profile (`AWS_…`, `AZURE_…`,
+    /// `GOOGLE_…`). A request may take this long, all its retries included.
     pub fn of_environment(patience: Duration) -> Self {
         Self::of_environment_keeping(patience, ObjectOptions::default(), None)
     }
 
-    /// The same, which keep families as `objects` says. With a profile that is named its keys, its region and its endpoint alone count.
+    /// The same, keeping families as `objects` says. With a named profile, only its keys, its region and its endpoint
+    /// count.
     pub fn of_environment_keeping(patience: Duration, objects: ObjectOptions, profile: Option<&str>) -> Self {
         let text = |text: std::ffi::OsString| text.into_string().ok();
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
@@ -157,7 +159,8 @@ impl Stores {
         Self { control: Arc::new(control), open: Arc::default() }
     }
 
-    /// These stores, whose requests end whenever those of `other` do: of one job that needs two accounts. To be said before a bucket is asked for.
+    /// These stores; their requests end whenever those of `other` do: for a job that needs two accounts. Call it before
+    /// the first bucket is opened.
     #[must_use]
     pub fn ending_with(mut self, other: &Self) -> Self {
         if let Some(control) = Arc::get_mut(&mut self.control) {
@@ -167,7 +170,8 @@ impl Stores {
         self.telling_as(other)
     }
 
-    /// These stores, whose requests that fail are told to whom those of `other` are. To be said before a bucket is asked for.
+    /// These stores; notes about their failing requests go where those of `other` go. Call it before the first bucket
+    /// is opened.
     #[must_use]
     pub fn telling_as(mut self, other: &Self) -> Self {
         if let Some(control) = Arc::get_mut(&mut self.control) {
@@ -176,12 +180,13 @@ impl Stores {
         self
     }
 
-    /// From now on `tell` is told of each request that fails for some seconds and is tried again.
+    /// From now on `tell` gets each request that fails for some seconds and is tried again.
     pub fn tell_retries(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
         self.control.retries.tell(tell);
     }
 
-    /// True when these may be other stores than `other`, at another endpoint or of another account: what has one name is not one thing then.
+    /// True when these may be other stores than `other`, at another endpoint or of another account: then one name may
+    /// mean two things.
     pub fn differ_from(&self, other: &Self) -> bool {
         self.control.settings != other.control.settings
     }
@@ -205,23 +210,23 @@ impl Stores {
         Ok(bucket)
     }
 
-    /// Until when objects are locked that are written now; nothing: they are not.
+    /// New objects are locked until then; nothing: they are not locked.
     pub fn locks_until(&self) -> Option<jiff::Timestamp> {
         self.control.lock().map(|lock| lock.until)
     }
 
-    /// Objects that are begun from now on are locked until then, in whole seconds, where they are locked at all.
+    /// From now on, new objects are locked until then, in whole seconds, if they are locked at all.
     pub fn lock_until(&self, until: jiff::Timestamp) {
         self.control.locked_until.store(until.as_second(), Ordering::Relaxed);
     }
 
-    /// Ends every request that is under way, except those that tidy up.
+    /// Ends every request that is under way, except those that clean up.
     pub fn stop(&self) {
         self.control.stopped.send_modify(|times| *times += 1);
     }
 
-    /// From now on a number in `signal` other than 0 ends every request, except those that tidy up.
-    pub fn heed(&self, signal: &Arc<AtomicUsize>) {
+    /// From now on a number in `signal` other than 0 ends every request, except those that clean up.
+    pub fn stop_on(&self, signal: &Arc<AtomicUsize>) {
         let _ = self.control.signal.set(Arc::clone(signal)); // A job has one.
     }
 }
@@ -261,7 +266,7 @@ impl Control {
     }
 }
 
-/// Waits for work that tidies up, also of a job that is stopped.
+/// Waits for work that cleans up, also in a stopped job.
 async fn in_the_end<T>(thing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(LAST_PATIENCE, work).await.unwrap_or_else(|_| Err(silent(thing, LAST_PATIENCE)))
 }
@@ -270,7 +275,7 @@ fn silent(thing: &str, patience: Duration) -> Error {
     Error::refused(
         thing,
         format!("the store gave no answer within {} s", patience.as_secs()),
-        "look whether the endpoint and the network are alive; --device-timeout makes the wait longer",
+        "check the endpoint and the network; --device-timeout makes the wait longer",
     )
 }
 

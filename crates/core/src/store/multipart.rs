@@ -1,9 +1,11 @@
 //! Parts of an S3 object and its completion, with a CRC-32C of each part.
 //!
-//! The crate knows CRC-64/NVME and SHA-256 of parts. Servers written in Go compute CRC-32C by an instruction of the processor and CRC-64/NVME from
-//! tables (MinIO: 0.6 s of processor time per GiB, a fifth of all that an upload costs it), and stores know CRC-32C since 2022, three years longer.
+//! The crate knows CRC-64/NVME and SHA-256 of parts. Servers written in Go compute CRC-32C by an instruction of the
+//! processor and CRC-64/NVME from tables (MinIO: 0.6 s of processor time per GiB, a fifth of all that an upload costs
+//! it), and stores know CRC-32C since 2022, three years longer.
 //!
-//! Public source: Amazon S3 API Reference (CreateMultipartUpload, UploadPart, CompleteMultipartUpload), "Checking object integrity".
+//! Public source: Amazon S3 API Reference (CreateMultipartUpload, UploadPart, CompleteMultipartUpload), "Checking
+//! object integrity".
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +38,7 @@ pub fn crc32c_of(payload: &PutPayload) -> u32 {
     crc.finish()
 }
 
-/// As headers and lists of parts have it: its highest byte first, in base64.
+/// As headers and lists of parts have it: highest byte first, in base64.
 pub(super) fn shown(crc: u32) -> String {
     STANDARD.encode(crc.to_be_bytes())
 }
@@ -56,7 +58,7 @@ pub(super) fn read_checksum(text: &str) -> Option<u32> {
 /// Uploads part `number`, from 0; one try.
 ///
 /// # Errors
-/// What the store refuses; a store that has other bytes than were sent.
+/// The store refuses the part, or has other bytes than were sent.
 pub(super) async fn write_part(
     signed: &Signed,
     store: &AmazonS3,
@@ -77,7 +79,7 @@ pub(super) async fn write_part(
     Ok(part(tag, theirs))
 }
 
-/// Makes the object out of its parts, of which there has to be one: of an empty object, an empty one. One try.
+/// Makes the object from its parts. An empty object gets one empty part. One try.
 pub(super) async fn complete(
     signed: &Signed,
     store: &AmazonS3,
@@ -91,7 +93,7 @@ pub(super) async fn complete(
     let raw = signed.raw(store, Method::POST, path, &[("uploadId", upload)]).await?;
     let request = signed.signed(store, raw.body(PutPayload::from(list_of(&parts)))).await?;
     let answer = done(signed.client(), request, path).await?;
-    // The answer begins before the store is done: what went wrong afterwards stands in a success.
+    // The answer begins before the store is done: a success may contain a later error.
     if answer.body.contains("<Error>") { Err(refused(&answer, path)) } else { Ok(()) }
 }
 
@@ -124,7 +126,8 @@ mod tests {
     #[test]
     fn a_completion_names_each_part_by_number_tag_and_the_checksum_that_the_store_has() {
         let body = list_of(&[part("\"a\"", Some(1)), part("\"b&<\"", None)]);
-        let expected = "<Part><PartNumber>1</PartNumber><ETag>\"a\"</ETag><ChecksumCRC32C>AAAAAQ==</ChecksumCRC32C></Part>\
+        let expected = "<Part><PartNumber>1</PartNumber><ETag>\"a\"</ETag>\
+            <ChecksumCRC32C>AAAAAQ==</ChecksumCRC32C></Part>\
             <Part><PartNumber>2</PartNumber><ETag>\"b&amp;&lt;\"</ETag></Part></CompleteMultipartUpload>";
         assert!(body.ends_with(expected), "{body}");
     }

@@ -1,6 +1,7 @@
 //! How a store is to keep families: encryption, storage class, tags and Object Lock.
 //!
-//! Public sources: Amazon S3 API Reference (CreateMultipartUpload, HeadObject), Amazon S3 User Guide (Object Lock, tags).
+//! Public sources: Amazon S3 API Reference (CreateMultipartUpload, HeadObject), Amazon S3 User Guide (Object Lock,
+//! tags).
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +16,7 @@ const TAG_KEY_MOST: usize = 128;
 const TAG_VALUE_MOST: usize = 256;
 /// The longest name of a storage class that is taken.
 const CLASS_MOST: usize = 64;
-/// Classes whose objects cannot be read before they were restored, which takes hours.
+/// Classes whose objects cannot be read until they are restored, which takes hours.
 const FROZEN: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
 /// The fewest and the most parts that a store may be said to take.
 const PARTS: std::ops::RangeInclusive<u64> = 10..=10_000;
@@ -31,9 +32,10 @@ pub struct ObjectOptions {
     pub tags: Vec<(String, String)>,
     /// Object Lock.
     pub lock: Option<ObjectLock>,
-    /// The most parts of an object, where its host does not tell.
+    /// The most parts of an object, if its host does not tell.
     pub max_parts: Option<u64>,
-    /// How long the store may be away while families are written or read; parts and ranges are tried again for as long.
+    /// How long the store may be away while families are written or read; fullbore retries parts and ranges for that
+    /// long.
     pub outage: Duration,
 }
 
@@ -42,11 +44,11 @@ pub struct ObjectOptions {
 pub struct Encryption {
     /// `AES256`, `aws:kms` or `aws:kms:dsse`.
     pub algorithm: &'static str,
-    /// The key in the store's key service; without one the account's own.
+    /// The key in the store's key service; without it, the account's own key.
     pub key: Option<String>,
 }
 
-/// Until when nobody can delete or replace an object.
+/// Until when an object can be neither deleted nor replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectLock {
     /// Who may still lift it.
@@ -58,22 +60,22 @@ pub struct ObjectLock {
 /// Who may lift a lock before its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LockMode {
-    /// Accounts with a permission for that.
+    /// Accounts with a permission for it.
     #[default]
     Governance,
-    /// Nobody.
+    /// No account.
     Compliance,
 }
 
 impl ObjectOptions {
-    /// Checks what no single option can know.
+    /// Checks the options together.
     ///
     /// # Errors
     /// More tags than S3 takes, a tag twice, a number of parts that no store has.
     pub fn checked(self) -> Result<Self> {
         let wrong = |why: String| Err(Error::usage("--tag", why, "leave some out"));
         if self.tags.len() > TAGS_MOST {
-            return wrong(format!("{} tags are more than the {TAGS_MOST} of an object", self.tags.len()));
+            return wrong(format!("{} tags are too many: an object has at most {TAGS_MOST}", self.tags.len()));
         }
         for (at, (key, _)) in self.tags.iter().enumerate() {
             if self.tags[..at].iter().any(|(other, _)| other == key) {
@@ -95,13 +97,13 @@ impl Encryption {
     /// From `AES256`, `aws:kms`, `aws:kms:KEY-ID`, `aws:kms:dsse` or `aws:kms:dsse:KEY-ID`.
     ///
     /// # Errors
-    /// Anything else; keys of the customer with the reason why not.
+    /// Any other text. For a key of the customer, the error has the reason.
     pub fn parse(flag: &str, text: &str) -> Result<Self> {
         let hint = "write AES256, aws:kms or aws:kms:KEY-ID";
         if text.to_ascii_lowercase().starts_with("sse-c") {
             return Err(Error::usage(
                 flag,
-                "keys of your own would travel with every request, of every restore too, and be in the store's hands each time",
+                "a key of your own would be sent to the store with every request, also in every restore",
                 "use --encrypt-to: it encrypts before anything leaves this machine",
             ));
         }
@@ -128,18 +130,18 @@ impl Encryption {
 /// A storage class from its name.
 ///
 /// # Errors
-/// What is no name, and classes whose objects cannot be read at once.
+/// A text that is not a name, or a class whose objects cannot be read at once.
 pub fn storage_class(flag: &str, text: &str) -> Result<String> {
     let is_name =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
     if text.is_empty() || text.len() > CLASS_MOST || !is_name(text) {
-        return Err(Error::usage(flag, format!("`{text}` is no storage class"), "write it as S3 does: STANDARD_IA"));
+        return Err(Error::usage(flag, format!("`{text}` is not a storage class"), "write it as S3 does: STANDARD_IA"));
     }
     if FROZEN.contains(&text) {
         return Err(Error::usage(
             flag,
             format!(
-                "objects of `{text}` cannot be read before they were thawed, which takes hours: neither `list` nor `verify` could look at them"
+                "fullbore could not `list` or `verify` objects of `{text}`: the store must first restore them for hours"
             ),
             "use GLACIER_IR, or a lifecycle rule that moves old backups there",
         ));
@@ -150,21 +152,19 @@ pub fn storage_class(flag: &str, text: &str) -> Result<String> {
 /// A tag from `key=value`.
 ///
 /// # Errors
-/// What is none, or out of S3's bounds.
+/// A text that is not a tag, or is beyond S3's limits.
 pub fn tag(flag: &str, text: &str) -> Result<(String, String)> {
     let wrong = |why: &str| Err(Error::usage(flag, format!("`{text}` {why}"), "write key=value: team=payments"));
-    let Some((key, value)) = text.split_once('=') else { return wrong("is no tag") };
+    let Some((key, value)) = text.split_once('=') else { return wrong("is not a tag") };
     if key.is_empty() || key.chars().count() > TAG_KEY_MOST || value.chars().count() > TAG_VALUE_MOST {
-        return wrong("has no key, or more than 128 characters in it, or more than 256 in its value");
+        return wrong("has no key, a key of more than 128 characters, or a value of more than 256");
     }
     if key.to_ascii_lowercase().starts_with("aws:") {
-        return wrong("begins with `aws:`, which is the store's own");
+        return wrong("begins with `aws:`, which is reserved for the store");
     }
     let is_taken = |letter: char| letter.is_alphanumeric() || " +-=._:/@".contains(letter);
     if !text.chars().all(is_taken) {
-        return wrong(
-            "has a character that S3 does not take in a tag: letters, digits, spaces and + - = . _ : / @ are",
-        );
+        return wrong("has a character that S3 refuses in a tag; use letters, digits, spaces and + - = . _ : / @");
     }
     Ok((key.to_owned(), value.to_owned()))
 }
@@ -178,9 +178,11 @@ impl LockMode {
         match text.to_ascii_lowercase().as_str() {
             "governance" => Ok(Self::Governance),
             "compliance" => Ok(Self::Compliance),
-            _ => {
-                Err(Error::usage(flag, format!("`{text}` is no mode of Object Lock"), "write governance or compliance"))
-            }
+            _ => Err(Error::usage(
+                flag,
+                format!("`{text}` is not a mode of Object Lock"),
+                "write governance or compliance",
+            )),
         }
     }
 }

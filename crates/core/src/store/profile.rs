@@ -24,7 +24,7 @@ const FOREIGN: [&str; 4] = ["credential_process", "sso_session", "sso_start_url"
 /// The variables that `AWS_PROFILE`, or without it the profile `default`, adds to those of the environment.
 ///
 /// # Errors
-/// The profile that was asked for is not there, or its keys come from somewhere that is not asked here.
+/// The requested profile does not exist, or its keys come from a source that fullbore does not support.
 pub(super) fn added(environment: &[(String, String)]) -> Result<Vec<(String, String)>> {
     let get = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let asked = get("AWS_PROFILE").filter(|name| !name.is_empty());
@@ -50,11 +50,11 @@ pub(super) fn added(environment: &[(String, String)]) -> Result<Vec<(String, Str
     }
     let has_keys = get("AWS_ACCESS_KEY_ID").is_some() || of_profile("aws_access_key_id").is_some();
     if let (Some(_), false, Some(key)) = (asked, has_keys, FOREIGN.iter().find(|key| of_profile(key).is_some())) {
-        let hint = "let `aws configure export-credentials --format env` put them into the environment";
-        return Err(Error::usage(thing(), format!("gets its keys by `{key}`, which is not asked here"), hint));
+        let hint = "put the keys into the environment with `aws configure export-credentials --format env`";
+        return Err(Error::usage(thing(), format!("gets its keys by `{key}`, which fullbore does not support"), hint));
     }
     let added = KNOWN.iter().filter(|(key, variable)| {
-        // Keys belong together: those of the environment are not completed with parts of others.
+        // Keys belong together: keys of the environment are not completed from a profile.
         let is_key = key.starts_with("aws_");
         let given = if is_key { get("AWS_ACCESS_KEY_ID") } else { get(variable) };
         given.is_none() && !(*key == "region" && get("AWS_DEFAULT_REGION").is_some())
@@ -62,7 +62,7 @@ pub(super) fn added(environment: &[(String, String)]) -> Result<Vec<(String, Str
     Ok(added.filter_map(|(key, variable)| Some(((*variable).to_owned(), of_profile(key)?.to_owned()))).collect())
 }
 
-/// What stands in the file; nothing if there is none.
+/// The text of the file; nothing if it does not exist.
 fn read(path: &Path) -> Result<String> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(FILE_MAX).read_to_string(&mut text));
@@ -78,7 +78,7 @@ fn section(text: &str, wanted: &str) -> Option<Vec<(String, String)>> {
     let mut pairs = None;
     let mut inside = false;
     for line in text.lines() {
-        // What is indented belongs to a nested setting, such as `s3 =`.
+        // An indented line belongs to a nested setting, such as `s3 =`.
         if line.starts_with([' ', '\t']) || line.starts_with(['#', ';']) {
             continue;
         }
@@ -100,9 +100,11 @@ fn section(text: &str, wanted: &str) -> Option<Vec<(String, String)>> {
 mod tests {
     use super::*;
 
-    const CREDENTIALS: &str = "# mine\n[default]\naws_access_key_id = A\naws_secret_access_key=B=\n\n[night]\naws_access_key_id=C\n\
-                               aws_secret_access_key=D\naws_session_token=E\n[sso]\nsso_session = x\n";
-    const CONFIG: &str = "[default]\nregion=eu-1\n[profile night]\nregion = eu-2\ns3 =\n  endpoint_url = nested\nendpoint_url = http://x\n";
+    const CREDENTIALS: &str = "# mine\n[default]\naws_access_key_id = A\naws_secret_access_key=B=\n\n\
+                               [night]\naws_access_key_id=C\naws_secret_access_key=D\n\
+                               aws_session_token=E\n[sso]\nsso_session = x\n";
+    const CONFIG: &str = "[default]\nregion=eu-1\n[profile night]\nregion = eu-2\ns3 =\n  endpoint_url = nested\n\
+                          endpoint_url = http://x\n";
 
     fn with(environment: &[(&str, &str)]) -> Result<Vec<(String, String)>> {
         let home = tempfile::tempdir().unwrap();

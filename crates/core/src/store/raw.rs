@@ -17,14 +17,14 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// For what is at this address, which is escaped already.
+    /// For this address, which is escaped already.
     pub fn new(method: Method, address: String, query: &[(&str, &str)]) -> Self {
         let pairs: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
         let address = if pairs.is_empty() { address } else { format!("{address}?{}", pairs.join("&")) };
         Self { method, address, headers: HeaderMap::new(), body: PutPayload::new() }
     }
 
-    /// With a header; a value that is none is left out.
+    /// With a header; an invalid value is left out.
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
@@ -46,7 +46,7 @@ impl Raw {
     /// As it is signed and sent.
     pub fn request(self) -> object_store::Result<HttpRequest> {
         let length = self.body.content_length();
-        // A body in one piece can be hashed by who signs it.
+        // The signer can hash a body in one piece.
         let body = match self.body.as_ref().len() {
             0 | 1 => HttpRequestBody::from(Bytes::from(self.body)),
             _ => HttpRequestBody::from(self.body),
@@ -60,13 +60,13 @@ impl Raw {
     }
 }
 
-/// One try; what the service refuses is an error.
+/// One try; a refusal of the service is an error.
 pub(super) async fn done(client: &HttpClient, request: HttpRequest, path: &Path) -> object_store::Result<Answer> {
     let answer = answer(client, request).await?;
     if answer.is_success() { Ok(answer) } else { Err(refused(&answer, path)) }
 }
 
-/// What an answer says that is no success, in the crate's kinds: what will not be otherwise later is told from what may be.
+/// An answer that is not a success, as an error of the crate. Its kind tells lasting errors from those that may pass.
 pub(super) fn refused(answer: &Answer, path: &Path) -> StoreError {
     let refusal = refusal(answer);
     let (path, source) = (path.to_string(), refusal.to_string().into());

@@ -1,20 +1,20 @@
-//! What is told of requests that fail and are tried again: while it lasts, and ever more rarely.
+//! Notes about requests that fail and are tried again: as long as they fail, and ever more rarely.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a request fails before that is told; each further time twice as long.
+/// How long a request fails before the first note; each further note takes twice as long.
 const FIRST_TOLD: Duration = Duration::from_secs(3);
-/// A request that has not failed for so long fails anew.
+/// A request without a failure for this long starts anew.
 const FORGOTTEN: Duration = Duration::from_secs(120);
-/// So many requests are looked at, each by its method and path.
+/// The most requests that are watched, each by its method and path.
 const LOOKED_AT: usize = 64;
 
 type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
-/// The requests of a job that fail now, and who is told.
+/// The requests of a job that are failing now, and the function that gets the notes.
 #[derive(Default)]
 pub(super) struct Retries {
     failing: Mutex<BTreeMap<String, Failing>>,
@@ -35,12 +35,12 @@ struct Failing {
 }
 
 impl Retries {
-    /// From now on `tell` is told.
+    /// From now on `tell` gets the notes.
     pub fn tell(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.tell.set(Box::new(tell)); // A job has one.
     }
 
-    /// `request` has failed so, and is tried again.
+    /// `request` has failed for this cause, and is tried again.
     pub fn failed(&self, request: &str, why: &str) {
         let Some(tell) = self.tell.get() else { return };
         let now = Instant::now();

@@ -1,6 +1,7 @@
 //! Buckets that speak S3.
 //!
-//! Public sources: Amazon S3 API Reference (PutObject, CreateMultipartUpload, UploadPart, CompleteMultipartUpload, GetObject).
+//! Public sources: Amazon S3 API Reference (PutObject, CreateMultipartUpload, UploadPart, CompleteMultipartUpload,
+//! GetObject).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,27 +26,27 @@ use crate::io::read_whole;
 /// The most parts of an object in most stores, and in those whose hosts end so.
 const PARTS_MOST: u64 = 10_000;
 const PARTS_MOST_AT: [(&str, u64); 1] = [(".scw.cloud", 1_000)];
-/// What the environment says of encryption: its algorithm and the name of a key.
+/// The environment's settings of encryption: its algorithm and the name of a key.
 const ENCRYPTION: [&str; 2] = ["AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_KMS_KEY_ID"];
 
-/// What the environment says to the crate of checksums: which are taken is decided here and in multipart.rs.
+/// The environment's setting of checksums for the crate. fullbore chooses them here and in multipart.rs.
 const CHECKSUMS: &str = "AWS_CHECKSUM_ALGORITHM";
 
 /// A bucket.
 pub(super) struct S3 {
     pub store: AmazonS3,
-    /// The same store, which says with each request what checksums its parts will have, and asks for a lock: for those alone that begin an object.
-    /// And with which lock that is.
+    /// The same store for the requests that begin an object: they name the checksums of the parts, and ask for a lock.
+    /// Beside it, that lock.
     beginning: Mutex<(Option<ObjectLock>, AmazonS3)>,
-    /// What that is made of again when the lock is another one.
+    /// Makes that store again when the lock changes.
     builder: AmazonS3Builder,
-    /// What is asked for with each object: by an option, or by the environment.
+    /// The encryption that is requested for each object: by an option, or by the environment.
     pub encryption: Option<Encryption>,
     pub parts_most: u64,
     connector: Connector,
     options: ClientOptions,
     manners: Manners,
-    /// `AWS_SKIP_SIGNATURE`: whoever asks is nobody.
+    /// `AWS_SKIP_SIGNATURE`: requests are not signed.
     anonymous: bool,
     signed: Mutex<Option<Arc<Signed>>>,
 }
@@ -55,7 +56,7 @@ impl S3 {
         let thing = format!("s3://{name}");
         let mut builder = AmazonS3Builder::new().with_retry(manner.retry.clone());
         builder = builder.with_unsigned_payload(true);
-        // An option may say another encryption than the environment: it is set below, and not half of each.
+        // An option may name another encryption than the environment: it is set below, so that the two are not mixed.
         let ours = |name: &str| ENCRYPTION.contains(&name) || name == CHECKSUMS || !name.starts_with("AWS_");
         for (name, value) in control.settings.iter().chain(&profile::added(&control.settings)?) {
             if ours(name) {
@@ -84,7 +85,8 @@ impl S3 {
         };
         let anonymous = says(AmazonS3ConfigKey::SkipSignature, "true");
         let build = |builder: AmazonS3Builder| builder.build().map_err(|error| explained("open", &thing, &error));
-        // The checksum of small objects, which costs a tenth of the hash that a signature wants. Parts have another, of which the crate knows nothing.
+        // The checksum of small objects: it costs a tenth of the hash for a signature. Parts have another one, which
+        // the crate does not know.
         let store = build(builder.clone().with_checksum_algorithm(Checksum::CRC64NVME))?;
         let lock = control.lock();
         let beginning = build(saying(&builder, &options, lock.as_ref()))?;
@@ -95,7 +97,7 @@ impl S3 {
         Ok(Self { store, beginning, builder, encryption, parts_most, connector, options, manners, anonymous, signed })
     }
 
-    /// Who begins objects that get this lock.
+    /// The store that begins objects with this lock.
     fn beginning(&self, lock: Option<ObjectLock>) -> object_store::Result<AmazonS3> {
         let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
         if beginning.0 != lock {
@@ -143,7 +145,7 @@ impl S3 {
         multipart::complete(&*self.signed()?, &self.store, path, upload, parts).await
     }
 
-    /// Sends what the crate has no method for; one try.
+    /// Sends a request that the crate has no method for; one try.
     pub async fn tell(
         &self,
         method: Method,
@@ -154,7 +156,7 @@ impl S3 {
         self.signed()?.send(&self.store, method, path, query, body).await
     }
 
-    /// Who sends it; its connections are made when the first is needed.
+    /// The client that sends it; it connects when it is first needed.
     fn signed(&self) -> object_store::Result<Arc<Signed>> {
         let mut signed = self.signed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(signed) = &*signed {
@@ -164,24 +166,24 @@ impl S3 {
     }
 }
 
-/// A client whose requests say what belongs to those that begin an object.
+/// A client whose requests have the headers that begin an object.
 fn saying(builder: &AmazonS3Builder, options: &ClientOptions, lock: Option<&ObjectLock>) -> AmazonS3Builder {
     let mut said = multipart::beginning();
     said.extend(lock.map(lock_headers).unwrap_or_default());
     builder.clone().with_client_options(options.clone().with_default_headers(said))
 }
 
-/// Bytes of the longest bundle of certificates: that of a whole system has a quarter of a MiB.
+/// Bytes of the longest bundle of certificates: the bundle of a whole system has a quarter of a MiB.
 const CA_BUNDLE_MAX: usize = 4 << 20;
 
-/// Whom to trust besides the authorities that the machine trusts.
+/// Authorities to trust besides those of the machine.
 fn trusted(control: &Control) -> Result<Vec<Certificate>> {
     if let Some((_, path)) = control.settings.iter().find(|(name, _)| name == "AWS_CA_BUNDLE") {
         let pem = read_whole(std::path::Path::new(path), CA_BUNDLE_MAX)
             .map_err(|error| Error::io("read AWS_CA_BUNDLE from", path, error))?;
         let certificates = pem.and_then(|pem| Certificate::from_pem_bundle(&pem).ok()).unwrap_or_default();
         if certificates.is_empty() {
-            let why = "holds no certificates, or is too long for them";
+            let why = "holds no certificates, or is too long";
             return Err(Error::usage(
                 format!("AWS_CA_BUNDLE={path}"),
                 why,
@@ -193,7 +195,7 @@ fn trusted(control: &Control) -> Result<Vec<Certificate>> {
     Ok(Vec::new())
 }
 
-/// What is asked for by an option, or by the environment.
+/// The encryption that an option or the environment requests.
 fn encryption(control: &Control) -> Result<Option<Encryption>> {
     if control.objects.encryption.is_some() {
         return Ok(control.objects.encryption.clone());
@@ -221,7 +223,7 @@ fn lock_headers(lock: &ObjectLock) -> HeaderMap {
         ("x-amz-object-lock-mode", lock.mode.to_string()),
         ("x-amz-object-lock-retain-until-date", lock.until.to_string()),
     ] {
-        // Letters, digits and hyphens, as both are made of.
+        // Both are made of letters, digits and hyphens.
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(name, value);
         }

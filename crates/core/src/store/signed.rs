@@ -1,8 +1,8 @@
-//! Requests that the crate has no method for, signed as it signs its own: a HEAD with all its headers, what is locked and tagged, a
-//! longer lock, unfinished uploads and their parts.
+//! Requests that the crate has no method for, signed as it signs its own: a HEAD with all its headers, locks and tags,
+//! a longer lock, unfinished uploads and their parts.
 //!
-//! Public sources: Amazon S3 API Reference (HeadObject, GetObjectRetention, PutObjectRetention, GetObjectTagging, GetObjectLockConfiguration,
-//! ListMultipartUploads, ListParts).
+//! Public sources: Amazon S3 API Reference (HeadObject, GetObjectRetention, PutObjectRetention, GetObjectTagging,
+//! GetObjectLockConfiguration, ListMultipartUploads, ListParts).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::connection::Connector;
 use super::multipart::{CHECKSUM, crc32c_of, read_checksum, shown};
 use super::raw::Raw;
 
-/// The most pages of a listing: a store that never ends it is not followed for ever.
+/// The most pages of a listing: fullbore stops following a store that never ends it.
 const PAGES_MOST: usize = 10_000;
 
 /// An upload that was begun, and neither completed nor aborted.
@@ -39,7 +39,7 @@ pub struct UploadedPart {
     pub number: u32,
     /// Bytes.
     pub size: u64,
-    /// What the completion has to name.
+    /// The tag, which the completion names.
     pub tag: String,
     /// Its CRC-32C, where the store tells.
     pub crc32c: Option<u32>,
@@ -68,14 +68,14 @@ impl Answer {
     }
 }
 
-/// How requests are signed, as the environment says it to the crate.
+/// How requests are signed, as the environment tells the crate.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Manners {
-    /// `AWS_REGION`; us-east-1 where nothing is said.
+    /// `AWS_REGION`; us-east-1 if it is not set.
     pub region: Option<String>,
     /// `AWS_UNSIGNED_PAYLOAD=false`: parts are hashed for the signature too.
     pub signs_parts: bool,
-    /// `AWS_REQUEST_PAYER`: whoever asks pays.
+    /// `AWS_REQUEST_PAYER`: the requester pays.
     pub pays: bool,
 }
 
@@ -91,7 +91,7 @@ impl Signed {
         Ok(Self { client: connector.connect(options)?, manners })
     }
 
-    /// One try. What went wrong on the way, and what the store may answer otherwise next time, is [`StoreError::Generic`].
+    /// One try. An error on the way, or an answer that may differ next time, is [`StoreError::Generic`].
     pub async fn send(
         &self,
         store: &AmazonS3,
@@ -102,7 +102,7 @@ impl Signed {
     ) -> object_store::Result<Answer> {
         let mut raw = self.raw(store, method, path, query).await?;
         if !body.is_empty() {
-            // Amazon's S3 takes no lock without a checksum of what asks for it.
+            // Amazon's S3 refuses a request for a lock without a checksum of its body.
             let payload = PutPayload::from(body.to_owned());
             raw = raw.header(CHECKSUM, &shown(crc32c_of(&payload))).body(payload);
         }
@@ -117,8 +117,8 @@ impl Signed {
         path: &Path,
         query: &[(&str, &str)],
     ) -> object_store::Result<Raw> {
-        // Where the object is: the crate knows how the endpoint names buckets. Its signature in the URL is not used, so that none
-        // stands in a message.
+        // Where the object is: the crate knows how the endpoint names buckets. Its signature in the URL is not used, so
+        // that no message holds one.
         let mut url = store.signed_url(Method::GET, path, Duration::from_secs(60)).await?;
         url.set_query(None);
         Ok(Raw::new(method, url.into(), query))
@@ -129,7 +129,7 @@ impl Signed {
         self.signed_over(store, raw, true, None).await
     }
 
-    /// The same of a part, which has a checksum: that costs a tenth of the hash, which is made only where it was asked for.
+    /// The same for a part, which has a checksum: this costs a tenth of the hash, which is made only on request.
     pub async fn signed_part(&self, store: &AmazonS3, raw: Raw) -> object_store::Result<HttpRequest> {
         let hash = self.manners.signs_parts.then(|| sha256(raw.payload()));
         self.signed_over(store, raw, self.manners.signs_parts, hash.as_ref().map(AsRef::as_ref)).await
@@ -150,7 +150,7 @@ impl Signed {
         Ok(request)
     }
 
-    /// Who sends it.
+    /// The client that sends it.
     pub fn client(&self) -> &HttpClient {
         &self.client
     }
@@ -162,7 +162,7 @@ fn sha256(payload: &PutPayload) -> digest::Digest {
     hash.finish()
 }
 
-/// Sends a request; its answer, with what a service may say otherwise next time as [`StoreError::Generic`].
+/// Sends a request; gives its answer. An answer that may differ next time is [`StoreError::Generic`].
 pub(super) async fn answer(client: &HttpClient, request: HttpRequest) -> object_store::Result<Answer> {
     let response = client.execute(request).await.map_err(generic)?;
     let (parts, body) = response.into_parts();
@@ -176,9 +176,9 @@ pub(super) async fn answer(client: &HttpClient, request: HttpRequest) -> object_
     if transient { Err(refusal(&answer)) } else { Ok(answer) }
 }
 
-/// An answer that is no success, as an error that tells code and message.
+/// An answer that is not a success, as an error with code and message.
 pub(super) fn refusal(answer: &Answer) -> StoreError {
-    // Azure says it in a header where there is no body.
+    // Without a body, Azure names the code in a header.
     match answer.header("x-ms-error-code") {
         _ if answer.body.contains("<Code>") => generic(answer.body.clone()),
         Some(code) => generic(format!("<Code>{code}</Code>")),
@@ -186,7 +186,7 @@ pub(super) fn refusal(answer: &Answer) -> StoreError {
     }
 }
 
-/// What stores say of a bucket that is not there.
+/// The error of stores for a missing bucket.
 pub(super) fn no_bucket() -> StoreError {
     generic("<Code>NoSuchBucket</Code>")
 }
@@ -255,7 +255,7 @@ fn more(body: &str) -> bool {
     element(body, "IsTruncated").is_some_and(|truncated| truncated == "true")
 }
 
-/// True when a listing may go on at `next` after `pages` pages, the last of which was asked for from `last` on.
+/// True when a listing may continue at `next` after `pages` pages, the last of which was asked for from `last` on.
 pub(super) fn goes_on<T: PartialEq>(pages: usize, last: &T, next: &T) -> bool {
     pages < PAGES_MOST && last != next
 }
@@ -265,7 +265,7 @@ pub(super) fn element(body: &str, name: &str) -> Option<String> {
     elements(body, name).next().map(unescaped)
 }
 
-/// What is inside of each element of that name; none of them is inside of another.
+/// The content of each element of that name; no such element is inside another.
 pub(super) fn elements<'a>(body: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let mut rest = body;
@@ -283,7 +283,7 @@ pub(super) fn unescaped(text: &str) -> String {
     text.replace("&amp;", "&")
 }
 
-/// `%41` → `A`, `+` → a space; what is no such sequence stays.
+/// `%41` → `A`, `+` → a space; anything else stays.
 fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut plain, mut at) = (Vec::with_capacity(bytes.len()), 0);
@@ -310,9 +310,11 @@ mod tests {
 
     #[test]
     fn a_page_of_uploads_is_read_with_its_keys_decoded_and_its_markers() {
-        let body = "<R><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextKeyMarker>a%2Fb+c</NextKeyMarker>\
-            <NextUploadIdMarker>u2</NextUploadIdMarker><Upload><Key>a%2Fb+c</Key><UploadId>u1</UploadId>\
-            <Initiated>2026-11-22T08:00:00.000Z</Initiated></Upload><Upload><Key>d&amp;lt;</Key><UploadId>u2</UploadId></Upload>\
+        let body = "<R><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
+            <NextKeyMarker>a%2Fb+c</NextKeyMarker><NextUploadIdMarker>u2</NextUploadIdMarker>\
+            <Upload><Key>a%2Fb+c</Key><UploadId>u1</UploadId>\
+            <Initiated>2026-11-22T08:00:00.000Z</Initiated></Upload>\
+            <Upload><Key>d&amp;lt;</Key><UploadId>u2</UploadId></Upload>\
             <Upload><Key>without an id</Key></Upload></R>";
         let page = uploads(body);
         assert_eq!(page.items.len(), 2);
@@ -325,7 +327,8 @@ mod tests {
     fn a_page_of_parts_is_read_and_numbers_out_of_bounds_are_not() {
         let part = |number: &str| {
             format!(
-                "<Part><PartNumber>{number}</PartNumber><ETag>&#34;e&#34;</ETag><Size>5</Size><ChecksumCRC32C>AAAAAQ==</ChecksumCRC32C></Part>"
+                "<Part><PartNumber>{number}</PartNumber><ETag>&#34;e&#34;</ETag>\
+                 <Size>5</Size><ChecksumCRC32C>AAAAAQ==</ChecksumCRC32C></Part>"
             )
         };
         let page =
@@ -353,7 +356,11 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_answer_of_a_store_is_a_panic(pieces in proptest::collection::vec("(<|</)?(Upload|Key|UploadId|Part|PartNumber|Size|ETag|IsTruncated|Next[A-Z]{1,3})?>?|.{0,4}|%[0-9a-g]{0,2}|true", 0..60)) {
+        fn no_answer_of_a_store_is_a_panic(pieces in proptest::collection::vec(
+            "(<|</)?(Upload|Key|UploadId|Part|PartNumber|Size|ETag|IsTruncated|Next[A-Z]{1,3})?>?|.{0,4}|\
+            %[0-9a-g]{0,2}|true",
+            0..60,
+        )) {
             let body = pieces.concat();
             let (uploads, parts) = (uploads(&body), parts(&body));
             proptest::prop_assert!(uploads.items.len() + parts.items.len() <= body.len());

@@ -1,5 +1,5 @@
-//! Small objects, read and written whole: the records of a repository. Each carries a checksum of its bytes as metadata: an answer has none, and
-//! a wrong bit in a time or an id would be believed.
+//! Small objects, read and written whole: the records of a repository. Each has a checksum of its bytes in its
+//! metadata: an answer has none, and a wrong bit in a time or an id would go unnoticed.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -13,25 +13,25 @@ use super::{Bucket, explained};
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
 
-/// So many small objects are asked for at once: the store's answers take far longer than what is done with them.
+/// The number of small objects that are read at once: the store's answers take far longer than the work with them.
 const AT_ONCE: usize = 64;
-/// The metadata of a small object that tells the CRC-32C of its bytes, in hexadecimal digits.
+/// The metadata of a small object with the CRC-32C of its bytes, in hexadecimal digits.
 const CHECKSUM: &str = "fullbore-crc32c";
-/// What is said of bytes that do not have it, and stay so.
-const CHANGED: &str = "its bytes are not those that were written: they were changed on their way, or in the store";
+/// The error of bytes with a wrong checksum, also after retries.
+const CHANGED: &str = "its bytes differ from those that were written: they changed on the way, or in the store";
 
 fn digits(bytes: &[u8]) -> String {
     format!("{:08x}", crc32c(bytes))
 }
 
 impl Bucket {
-    /// How a small object is written: over what is there, or only where nothing is.
+    /// How a small object is written: over an existing one, or only under a free key.
     pub(super) fn with_checksum(&self, bytes: &[u8], mode: PutMode) -> PutOptions {
         let attributes = Attributes::from_iter([(self.client.metadata(CHECKSUM), digits(bytes))]);
         PutOptions { mode, attributes, ..PutOptions::default() }
     }
 
-    /// Refuses bytes that are not those that were written, so that they are asked for again. What somebody else wrote has no checksum.
+    /// Refuses changed bytes, so that they are asked for again. An object of another program has no checksum.
     fn checked(&self, bytes: Bytes, attributes: &Attributes) -> object_store::Result<Bytes> {
         match attributes.get(&self.client.metadata(CHECKSUM)) {
             Some(written) if written.as_ref() != digits(&bytes) => Err(generic(CHANGED)),
@@ -39,10 +39,10 @@ impl Bucket {
         }
     }
 
-    /// Writes a small object, over whatever is under its key.
+    /// Writes a small object, over an existing one.
     ///
     /// # Errors
-    /// The store does not take it.
+    /// The store refuses it.
     pub fn put(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
         self.ask(key, self.over(key, bytes))
     }
@@ -50,7 +50,7 @@ impl Bucket {
     /// The same, also when the job is stopped.
     ///
     /// # Errors
-    /// The store does not take it.
+    /// The store refuses it.
     pub fn put_at_last(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
         self.tidy(key, self.over(key, bytes))
     }
@@ -66,16 +66,16 @@ impl Bucket {
     /// All of a small object of at most `most` bytes; nothing when it is not there.
     ///
     /// # Errors
-    /// It is larger, or the store does not give it.
+    /// It is larger, or the store does not send it.
     pub fn read_small(&self, key: &str, most: u64) -> Result<Option<Bytes>> {
         let path = self.path(key)?;
         self.ask(key, self.small(&path, key, most))
     }
 
-    /// The same of many, in their order.
+    /// The same for many keys, in their order.
     ///
     /// # Errors
-    /// The store gives nothing at all within the job's patience, or a key is none.
+    /// The store sends nothing at all within the job's patience, or a key is not valid.
     pub fn read_many(&self, keys: &[String], most: u64) -> Result<Vec<Result<Option<Bytes>>>> {
         let paths = keys.iter().map(|key| self.path(key)).collect::<Result<Vec<_>>>()?;
         let Some(first) = keys.first() else { return Ok(Vec::new()) };
@@ -101,14 +101,16 @@ impl Bucket {
             }
         };
         let found = persistently(self.control.patience, once).await.map_err(|error| match error.to_string() {
-            text if text.contains(CHANGED) => {
-                Error::incomplete(self.url(key), CHANGED, "look at it, and remove it: other objects tell the same")
-            }
+            text if text.contains(CHANGED) => Error::incomplete(
+                self.url(key),
+                CHANGED,
+                "look at it, and remove it: other objects have the same facts",
+            ),
             _ => explained("read", &self.url(key), &error),
         });
         found?.map_err(|size| {
-            let why = format!("has {size} bytes, where at most {most} were expected");
-            Error::incomplete(self.url(key), why, "it was not written by fullbore: look at it, and remove it")
+            let why = format!("has {size} bytes, but at most {most} were expected");
+            Error::incomplete(self.url(key), why, "fullbore did not write it: look at it, and remove it")
         })
     }
 }

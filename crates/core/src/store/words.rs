@@ -1,65 +1,72 @@
-//! What Azure and Google answer, in words that say what to do; what S3 answers is in `failure`, and of that whatever they say too.
+//! Answers of Azure and Google, in words that say what to do. Answers of S3 are in `failure`, also those that Azure and
+//! Google give too.
 //!
-//! Public sources: Azure Blob Storage REST API ("Blob service error codes", "Common REST API error codes"), Cloud Storage
-//! documentation ("HTTP status and error codes for XML").
+//! Public sources: Azure Blob Storage REST API ("Blob service error codes", "Common REST API error codes"), Cloud
+//! Storage documentation ("HTTP status and error codes for XML").
 
-/// A code or a part of a message, why that is, and the next step.
+/// A code or a part of a message, its cause, and the next step.
 pub(super) type Words = (&'static str, &'static str, &'static str);
 
 const AZURE: [Words; 21] = [
-    ("ContainerNotFound", "there is no such container", "check its name and AZURE_STORAGE_ACCOUNT_NAME, or make it"),
-    ("ContainerBeingDeleted", "the container is being deleted", "wait until it is gone, or name another one"),
+    ("ContainerNotFound", "there is no such container", "check its name and AZURE_STORAGE_ACCOUNT_NAME, or create it"),
+    ("ContainerBeingDeleted", "the container is being deleted", "wait until it is gone, or name another container"),
     (
         "AuthenticationFailed",
-        "the key or the signature does not belong to the account, or its time is over",
+        "the key or the signature does not belong to the account, or has expired",
         "check AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, and this machine's clock",
     ),
     (
         "AuthorizationFailure",
-        "the key or the signature does not belong to the account, or its network rules keep this machine out",
+        "the key or the signature does not belong to the account, or its network rules refuse this machine",
         "check AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, and the firewall of the account",
     ),
     (
         "InvalidAuthenticationInfo",
-        "the account does not take what it was shown",
+        "the account does not accept these credentials",
         "check AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or the token",
     ),
     ("NoAuthenticationInformation", "there are no credentials", "set AZURE_STORAGE_ACCOUNT_KEY"),
     (
         "AuthorizationPermissionMismatch",
         "the account may not do this",
-        "it needs the role Storage Blob Data Contributor, or a signature that permits to read, write, create, delete and list",
+        "it needs the role Storage Blob Data Contributor, or a signature with the rights to read, write, \
+        create, delete and list",
     ),
     (
         "KeyBasedAuthenticationNotPermitted",
-        "the account takes no keys",
+        "the account does not accept keys",
         "set AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or run where a managed identity is",
     ),
-    ("Invalid Access Key", "the account's key is none: it is not in base64", "check AZURE_STORAGE_ACCOUNT_KEY"),
+    ("Invalid Access Key", "the account's key is not valid: it is not in base64", "check AZURE_STORAGE_ACCOUNT_KEY"),
     (
         "performing token request",
         "there are no credentials",
-        "set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID with what belongs to it, or run where a managed identity is",
+        "set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID with its other variables, \
+        or run where a managed identity is",
     ),
     ("AccountIsDisabled", "the account is disabled", "look at it in the portal"),
-    ("InvalidBlobOrBlock", "somebody else has put blocks under this name", "name another key: they go within a week"),
-    ("InvalidBlockList", "a block that was put is not there", "try again; somebody may have given up the upload"),
+    (
+        "InvalidBlobOrBlock",
+        "another program has put blocks under this name",
+        "name another key: Azure removes the blocks within a week",
+    ),
+    ("InvalidBlockList", "an uploaded block is not there", "try again; another program may have aborted the upload"),
     ("BlockCountExceedsLimit", "a blob has more blocks than Azure takes", "use more --stripes"),
-    ("Crc64Mismatch", "a block did not arrive as it was sent", "look at the network, and run it again"),
+    ("Crc64Mismatch", "a block arrived changed", "check the network, and run it again"),
     (
         "BlobImmutableDueToPolicy",
         "a policy of the container keeps it",
-        "name another key, or wait until the policy lets it go",
+        "name another key, or wait until the policy releases it",
     ),
-    ("LeaseIdMissing", "somebody holds a lease on it", "break the lease, or name another key"),
+    ("LeaseIdMissing", "another program holds a lease on it", "break the lease, or name another key"),
     (
         "ServerBusy",
-        "the account asks to slow down, also after many tries",
-        "use fewer --stripes or --throttle, or come back later",
+        "the account asks to slow down, even after many retries",
+        "use fewer --stripes or --throttle, or try again later",
     ),
     (
         "Connection refused",
-        "nobody listens at the endpoint",
+        "nothing listens at the endpoint",
         "check AZURE_STORAGE_ENDPOINT, and whether the store runs",
     ),
     (
@@ -75,13 +82,14 @@ const AZURE: [Words; 21] = [
 ];
 
 const GOOGLE: [Words; 10] = [
-    ("NoSuchBucket", "there is no such bucket", "check its name, or make it"),
+    ("NoSuchBucket", "there is no such bucket", "check its name, or create it"),
     (
         "AccessDenied",
         "the account may not do this",
-        "it needs the role Storage Object Admin on this bucket, or the rights to get, create, delete and list objects and multipart uploads",
+        "it needs the role Storage Object Admin on this bucket, or the rights to get, create, delete and list \
+        objects and multipart uploads",
     ),
-    ("AuthenticationRequired", "the account is not known there", "check GOOGLE_APPLICATION_CREDENTIALS"),
+    ("AuthenticationRequired", "the service does not know this account", "check GOOGLE_APPLICATION_CREDENTIALS"),
     ("InvalidAuthentication", "the token is not valid", "check GOOGLE_APPLICATION_CREDENTIALS"),
     (
         "service account file",
@@ -90,11 +98,11 @@ const GOOGLE: [Words; 10] = [
     ),
     (
         "performing token request",
-        "there are no credentials, or they are not taken",
+        "there are no credentials, or the service refuses them",
         "set GOOGLE_APPLICATION_CREDENTIALS to the file with the account's key, or run where an account is attached",
     ),
     ("ObjectUnderActiveHold", "a hold keeps it", "name another key, or release the hold"),
-    ("Connection refused", "nobody listens at the endpoint", "check STORAGE_EMULATOR_HOST and GOOGLE_BASE_URL"),
+    ("Connection refused", "nothing listens at the endpoint", "check STORAGE_EMULATOR_HOST and GOOGLE_BASE_URL"),
     ("dns error", "the name of the endpoint cannot be resolved", "check the network, and GOOGLE_BASE_URL"),
     (
         "certificate",

@@ -12,17 +12,17 @@ impl Course {
         Self(std::iter::once(0..size).filter(|range| !range.is_empty()).collect())
     }
 
-    /// These ranges; empty ones are none.
+    /// These ranges, without the empty ones.
     pub fn of(ranges: Vec<Range<u64>>) -> Self {
         Self(ranges.into_iter().filter(|range| !range.is_empty()).collect())
     }
 
-    /// What is left of the range that is read now; `None` at the end.
+    /// The rest of the range that is read now; `None` at the end.
     pub fn now(&self) -> Option<Range<u64>> {
         self.0.front().cloned()
     }
 
-    /// So many bytes of it have been asked for.
+    /// So many bytes of it have been requested.
     pub fn pass(&mut self, bytes: u64) {
         if let Some(range) = self.0.front_mut() {
             range.start += bytes;

@@ -1,4 +1,4 @@
-//! A family in a file: direct reads in flight ahead of the one who asks.
+//! A family in a file: direct reads in flight ahead of the caller.
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,7 +36,7 @@ pub struct FileSupply {
 
 struct Ahead {
     tag: u64,
-    /// Read for the alignment alone, and not given out.
+    /// Read only for the alignment, and not given out.
     before: usize,
     /// With what is before.
     length: usize,
@@ -143,7 +143,7 @@ fn shrunk(device: &str, end: u64, size: u64) -> Error {
     Error::damaged(
         device,
         end,
-        format!("the file ends here, and had {size} bytes when it was opened: it was cut while it was read"),
+        format!("the file ends here, but had {size} bytes when it was opened: it was cut during the read"),
     )
 }
 

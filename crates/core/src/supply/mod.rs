@@ -41,15 +41,15 @@ pub trait Supply: Send {
     /// The next bytes in sequence, up to one transfer; `None` at the end. After an error there is no more.
     fn next(&mut self) -> Result<Option<Piece>>;
 
-    /// From now on [`next`](Self::next) gives these ranges of the family, one after the other, and then its end; no piece is of two of
-    /// them. Before the first piece, or at the end. Only for supplies with a size.
+    /// From now on [`next`](Self::next) gives these ranges of the family, one after the other, and then its end; no
+    /// piece spans two of them. Before the first piece, or at the end. Only for supplies with a size.
     ///
     /// # Errors
     /// A pipe, or pieces that are still to come.
     fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()>;
 
-    /// A hint: something begins at `offset` that is a transfer long, and so does the next. Transfers that are not under way yet begin a whole
-    /// number of transfers from there, if that is no more work.
+    /// A hint: a block of the length of a transfer begins at `offset`, and so does the next. Transfers that are not
+    /// under way yet begin a whole number of transfers from there, if that is no more work.
     fn begin_at(&mut self, _offset: u64) {}
 
     /// What the device did.
@@ -59,21 +59,23 @@ pub trait Supply: Send {
 /// The longest range of one request to an object store, in bytes: the stores' guidance is 8 to 16 MiB.
 pub const RANGE_MAX: usize = 8 << 20;
 
-/// How an object is read of which up to `depth` buffers of `transfer` bytes are read ahead: buffers of a range, and ranges under way. A range takes
-/// half of the buffers at most, so that a second request is under way while the first is given out.
+/// How an object is read with up to `depth` buffers of `transfer` bytes read ahead: buffers of a range, and ranges
+/// under way. A range takes at most half of the buffers, so that a second request is under way while the first is given
+/// out.
 pub fn ranges(transfer: usize, depth: usize) -> (usize, usize) {
     let buffers = RANGE_MAX.div_ceil(transfer.max(1)).clamp(1, (depth / 2).max(1));
     (buffers, (depth / buffers).max(1))
 }
 
-/// Only at rest may a supply be aimed elsewhere.
+/// A supply can be aimed elsewhere only at rest.
 pub(crate) fn under_way(device: &str) -> Error {
     Error::refused(device, "other bytes of it were asked for while some were still to come", "")
 }
 
-/// Opens the supply of a device. One transfer is one buffer of `pool`; up to `queue_depth` of them are read ahead,
-/// as far as there are free ones: a supply waits for a buffer only when it holds none. So that supplies that share a
-/// pool do not wait for each other for ever, it has `queue_depth` buffers for each, and as many as are held elsewhere.
+/// Opens the supply of a device. One transfer is one buffer of `pool`. Up to `queue_depth` of them are read ahead,
+/// while there are free ones: a supply waits for a buffer only when it holds none. The pool has `queue_depth` buffers
+/// for each supply, and as many as are held elsewhere, so that supplies that share it never wait for each other for
+/// ever.
 ///
 /// # Errors
 /// A usage error for `nul:`, which holds nothing, and for a directory.
@@ -94,9 +96,9 @@ pub fn open(
             Ok(Box::new(ObjectSupply::open(&shown, bucket, key, pool, queue_depth, stores)?))
         }
         Place::Pipe => Ok(Box::new(PipeSupply::stdin(pool)?)),
-        Place::Null => Err(Error::usage(shown, "holds nothing that could be read", "name the families of a backup")),
+        Place::Null => Err(Error::usage(shown, "holds nothing to read", "name the families of a backup")),
         Place::Directory(_) | Place::Prefix { .. } => {
-            Err(Error::usage(shown, "is a directory, where one file is needed", "name the file in it"))
+            Err(Error::usage(shown, "is a directory, but a file is needed", "name the file in it"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A family in an object store: ranges of it in flight ahead of the one who asks.
+//! A family in an object store: ranges of it in flight ahead of the caller.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::pool::{Buffer, Piece, Pool};
 use crate::sink::DeviceAccount;
 use crate::store::{Bucket, Request, Stores, cut_off};
 
-/// A supply that reads an object as it was when it was opened: one that is replaced meanwhile is an error.
+/// A supply that reads an object as it was when it was opened: a replacement meanwhile is an error.
 pub struct ObjectSupply {
     device: String,
     /// Keeps the threads of the requests.
@@ -28,11 +28,11 @@ pub struct ObjectSupply {
     pool: Arc<Pool>,
     /// The most buffers that it may hold: a plan counts on that ("Why nothing deadlocks", ARCHITECTURE.md).
     depth: usize,
-    /// How many it holds: of ranges under way, and of those that are not given out yet.
+    /// The buffers that it holds: of ranges under way, and of ranges that are not given out yet.
     held: usize,
     /// Ranges in the order in which they are given out.
     ahead: VecDeque<Ahead>,
-    /// Ranges that were asked for so far: the same one may be ahead twice, and their numbers tell them apart.
+    /// Ranges requested so far: the same one may be ahead twice, and its number tells it apart.
     asked: u64,
     /// What is to be read.
     course: Course,
@@ -43,7 +43,7 @@ pub struct ObjectSupply {
     statistics: Statistics,
 }
 
-/// A range under way, or what is left of it.
+/// A range under way, or the rest of one.
 struct Ahead {
     number: u64,
     length: usize,
@@ -77,7 +77,7 @@ impl ObjectSupply {
             Error::refused(
                 device,
                 "is not there",
-                "check the name; `fullbore list --from` a prefix that ends in `/` shows what is",
+                "check the name; `fullbore list --from` with a prefix that ends in `/` shows what is there",
             )
         })?;
         Ok(Self {
@@ -100,9 +100,9 @@ impl ObjectSupply {
         })
     }
 
-    /// Starts requests while there is room in the queue, something to read, and free buffers for a whole range: many short ones cost the
-    /// store more. With `wait` it waits for the buffers of one when nothing is under way: never while the caller is owed a piece, which may be
-    /// the last buffer of all.
+    /// Starts requests while there is room in the queue, something to read, and free buffers for a whole range: many
+    /// short ranges cost the store more. With `wait`, it waits for the buffers of one range when nothing is under way:
+    /// never while the caller is owed a piece, which may be the last buffer of all.
     fn read_ahead(&mut self, wait: bool) -> Result<()> {
         while let Some(range) = self.course.now() {
             let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
@@ -123,7 +123,8 @@ impl ObjectSupply {
         Ok(())
     }
 
-    /// Bytes from `start` on that fill so many buffers: the last one not wholly, where the next transfer is to begin before its end.
+    /// Bytes from `start` on that fill so many buffers: the last one only in part, if the next transfer is to begin
+    /// before its end.
     fn up_to_a_beginning(&self, start: u64, left: usize, buffers: usize) -> usize {
         let (transfer, room) = (self.pool.size(), buffers * self.pool.size());
         let too_far = (start + room as u64).wrapping_sub(self.beginning) % transfer as u64;
@@ -228,7 +229,7 @@ impl Supply for ObjectSupply {
 }
 
 impl Drop for ObjectSupply {
-    /// Every buffer comes home before it is gone, also those that requests under way still write into.
+    /// Every buffer returns before it is gone, also those that requests under way still write into.
     fn drop(&mut self) {
         self.ahead.drain(..).filter_map(|ahead| ahead.request).for_each(Request::end);
     }

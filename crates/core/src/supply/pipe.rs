@@ -51,15 +51,15 @@ impl PipeSupply {
     }
 
     fn in_order_only(&self, offset: u64) -> Error {
-        let why = format!("byte {offset} was asked for, and a pipe is only read from its start to its end");
-        Error::usage(&self.device, why, "store the family in a file, and name that with --from")
+        let why = format!("cannot read at byte {offset}: a pipe is read only from its start to its end");
+        Error::usage(&self.device, why, "store the family in a file, and name the file with --from")
     }
 
     /// Fills `buffer`; short only at the end. A pipe gives 64 KiB at a time, and blocks want whole transfers.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut got = 0;
         while got < buffer.len() {
-            // Whoever writes may be silent for ever, so no read may block: the job could not be stopped.
+            // The writer may be silent for ever, so no read may block: the job could not be stopped.
             if self.pool.is_closed() {
                 return Err(Error::Halted);
             }

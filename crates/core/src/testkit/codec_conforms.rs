@@ -2,7 +2,7 @@
 
 use crate::codec::{CodecId, Compression, DecodeError, Decoder, Encoder, memory};
 
-/// Bytes behind each output that nobody may touch.
+/// Bytes after each output that a codec may not touch.
 const GUARD: usize = 64;
 const GUARD_BYTE: u8 = 0xA5;
 

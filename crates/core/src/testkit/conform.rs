@@ -104,7 +104,7 @@ fn nothing_is_overwritten<B: Fn(&str) -> Vec<u8>>(
     let mut first = make("twice").expect("open");
     let (one, two) = (pattern(TRANSFER), pattern(2 * TRANSFER));
     write_all(&mut *first, pool, &one);
-    // A device that can tells the second one at once.
+    // A device that can refuses the second one at once.
     let second = make("twice").map(|mut second| {
         write_all(&mut *second, pool, &two);
         second.sync().expect("sync");

@@ -1,4 +1,5 @@
-//! The suite for engines: what a session promises to the pipeline and to whoever waits for it, whatever the database.
+//! The suite for engines: what a session promises to the pipeline and to the threads that wait for it, for every
+//! database.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -14,18 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A snapshot's bytes, free units as zeros.
 pub type Streams = Vec<(Stream, Vec<u8>)>;
 
-/// A database that exists, holds at least some hundred KiB, and that nobody else uses; and what the suite cannot do by itself.
+/// A database with at least some hundred KiB that no other program uses; and what the suite cannot do by itself.
 pub trait EngineUnderTest {
     /// What the engine opens; dropping it closes it.
     type Session: Send + Sync;
 
-    /// Opens a session; waiting ends with the job that `halt` stands for.
+    /// Opens a session; its waits end with the job of `halt`.
     ///
     /// # Errors
     /// What the engine says.
     fn open(&self, halt: Option<Halt>) -> Result<Self::Session>;
 
-    /// What there is to be read.
+    /// The source of a session.
     fn source<'s>(&self, session: &'s Self::Session) -> &'s dyn Source;
 
     /// What identifies the snapshot.
@@ -40,10 +41,11 @@ pub trait EngineUnderTest {
     /// Commits something that changes the bytes of a snapshot; false when an open session makes writers wait.
     fn commit(&self) -> bool;
 
-    /// Runs `during` while somebody else keeps every new session waiting; false when nothing can.
+    /// Runs `during` while another client keeps every new session waiting; false when nothing can.
     fn while_locked(&self, during: &mut dyn FnMut()) -> bool;
 
-    /// True when nothing of a session is left: no lock, nothing that would keep a writer, a checkpoint or a purge from its work.
+    /// True when nothing of a session is left: no lock, nothing that would keep a writer, a checkpoint or a purge from
+    /// its work.
     fn is_released(&self) -> bool;
 
     /// Restores these bytes and compares them with what the database holds now, row for row.
@@ -96,7 +98,7 @@ fn streams_are_announced(source: &dyn Source) {
     }
 }
 
-/// Free is said of units that exist, and the answer stays.
+/// Only existing units are free, and the answer stays.
 fn free_units_are_whole(source: &dyn Source) {
     for stream in source.streams() {
         let unit = u64::from(stream.unit);
@@ -168,8 +170,8 @@ fn put(source: &dyn Source, stream: &Stream, offset: u64, bytes: &[u8], whole: &
     }
 }
 
-/// What is read in a place is what the readers deliver, twice, before and after others were read; and they still deliver
-/// everything.
+/// A sample has the bytes that the readers deliver, twice, before and after other samples; and the readers still
+/// deliver everything.
 fn reads_in_places_are_repeatable<E: EngineUnderTest + Sync>(engine: &E, whole: &Streams) {
     let session = engine.open(None).expect("a session");
     let source = engine.source(&session);
@@ -196,7 +198,7 @@ fn a_buffer_for_no_unit_is_an_error<E: EngineUnderTest + Sync>(engine: &E) {
     }
 }
 
-/// A commit while the session is read changes nothing in it, and is in the next one.
+/// A commit while a session is read changes nothing in it, and is in the next session.
 fn a_snapshot_stays_what_it_was<E: EngineUnderTest + Sync>(engine: &E, whole: &Streams) {
     let session = engine.open(None).expect("a session");
     let before = engine.position(&session).expect("a position");

@@ -1,4 +1,4 @@
-//! What goes wrong, when, and on which family: a plan that all faulty devices of one simulated process share.
+//! Faults: what fails, when, and on which family. All faulty devices of one simulated process share a plan.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,15 +13,15 @@ use crate::sink::{Step, StepFault, StepHook};
 pub enum Fault {
     /// An operation fails with an error number and has no effect.
     ErrorAtOperation(u64, i32),
-    /// Whatever touches this byte fails with an error number and has no effect.
+    /// Any operation that touches this byte fails with an error number and has no effect.
     ErrorAtByte(u64, i32),
-    /// The write that touches this byte puts down what comes before it, and fails with EIO.
+    /// The write that touches this byte writes the bytes before it, and fails with EIO.
     ShortWrite(u64),
-    /// So many bytes fit; the write that needs more puts down what fits, and fails with ENOSPC.
+    /// So many bytes fit; the write that needs more writes the bytes that fit, and fails with ENOSPC.
     NoSpaceAfter(u64),
-    /// The write that touches this byte puts down what comes before it, and the process dies.
+    /// The write that touches this byte writes the bytes before it, and the process dies.
     TornWrite(u64),
-    /// This bit (0 to 7) of this byte is flipped on its way, and nobody is told.
+    /// This bit (0 to 7) of this byte is flipped on its way, without an error.
     FlipBit(u64, u8),
     /// A supply has only so many bytes.
     EndsAt(u64),
@@ -35,7 +35,7 @@ pub enum Fault {
     ErrorAtStep(Step, i32),
 }
 
-/// The faults of one simulated process. Clones are the same plan; once dead, every device of it is.
+/// The faults of one simulated process. Clones share the plan; once it is dead, all its devices are.
 #[derive(Clone, Default)]
 pub struct FaultPlan(Arc<Mutex<Planned>>);
 
@@ -60,8 +60,8 @@ impl FaultPlan {
         self
     }
 
-    /// One or two faults of any kind for sinks, the same for the same seed: on `families` families of about `bytes` bytes,
-    /// written in about `operations` operations each.
+    /// One or two faults of any kind for sinks, the same for the same seed: on `families` families of about `bytes`
+    /// bytes, written in about `operations` operations each.
     pub fn seeded(seed: u64, families: usize, bytes: u64, operations: u64) -> Self {
         let mut random = Random { seed, drawn: 0 };
         let count = 1 + random.below(2);
@@ -96,7 +96,7 @@ impl FaultPlan {
         self.lock().fired.clone()
     }
 
-    /// The process has been killed: its devices must not be believed any more.
+    /// The process has been killed: answers of its devices do not count any more.
     pub fn is_dead(&self) -> bool {
         self.lock().dead
     }
@@ -127,7 +127,7 @@ impl FaultPlan {
         *count - 1
     }
 
-    /// The family's first fault that `applies`; it happens once. A full or short device and a flipped bit stay so.
+    /// The family's first fault that `applies`; it happens once. Only a full or short device and a flipped bit stay so.
     pub(super) fn fire(&self, family: usize, applies: impl Fn(&Fault) -> bool) -> Option<Fault> {
         let mut planned = self.lock();
         let index = planned.faults.iter().position(|(at, fault)| *at == family && applies(fault))?;

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::pool::{Piece, Pool};
 use crate::sink::{DeviceAccount, Sink};
 
-/// A sink to which happens what the plan says for its family. Once the plan is dead, every call fails, and neither
+/// A sink with the faults that the plan has for its family. Once the plan is dead, every call fails, and neither
 /// `abandon` nor `drop` cleans anything up.
 pub struct FaultSink {
     inner: Box<dyn Sink>,
@@ -60,7 +60,7 @@ impl FaultSink {
         if self.plan.is_dead() { Err(self.die()) } else { result }
     }
 
-    /// Puts down the bytes before `end` and says how the rest failed.
+    /// Writes the bytes before `end` and says how the rest failed.
     fn partly(&mut self, offset: u64, piece: &Piece, end: u64, fault: Fault) -> Result<()> {
         let length = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(piece.len());
         if length > 0 {

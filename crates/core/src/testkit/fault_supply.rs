@@ -10,7 +10,7 @@ use crate::pool::Piece;
 use crate::sink::DeviceAccount;
 use crate::supply::{Course, Supply};
 
-/// A supply to which happens what the plan says for its family: errors, delays, flipped bits, an early end, death.
+/// A supply with the faults that the plan has for its family: errors, delays, flipped bits, an early end, death.
 pub struct FaultSupply {
     inner: Box<dyn Supply>,
     plan: FaultPlan,

@@ -8,7 +8,7 @@ use crate::pool::{Piece, Pool};
 use crate::sink::{DeviceAccount, Sink, out_of_order};
 use crate::supply::{Course, Supply};
 
-/// Where a published family stands, and what stays there after a kill. Empty: nothing there.
+/// Where a published family is, and stays after a kill. Empty: no family is there.
 pub type Shelf = Arc<Mutex<Vec<u8>>>;
 
 /// A family in memory: on the shelf once it is published.
@@ -32,7 +32,7 @@ enum State {
 }
 
 impl MemorySink {
-    /// A sink that will put its family on `shelf`; with `init` also if something stands there.
+    /// A sink that will put its family on `shelf`; with `init` also over another one.
     pub fn new(device: impl Into<String>, shelf: &Shelf, init: bool) -> Self {
         Self {
             device: device.into(),
@@ -134,7 +134,7 @@ impl Sink for MemorySink {
     }
 }
 
-/// What stands on a shelf when it is opened.
+/// The content of a shelf when it is opened.
 pub struct MemorySupply {
     device: String,
     bytes: Vec<u8>,

@@ -1,5 +1,5 @@
-//! For tests of this and other crates: suites that every implementation of a seam passes, devices in memory, and
-//! devices that fail as they are told.
+//! For tests of this and other crates: suites for every implementation of a trait, devices in memory, and devices that
+//! fail as they are told.
 
 mod codec_conforms;
 mod conform;

@@ -15,18 +15,18 @@ const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10
 /// The files of a copy, by name.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// A server that is there, small enough for its files to lie in memory, and what the suite cannot do by itself.
+/// A server with files that are small enough for memory, and what the suite cannot do by itself.
 pub trait OpenEngineUnderTest {
     /// What the engine opens; dropping it closes it.
     type Session: Send + Sync;
 
-    /// Opens a session for so many readers; reading ends with the job that `halt` stands for.
+    /// Opens a session for so many readers; their reading ends with the job of `halt`.
     ///
     /// # Errors
     /// What the engine says.
     fn open(&self, readers: usize, halt: Option<Halt>) -> Result<Self::Session>;
 
-    /// What there is to be read.
+    /// The source of a session.
     fn source<'s>(&self, session: &'s Self::Session) -> &'s dyn Source;
 
     /// What identifies the copy, once everything was read.
@@ -36,7 +36,7 @@ pub trait OpenEngineUnderTest {
     fn position(&self, session: &Self::Session) -> Result<serde_json::Value>;
 
     /// # Panics
-    /// When anything of a session is left at the server: a lock, a copy that goes on, a connection.
+    /// When anything of a session is left at the server: a lock, a running copy, a connection.
     fn assert_released(&self);
 
     /// Makes these files into what the engine restores, and compares it with what the server holds.
@@ -46,7 +46,7 @@ pub trait OpenEngineUnderTest {
     fn assert_restores(&self, files: &Files);
 }
 
-/// Tries an engine on one server that nobody writes to.
+/// Tries an engine on one server without other clients that write.
 ///
 /// # Panics
 /// When the engine does not conform.
@@ -112,7 +112,7 @@ fn read_one(
     assert!(reader.next(&mut buffer).expect("the end stays the end").is_none());
 }
 
-/// Names, numbers and identities are such as a manifest can hold and a differential can rely on.
+/// Names, numbers and identities fit into a manifest, and a differential can rely on them.
 fn described(source: &dyn Source, found: &[Stream]) {
     let (mut numbers, mut names, mut identities) = (HashSet::new(), HashSet::new(), HashSet::new());
     for stream in found {
@@ -135,7 +135,7 @@ fn described(source: &dyn Source, found: &[Stream]) {
     assert!(!names.is_empty(), "there are files");
 }
 
-/// What a restore makes of the extents: layer by layer; what never came is zero.
+/// The result of a restore of the extents: layer by layer; bytes that never came are zero.
 fn put_together(extents: &[(Extent, Vec<u8>)], found: &[Stream]) -> Files {
     let by_number: HashMap<u32, &Stream> = found.iter().map(|stream| (stream.id, stream)).collect();
     let mut ordered: Vec<&(Extent, Vec<u8>)> = extents.iter().collect();
@@ -156,7 +156,7 @@ fn put_together(extents: &[(Extent, Vec<u8>)], found: &[Stream]) -> Files {
         }
         before = Some((extent.stream, extent.layer, end));
         if let Some(file) = files.get_mut(&stream.name) {
-            // What lies behind the end is cut off.
+            // Bytes after the end are cut off.
             let (at, end) = (extent.offset.min(stream.size) as usize, end.min(stream.size) as usize);
             file[at..end].copy_from_slice(&bytes[..end - at]);
         }
@@ -225,7 +225,7 @@ mod tests {
         GivesSomethingElse,
     }
 
-    /// The smallest server there is: two files of 64 KiB, of which the second layer writes the first again.
+    /// The smallest server there is: two files of 64 KiB; the second layer writes the first file again.
     struct Tiny {
         defect: Defect,
         sessions: Arc<AtomicUsize>,

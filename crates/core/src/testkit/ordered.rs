@@ -12,7 +12,7 @@ use crate::unpack::Target;
 
 const UNIT: u32 = 4096;
 
-/// The byte at `offset` of a stream: known without a memory of it, and never the same for long.
+/// The byte at `offset` of a stream: computed without a memory of the stream, and never the same for long.
 fn byte_of(stream: u32, offset: u64) -> u8 {
     let line = offset / 100;
     (line.wrapping_mul(31) ^ offset ^ u64::from(stream)) as u8
@@ -34,7 +34,7 @@ impl OrderedSource {
         Self { streams, open, gap: None }
     }
 
-    /// The same, and the byte at `offset` of a stream is never given.
+    /// The same; the source never gives the byte at `offset` of a stream.
     pub fn with_gap(mut self, stream: u32, offset: u64) -> Self {
         self.gap = Some((stream, offset));
         self

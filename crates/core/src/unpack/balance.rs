@@ -1,11 +1,11 @@
 //! Two multisets compared in 16 bytes of memory, in whatever order their items come.
 //!
-//! Each item has a weight: a 128-bit hash with a seed that is drawn anew in every run. What one side says is added,
-//! what the other side says is taken away, and the sum is zero when both said the same, each item as often. That it is
-//! zero for another reason has the odds of a collision of 128 bits, and nobody can look for one beforehand.
+//! Each item has a weight: a 128-bit hash with a seed that is new in every run. Items of one side are added, items of
+//! the other side are subtracted, and the sum is zero when both sides have the same items, each as often. Another
+//! reason for a zero is as unlikely as a collision of 128 bits, and cannot be prepared in advance.
 //!
-//! Ranges are items too, by their ends: how often each place of a line is covered follows from where ranges begin and
-//! end alone. So ranges that together have the ends of one range, cover it exactly once: no gap, no overlap.
+//! Ranges are items too, by their ends: the ends alone decide how often each place of a line is covered. So ranges that
+//! together have the ends of one range cover it exactly once: no gap, no overlap.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -20,7 +20,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Drawn from what the operating system gives the standard library's hash maps.
+    /// Drawn from the randomness that the operating system gives the standard library's hash maps.
     pub fn random() -> Self {
         Self { seed: RandomState::new().hash_one(0) }
     }
@@ -30,7 +30,7 @@ impl Weights {
     }
 }
 
-/// What one side has said more than the other.
+/// What one side has more than the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Balance(u128);
 
@@ -56,7 +56,7 @@ impl Balance {
         self.add_range(weights, end, start);
     }
 
-    /// Adds what another one holds.
+    /// Adds the content of another balance.
     pub fn join(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }

@@ -20,7 +20,7 @@ pub struct BaseMap {
     encrypted: bool,
     open: bool,
     places: HashMap<WindowKey, (usize, BlockReference)>,
-    /// Where each stream stands among them.
+    /// Where each stream is among them.
     by_id: HashMap<u32, usize>,
     by_identity: HashMap<String, usize>,
     inner: Mutex<Inner>,
@@ -41,7 +41,7 @@ impl BaseMap {
         let name = format!("base {}", set.header().backup_set_id);
         let refused = |why: &str| Error::refused(&name, why, "take a full first (--kind full)");
         if set.header().kind != SetKind::Full {
-            return Err(refused("it is no full; a differential is always made against a full"));
+            return Err(refused("it is not a full; a differential is always made against a full"));
         }
         let manifest = set.manifest().cloned().ok_or_else(|| refused("it is a pipe; the base must be in files"))?;
         let map = manifest.map.as_ref().ok_or_else(|| refused("it has no page map"))?;
@@ -99,7 +99,7 @@ impl BaseMap {
         self.encrypted
     }
 
-    /// True of an open set: its map may say of a unit that it does not know.
+    /// True for an open set: its map may have units that it does not know.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
@@ -114,15 +114,15 @@ impl BaseMap {
         &self.streams
     }
 
-    /// Of an open full: the number of the stream with this identity and unit, if it has a map. A differential of that stream
-    /// begins as it.
+    /// In an open full: the number of the stream with this identity and unit, if it has a map. A differential of that
+    /// stream begins with it.
     pub fn stream_like(&self, identity: &str, unit: u32) -> Option<u32> {
         let stream = &self.streams[*self.by_identity.get(identity)?];
         (stream.unit == unit).then_some(stream.id)
     }
 
-    /// Puts the entries of `count` units from byte `offset` on of a stream of the full into `into`. Units that the full did not
-    /// have are zero; all of them are for `None`.
+    /// Puts the entries of `count` units from byte `offset` on of a stream of the full into `into`. Units that the full
+    /// did not have are zero; with `None`, all of them are.
     pub fn entries(&self, stream: Option<u32>, offset: u64, count: usize, into: &mut Vec<u8>) -> Result<()> {
         into.clear();
         let known = stream.and_then(|stream| self.by_id.get(&stream)).map(|&at| &self.streams[at]);
@@ -170,14 +170,14 @@ impl BaseMap {
         let start = number * window_bytes;
         let length = window_bytes.min(stream.size.saturating_sub(start));
         let units = length.div_ceil(u64::from(stream.unit));
-        // The index says where it stands; what it is, the block itself says.
+        // The index says where it is; the block itself says what it is.
         let fits = block.header.stream == stream.id
             && matches!(block.runs[..], [run] if run.offset == start && u64::from(run.length) == length)
             && block.payload.len() as u64 == units * MAP_ENTRY as u64;
         if !fits {
             return Err(Error::incomplete(
                 format!("base {}", self.backup_set_id),
-                "a part of its page map is not the one that its index names",
+                "a part of its page map differs from its index",
                 "take a full",
             ));
         }

@@ -8,7 +8,7 @@ use crate::codec::{CodecId, Decoder};
 use crate::error::Result;
 use crate::media::{BLOCK_HEADER, BlockBody, BlockHeader, DIGEST, Flaw, PADDED_HEAD, Run, TAG, broken};
 
-/// One thread's means to open blocks.
+/// Opens blocks in one thread.
 pub(super) struct BlockOpener {
     opener: Option<Opener>,
     decoder: Decoder,
@@ -23,10 +23,10 @@ pub(super) enum Plain {
     Unpacked(Range<usize>),
 }
 
-/// Where the bytes of a block are as its codec packed them.
+/// Where the packed bytes of a block are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Packed {
-    /// They are the plain ones: no codec.
+    /// They are the plain bytes: no codec.
     AsPlain,
     /// In the block's own bytes.
     InBlock(Range<usize>),
@@ -117,7 +117,7 @@ impl BlockOpener {
     }
 }
 
-/// Opens a block other than a worker's: into memory of its own, as much as this block needs.
+/// Opens a block outside of a worker: into its own memory, as much as this block needs.
 pub(super) fn open_alone(
     opener: &mut BlockOpener,
     header: &BlockHeader,

@@ -1,7 +1,7 @@
-//! Which units of a differential were in a block already: one bit for each.
+//! The units of a differential that came in a block already: one bit for each.
 //!
-//! A full needs no such memory: its runs cover everything once, which a [`Balance`](super::balance::Balance) tells. Those of a
-//! differential cover what they like, and that nothing of it comes twice cannot be known without remembering what came.
+//! A full needs no such memory: its runs cover everything once, which a [`Balance`](super::balance::Balance) tells. The
+//! runs of a differential may cover any units, and only a memory of them finds a unit that comes twice.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -10,7 +10,7 @@ use crate::media::StreamRecord;
 /// Most memory, in bytes: enough for 512 GiB of units of 4 KiB. A part of `plan::FIXED_MEMORY`.
 const CLAIMS_MAX: u64 = 16 << 20;
 
-/// The units of all streams in one row, and which were claimed.
+/// The units of all streams in one row, and which of them were claimed.
 pub(super) struct Claims {
     /// The number of each stream's first unit.
     bases: Vec<u64>,
@@ -20,7 +20,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// None claimed. Of more units than there is memory for, as many as fit are looked at, from a random one on.
+    /// No unit is claimed. If the memory does not hold all units, it holds as many as fit, from a random one on.
     pub fn new(streams: &[StreamRecord]) -> Self {
         Self::within(streams, CLAIMS_MAX * 8, RandomState::new().hash_one(0))
     }

@@ -1,4 +1,4 @@
-//! What stands in files already, compared with the page map of the full that is restored into them.
+//! Existing files, compared with the page map of the full that is restored into them.
 
 use std::fs::File;
 use std::io;
@@ -19,16 +19,16 @@ use crate::io::OpenedFile;
 use crate::media::ManifestStream;
 use crate::threads;
 
-/// Opens the file of a stream; `None` of one that is not restored.
+/// Opens the file of a stream; `None` if it is not restored.
 pub type OpenStream<'a> = &'a (dyn Fn(u32) -> Result<Option<OpenedFile>> + Sync);
 
 /// What a comparison found.
 pub struct Compared {
-    /// Chunks with a unit that is not what the page map says, or of which it says nothing.
+    /// Chunks with a unit that differs from the page map, or that the map does not know.
     pub differ: Marks,
     /// Bytes in the chunks that agree.
     pub kept: u64,
-    /// The first such unit, by stream and offset; `None` when there is none.
+    /// The first such unit, by stream and offset; `None` if all agree.
     pub first: Option<(u32, u64)>,
 }
 
@@ -36,7 +36,7 @@ pub struct Compared {
 struct Shared<'a> {
     map: &'a BaseMap,
     hasher: UnitHasher,
-    /// Of an open set an entry may say that it does not know.
+    /// In an open set, an entry may be unknown.
     open: bool,
     unknown_agrees: bool,
     differ: &'a Marks,
@@ -52,9 +52,9 @@ struct Cursor<'a, I> {
 }
 
 impl Unpack<'_> {
-    /// Compares each unit with the map. A file is zero behind its end. Units of which the map says nothing differ; but among chunks that
-    /// were found so before and have been fetched since, `among`, nothing can be said against them. Reads only, with as many
-    /// threads as the plan has writers.
+    /// Compares each unit with the map. After its end a file counts as zero. Units that the map does not know differ.
+    /// But chunks in `among` differed before and have been fetched since: there they count as equal. It only reads,
+    /// with as many threads as the plan has writers.
     ///
     /// # Errors
     /// A file or the map cannot be read, or is damaged.
@@ -184,17 +184,17 @@ impl Shared<'_> {
     }
 }
 
-/// True when nothing was ever written to this range: of what a restore left, that is most of it if it was killed early.
+/// True when nothing was ever written to this range: for most of a restore that was killed early, this is so.
 fn is_hole(file: &File, range: &Range<u64>) -> bool {
     match rustix::fs::seek(file, SeekFrom::Data(range.start)) {
         Ok(data) => data >= range.end,
-        // There is no data behind it, unless the range begins behind the end.
+        // There is no data after it, unless the range begins after the end.
         Err(rustix::io::Errno::NXIO) => true,
         Err(_) => false,
     }
 }
 
-/// Fills the first `length` bytes of `buffer` from `offset` on, with zeros behind the end of the file.
+/// Fills the first `length` bytes of `buffer` from `offset` on, with zeros after the end of the file.
 fn read_padded(file: &OpenedFile, offset: u64, buffer: &mut [u8], length: usize) -> Result<()> {
     let alignment = file.alignment as usize;
     let asked = length.next_multiple_of(alignment).min(buffer.len());

@@ -10,7 +10,7 @@ use crate::media::{
 use crate::sink::DeviceAccount;
 use crate::supply::Supply;
 
-/// A family whose header and footer have been read and checked; of a pipe, nothing is known yet but the header.
+/// A family whose header and footer have been read and checked; for a pipe, only the header is known yet.
 pub struct Family {
     pub(super) supply: Box<dyn Supply>,
     header: FamilyHeader,
@@ -77,7 +77,7 @@ impl Family {
         self.supply.device()
     }
 
-    /// Bytes; `None` of a pipe.
+    /// Bytes; `None` for a pipe.
     pub fn size(&self) -> Option<u64> {
         self.supply.size()
     }
@@ -101,7 +101,7 @@ impl Family {
         (&mut *self.supply, &self.header)
     }
 
-    /// The footer; `None` of a pipe.
+    /// The footer; `None` for a pipe.
     pub fn footer(&self) -> Option<&Footer> {
         self.footer.as_ref().map(|(footer, _)| footer)
     }
@@ -112,15 +112,19 @@ impl Family {
         authenticate_footer(self.device(), footer, bytes, data_key)
     }
 
-    /// The trailer: where index and manifest stand.
+    /// The trailer: where index and manifest are.
     pub fn trailer(&mut self, data_key: Option<&DataKey>) -> Result<Trailer> {
         self.trailer_and_entry(data_key).map(|(trailer, _)| trailer)
     }
 
-    /// The same, with what the family digest says of it.
+    /// The same, with its part of the family digest.
     pub(super) fn trailer_and_entry(&mut self, data_key: Option<&DataKey>) -> Result<(Trailer, IndexEntry)> {
         let Some((footer, _)) = &self.footer else {
-            return Err(Error::refused(self.device(), "a pipe cannot be read in places", "copy it to a file first"));
+            return Err(Error::refused(
+                self.device(),
+                "a pipe can be read only from its start to its end",
+                "copy it to a file first",
+            ));
         };
         let reference = BlockReference { offset: footer.trailer_offset, length: footer.trailer_length };
         let block = self.block(reference, BlockKind::Trailer, data_key)?;
@@ -130,7 +134,7 @@ impl Family {
             .map_err(|flaw| damage(self.supply.device(), reference.offset, flaw))
     }
 
-    /// The payload of an INDEX block, and what the family digest says of it.
+    /// The payload of an INDEX block, and its part of the family digest.
     pub(super) fn index(&mut self, at: BlockReference, data_key: Option<&DataKey>) -> Result<(Vec<u8>, IndexEntry)> {
         self.block(at, BlockKind::Index, data_key).map(|block| (block.payload, block.entry))
     }
@@ -175,13 +179,13 @@ impl Family {
                 .size()
                 .is_some_and(|size| at.offset.checked_add(u64::from(at.length)).is_some_and(|end| end <= size));
         if !fits {
-            return Err(flawed("a block is said to stand outside the family"));
+            return Err(flawed("the place of a block is outside the family"));
         }
         let bytes = read_exactly(&mut *self.supply, at.offset, at.length as usize)?;
         let header = BlockHeader::decode(&bytes, transfer_size).map_err(|flaw| damage(&device, at.offset, flaw))?;
         check_place(&header, &self.header).map_err(|flaw| damage(&device, at.offset, flaw))?;
         if header.kind != kind {
-            return Err(flawed("a block is of another kind than the index says"));
+            return Err(flawed("the kind of a block differs from the index"));
         }
         let mut opener = BlockOpener::new(data_key)?;
         let (runs, payload) =
@@ -193,7 +197,7 @@ impl Family {
     }
 }
 
-/// A block must say that it stands in this family of this set.
+/// A block must belong to this family of this set.
 pub(super) fn check_place(block: &BlockHeader, family: &FamilyHeader) -> Result<(), Flaw> {
     if family.set.media_set_id.as_bytes()[..8] != block.set_tag {
         return Err(broken("the block belongs to another media set"));
@@ -205,10 +209,10 @@ pub(super) fn check_place(block: &BlockHeader, family: &FamilyHeader) -> Result<
         return Err(broken("the block has another cipher than the set"));
     }
     if block.order != 0 && family.set.window == 0 {
-        return Err(broken("a place in an order in a set without ordered streams"));
+        return Err(broken("an order number in a set without ordered streams"));
     }
     if block.layer != 0 && !family.set.open {
-        return Err(broken("a layer in a set that has none"));
+        return Err(broken("a layer in a set without layers"));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Fetching parts of a set: of each family its index, and only those DATA blocks that touch what is wanted.
+//! Fetching parts of a set: the index of each family, and only those DATA blocks that touch the wanted parts.
 //!
-//! The digest of a family is one of its header and of the index entries of all its blocks, so that the index alone proves itself
-//! against footer and commit record. Each block that is fetched is proven by its entry.
+//! The digest of a family covers its header and the index entries of all its blocks, so the index proves itself against
+//! footer and commit record. Each fetched block is proven by its entry.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,10 +27,10 @@ use crate::media::{
 use crate::meter::{Accounts, Clock, Spent};
 use crate::pool;
 
-/// What a fetching did.
+/// The result of fetching.
 #[derive(Debug, Clone)]
 pub struct Fetched {
-    /// As of a whole unpacking: of all bytes that the set stands for.
+    /// As for a whole unpacking: of all bytes of the set.
     pub outcome: UnpackOutcome,
     /// Blocks that were fetched.
     pub blocks: u64,
@@ -46,14 +46,14 @@ struct Sifted {
     manifest: Manifest,
 }
 
-/// What is under way, counted.
+/// Counts of what is under way.
 #[derive(Default)]
 struct Counts {
     blocks: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// A target of which only marked chunks are written: the rest is as it should be, and a block of a lower layer must not spoil it.
+/// A target that writes only marked chunks: the rest is right already, and a block of a lower layer must not spoil it.
 struct Clipped<'a> {
     target: &'a dyn Target,
     wanted: &'a Marks,
@@ -77,11 +77,11 @@ impl Target for Clipped<'_> {
 }
 
 impl Unpack<'_> {
-    /// Fetches the blocks of `set` that touch `wanted`, and writes what is wanted of them. The caller proves the result by the page
-    /// map: that no block is missing, or is there twice, is not known here.
+    /// Fetches the blocks of `set` that touch `wanted`, and writes their wanted parts. The caller proves the result by
+    /// the page map: this function does not notice a block that is missing, or that is there twice.
     ///
     /// # Errors
-    /// What is read is damaged, or is not what the commit record names. The target holds something then that must not be used.
+    /// Damage, or bytes that differ from the commit record. The target then holds something that must not be used.
     pub fn fetch(&self, set: &mut MediaSet, wanted: &Marks) -> Result<Fetched> {
         let (header, data_key) = (set.header().clone(), set.data_key().cloned());
         let (layers, members) = Layers::new(set.families().len());
@@ -90,11 +90,11 @@ impl Unpack<'_> {
             accounts: Accounts::new(STAGES),
             tally: Tally::new(&header, streams_of(set)?, None, false)?,
             layers: header.open.then_some(layers),
-            // Parts are written wherever they belong.
+            // Parts are written where they belong.
             in_order: None,
         };
         if header.open {
-            // What no run writes is zero. Where nothing lies under layers, every byte has its run.
+            // Bytes without a run are zero. A set without layers has a run for every byte.
             wanted
                 .all_parts()
                 .try_for_each(|(stream, part)| self.target.zero(stream, part.start, part.end - part.start))?;
@@ -122,7 +122,7 @@ impl Unpack<'_> {
         Ok(Fetched { outcome, blocks: counts.blocks.into_inner(), bytes: counts.bytes.into_inner() })
     }
 
-    /// Reads the index of a family from its start to its end, and on the way the blocks that are wanted.
+    /// Reads the index of a family from start to end, and on the way the wanted blocks.
     fn sift(
         &self,
         family: &mut Family,
@@ -193,7 +193,7 @@ impl Unpack<'_> {
     }
 }
 
-const NOT_THE_ONE: &str = "the block is not the one that the index names";
+const NOT_THE_ONE: &str = "the block differs from its entry in the index";
 
 /// The entry that a block should have, without its span.
 fn entry_of(block: &BlockHeader, bytes: &[u8], offset: u64) -> IndexEntry {
@@ -202,7 +202,7 @@ fn entry_of(block: &BlockHeader, bytes: &[u8], offset: u64) -> IndexEntry {
     IndexEntry::of(block, &head, offset, (0, 0))
 }
 
-/// The ranges that these blocks take in their family; those that stand side by side are one.
+/// The ranges of these blocks in their family; neighbours are one range.
 fn neighbours(entries: &[IndexEntry]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for entry in entries {
@@ -215,7 +215,7 @@ fn neighbours(entries: &[IndexEntry]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The way through the entries of a family, in the order of its blocks.
+/// A walk through the entries of a family, in the order of its blocks.
 struct Walk {
     position: u64,
     transfer_size: u32,
@@ -242,14 +242,15 @@ impl Walk {
         }
     }
 
-    /// Past blocks with these entries: they stand one behind the other, without gaps.
+    /// Passes blocks with these entries: they follow each other without gaps.
     fn pass(&mut self, entries: &[IndexEntry]) -> Result<(), Flaw> {
         for entry in entries {
             let (offset, length) = (entry.offset.get(), entry.length.get());
             require(offset == self.position, "the index has a gap")?;
             let bounds = BLOCK_HEADER as u32..=self.transfer_size;
-            require(bounds.contains(&length), "the index names a block of a length that none has")?;
-            self.position = offset.checked_add(length.into()).ok_or_else(|| broken("the index names no place"))?;
+            require(bounds.contains(&length), "the index names a block with an impossible length")?;
+            self.position =
+                offset.checked_add(length.into()).ok_or_else(|| broken("the index names an impossible place"))?;
             self.digest.add(entry);
             self.blocks += 1;
             self.sequences.add(self.weights, [entry.sequence(), 0, 0]);
@@ -260,7 +261,7 @@ impl Walk {
         Ok(())
     }
 
-    /// At the end of the trailer: all of it is what footer and trailer say.
+    /// At the end of the trailer: checks all of it against footer and trailer.
     fn finish(self, footer: &Footer, trailer: &Trailer) -> Result<Balance, Flaw> {
         let same = footer.family_length == family_length(self.position, self.block_size)
             && (footer.block_count, trailer.block_count) == (self.blocks, self.blocks)
@@ -271,7 +272,7 @@ impl Walk {
     }
 }
 
-/// The families together are those of the commit record, which was compared with their footers before.
+/// Checks the families together against the commit record, which was compared with their footers before.
 fn check_whole(name: &str, sifted: &[Sifted], weights: Weights) -> Result<()> {
     let incomplete = |why: &str| Err(Error::incomplete(name, why, "use another backup set"));
     let mut sequences = Balance::default();

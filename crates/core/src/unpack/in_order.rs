@@ -14,14 +14,14 @@ use crate::pool::Piece;
 /// The ordered streams of a set that is read in full.
 pub(super) struct InOrder {
     window: OrderWindow<Arrived>,
-    /// What families wait for otherwise.
+    /// The layers, which families wait for too.
     layers: Arc<Layers>,
     lines: Mutex<HashMap<u32, Line>>,
 }
 
 /// A block that was checked and unpacked.
 pub(super) struct Arrived {
-    /// Where it stands, for errors: device, and byte of the family.
+    /// Where it is, for errors: device, and byte of the family.
     pub at: (String, u64),
     pub stream: u32,
     pub run: Run,
@@ -34,13 +34,13 @@ struct Line {
     size: u64,
     /// The stream has no gap up to here.
     end: u64,
-    /// What its target has not taken: offset and bytes.
+    /// Bytes that its target has not taken: offset and bytes.
     queue: VecDeque<(u64, Piece)>,
-    /// A writer is at it.
+    /// A writer works on it.
     busy: bool,
 }
 
-/// Checks what a block says of its place in the order, against what its set says of its stream.
+/// Checks a block's place in the order against what the set says of its stream.
 pub(super) fn check_order(
     block: &BlockHeader,
     stream: &StreamRecord,
@@ -48,7 +48,10 @@ pub(super) fn check_order(
     transfer_size: u32,
 ) -> Result<(), Flaw> {
     let ordered = stream.ordered && block.kind == BlockKind::Data;
-    require(ordered == (block.order != 0), "a block has a place in an order exactly when its stream is ordered")?;
+    require(
+        ordered == (block.order != 0),
+        "a block of an ordered stream has no order number, or another block has one",
+    )?;
     if !ordered {
         return Ok(());
     }
@@ -58,7 +61,7 @@ pub(super) fn check_order(
 }
 
 impl InOrder {
-    /// Of a set without ordered streams there is none.
+    /// `None` for a set without ordered streams.
     pub fn new(header: &SetHeader, streams: &[StreamRecord], layers: &Arc<Layers>) -> Option<Self> {
         let line = |stream: &StreamRecord| Line { size: stream.size, end: 0, queue: VecDeque::new(), busy: false };
         let ordered = streams.iter().filter(|stream| stream.ordered);
@@ -82,7 +85,7 @@ impl InOrder {
         self.window.admit(number, halt, threads)
     }
 
-    /// Takes a block; gives the streams that a writer must come to.
+    /// Takes a block; gives the streams that need a writer.
     ///
     /// # Errors
     /// It, or a block that waited for it, does not continue its stream.
@@ -102,7 +105,7 @@ impl InOrder {
         Ok(ready)
     }
 
-    /// Puts a block behind those of its stream; gives the stream when no writer is at it.
+    /// Puts a block after those of its stream; gives the stream when no writer works on it.
     fn line_up(&self, arrived: Arrived) -> Result<Option<u32>, Flaw> {
         let mut lines = self.lock();
         let unnamed = || broken(format!("stream {} is not in its stream table", arrived.stream));
@@ -110,7 +113,7 @@ impl InOrder {
         if arrived.run.offset != line.end {
             let (offset, end) = (arrived.run.offset, line.end);
             return Err(broken(format!(
-                "a block of an ordered stream begins at {offset}, and the one before it ends at {end}"
+                "a block of an ordered stream begins at {offset}, but the block before it ends at {end}"
             )));
         }
         line.end = arrived.run.end();
@@ -151,7 +154,7 @@ impl InOrder {
             None => Ok(()),
             Some((stream, line)) => {
                 let (end, size) = (line.end, line.size);
-                Err(incomplete(format!("ordered stream {stream} has {size} bytes, and its blocks end at {end}")))
+                Err(incomplete(format!("ordered stream {stream} has {size} bytes, but its blocks end at {end}")))
             }
         }
     }

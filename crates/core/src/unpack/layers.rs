@@ -1,5 +1,4 @@
-//! Layers of a restore: blocks of a layer are let through when all families have come to it and everything below
-//! it has been written.
+//! Layers of a restore: blocks of a layer pass when all families have reached it and all lower layers are written.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +11,7 @@ use crate::media::{Flaw, broken};
 /// How often a parser that waits looks whether the job has ended.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Which layer is under way, who waits for a higher one, and what of it is not written yet.
+/// The layer under way, the parsers that wait for a higher one, and what of the layer is not written yet.
 pub(super) struct Layers {
     state: Mutex<State>,
     changed: Condvar,
@@ -21,9 +20,9 @@ pub(super) struct Layers {
 struct State {
     layer: u16,
     in_flight: usize,
-    /// Parsers that have not come to the end of their families.
+    /// Parsers that have not reached the end of their families.
     parsers: usize,
-    /// How many of them wait for which layer.
+    /// How many of them wait for each layer.
     waiting: BTreeMap<u16, usize>,
 }
 
@@ -40,7 +39,7 @@ impl Drop for Admitted {
     }
 }
 
-/// A parser among those that must come to a layer before it begins; dropped, it has ended.
+/// A parser among those that must reach a layer before it begins; when it is dropped, it has ended.
 pub(super) struct Member(Arc<Layers>);
 
 impl Drop for Member {
@@ -66,7 +65,7 @@ impl Layers {
     pub fn admit(self: &Arc<Self>, layer: u16, halt: &Halt) -> Result<Result<Admitted, Flaw>> {
         let mut state = self.lock();
         if layer < state.layer {
-            return Ok(Err(broken(format!("a block of layer {layer} stands behind layer {}", state.layer))));
+            return Ok(Err(broken(format!("a block of layer {layer} comes after layer {}", state.layer))));
         }
         if layer > state.layer {
             *state.waiting.entry(layer).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Parts of streams that are meant: a bit for each chunk, in memory that is bounded however large the streams are.
+//! Wanted parts of streams: a bit for each chunk, in bounded memory, however large the streams are.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(super) struct Chunk {
 }
 
 impl Marks {
-    /// Of streams with these numbers and sizes; nothing is marked.
+    /// For streams with these numbers and sizes; nothing is marked.
     pub fn new(streams: impl Iterator<Item = (u32, u64)>) -> Self {
         let streams: Vec<(u32, u64)> = streams.collect();
         let chunks = |chunk: u64| streams.iter().map(|&(_, size)| size.div_ceil(chunk)).sum::<u64>();
@@ -87,7 +87,8 @@ impl Marks {
         self.bits[word].load(Ordering::Relaxed) & bit != 0
     }
 
-    /// The parts of a range of `stream` that lie in marked chunks, in order. What lies behind the end of the stream is in none.
+    /// The parts of a range of `stream` that are in marked chunks, in order. Bytes after the end of the stream are in
+    /// no chunk.
     pub fn parts(&self, stream: u32, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let stream = self.by_id.get(&stream).map(|&at| &self.streams[at]);
         let mut at = range.start;

@@ -1,5 +1,5 @@
-//! Parsing a family from its start to its end: every byte is looked at, and the digest of what stands there is
-//! compared with the footer and with the index inside the family.
+//! Parsing a family from start to end: every byte is checked, and the digest of the family is compared with the footer
+//! and with the index inside the family.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::media::{
 use crate::pool::{Piece, Pool};
 use crate::supply::Supply;
 
-/// Bytes of a reference in a trailer, which is one block: so many index blocks are remembered, at most.
+/// Bytes of a reference in a trailer. The trailer is one block, which limits the index blocks to remember.
 const TRAILER_REFERENCE: usize = 16;
 
-/// A DATA or MAP block as it stands on the media; header checked, body not.
+/// A DATA or MAP block as it is on the media; header checked, body not.
 pub(super) struct RawBlock {
-    /// Where it stands in its family.
+    /// Where it is in its family.
     pub offset: u64,
     /// The checked header.
     pub header: BlockHeader,
@@ -35,7 +35,7 @@ pub(super) struct RawBlock {
 pub(super) struct Parsed {
     /// Its footer, checked against everything before it.
     pub footer: Footer,
-    /// The joined MANIFEST parts; of family 1 only, for they may be long and are the same in all.
+    /// The joined MANIFEST parts; only of family 1, because they may be long and are the same in all.
     pub manifest: Option<Vec<u8>>,
     /// The digest of the joined MANIFEST parts.
     pub manifest_digest: [u8; 32],
@@ -43,7 +43,7 @@ pub(super) struct Parsed {
     pub zero_bytes: u64,
     /// The sequence numbers of its blocks.
     pub sequences: Balance,
-    /// Less what the index says of the runs of each block; nothing without a cipher, when it was compared at once.
+    /// What the index says of the runs of each block, subtracted; empty without a cipher, when it was compared at once.
     pub spans: Balance,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Parsed {
 pub(super) struct Parser<'a> {
     header: &'a FamilyHeader,
     data_key: Option<&'a DataKey>,
-    /// The family is encrypted and its key not known: of a block nothing but its stored bytes can be checked.
+    /// The family is encrypted and its key is unknown: only the stored bytes of a block can be checked.
     sealed: bool,
     opener: BlockOpener,
     weights: Weights,
@@ -60,7 +60,7 @@ pub(super) struct Parser<'a> {
     pending: Vec<IndexEntry>,
     index: Vec<BlockReference>,
     manifest_at: Vec<BlockReference>,
-    /// How long the manifest is so far, what of it is kept, and its digest.
+    /// The length of the manifest so far, the part that is kept, and its digest.
     manifest_length: usize,
     manifest: Option<Vec<u8>>,
     manifest_digest: checksum::FamilyDigest,
@@ -72,7 +72,7 @@ pub(super) struct Parser<'a> {
     spans: Balance,
 }
 
-/// Reads the header of a pipe and hands the pipe on, with the bytes that were read too far.
+/// Reads the header of a pipe and hands the pipe on, with the bytes that were read beyond it.
 pub(super) fn open_pipe(mut supply: Box<dyn Supply>) -> Result<(Family, VecDeque<Piece>)> {
     let mut pieces = VecDeque::new();
     let mut held = 0;
@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
         damage(self.pieces.device(), offset, flaw)
     }
 
-    /// An INDEX block must stand wherever a full one is due.
+    /// An INDEX block must come wherever a full one is due.
     fn expect_room(&self, offset: u64) -> Result<()> {
         let capacity = index_capacity(self.header.set.transfer_size);
         if self.pending.len() < capacity { Ok(()) } else { Err(self.damaged(offset, "an index block is missing here")) }

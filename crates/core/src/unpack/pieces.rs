@@ -1,4 +1,4 @@
-//! What a supply gives, cut at the borders of blocks instead of those of transfers.
+//! The bytes of a supply, cut at the borders of blocks instead of those of transfers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use crate::error::{Error, Result};
 use crate::pool::{Piece, Pool};
 use crate::supply::Supply;
 
-/// A family on its way from its supply, and how far it has come.
+/// A family on its way from its supply, and the position in it.
 pub(super) struct Pieces<'a> {
     supply: &'a mut dyn Supply,
     pool: &'a Arc<Pool>,
     pieces: VecDeque<Piece>,
-    /// Where the next byte stands in the family.
+    /// Where the next byte is in the family.
     pub position: u64,
 }
 
 impl<'a> Pieces<'a> {
-    /// What `supply` gives next stands at `position`, behind `ahead`, which was read already. Blocks that lie in two transfers are put
-    /// together in buffers of `pool`.
+    /// The next bytes of `supply` are at `position`, after `ahead`, which was read already. Blocks that are in two
+    /// transfers are put together in buffers of `pool`.
     pub fn new(supply: &'a mut dyn Supply, pool: &'a Arc<Pool>, ahead: VecDeque<Piece>, position: u64) -> Self {
         Self { supply, pool, pieces: ahead, position }
     }
@@ -96,7 +96,7 @@ impl<'a> Pieces<'a> {
         }
         self.position += length as u64;
         if length == self.transfer() {
-            // Blocks that are not packed are all so long: those to come need no copy where transfers begin with them.
+            // Blocks that are not packed all have this length: the next ones need no copy if transfers begin with them.
             self.supply.begin_at(self.position);
         }
         Ok(Piece::new(buffer, 0..length))

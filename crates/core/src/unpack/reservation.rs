@@ -1,7 +1,8 @@
 //! Room for a new file, reserved just before it is written to.
 //!
-//! ext4 and others let one direct write into a hole, or behind the end, go on at a time: it changes the map of the file. Into room that is
-//! reserved several go on at once. A restore of 1.5 GiB from a store by four writers took 2.5 s into holes and 1.9 s so (bench/README.md).
+//! ext4 and others let only one direct write at a time run into a hole, or after the end: it changes the map of the
+//! file. Into reserved room several run at once. A restore of 1.5 GiB from a store by four writers took 2.5 s into
+//! holes and 1.9 s with reserved room (bench/README.md).
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,28 +12,28 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 /// Bytes that are reserved at once at least. Where nothing is written the file keeps its holes, in steps of this.
 const STEP: u64 = 16 << 20;
-/// Steps that are reserved at once at most: behind a stretch without a hole, as many as it has. ext4 waits for every direct write that is
-/// under way before it reserves, and lets none begin meanwhile: each reservation empties the device's queue.
+/// Steps that are reserved at once at most: after a stretch without a hole, as many as it has. Before it reserves, ext4
+/// waits for every direct write under way, and lets none begin meanwhile: each reservation empties the device's queue.
 const STEPS_MOST: usize = 16;
 
-/// What of a file is reserved.
+/// The reserved part of a file.
 pub(super) struct Reservation {
     size: u64,
     steps: Box<[AtomicBool]>,
-    /// The file system cannot do it, or has no more room: then a write says what is wrong, if anything is.
+    /// The file system cannot do it, or has no more room: then a write reports what is wrong, if anything is.
     given_up: AtomicBool,
 }
 
 impl Reservation {
-    /// For a file of `size` bytes in a file system that has so many free. `None` where these are fewer: with its holes it may fit all the same, and
-    /// reserving more than is written could be what it fails of.
+    /// For a file of `size` bytes in a file system with so many free bytes. `None` if these are fewer: with its holes
+    /// the file may fit all the same, and reserving more than is written could make it fail.
     pub fn new(size: u64, free: u64) -> Option<Self> {
         let steps = || (0..size.div_ceil(STEP)).map(|_| AtomicBool::new(false)).collect();
         (size <= free).then(|| Self { size, steps: steps(), given_up: AtomicBool::new(false) })
     }
 
-    /// Reserves what `range` touches of `file`, if that was not done before, and more where all before it is reserved. Another write that
-    /// comes meanwhile does not wait for it.
+    /// Reserves the part of `file` that `range` touches, if that was not done before, and more if everything before it
+    /// is reserved. Another write meanwhile does not wait for it.
     pub fn cover(&self, file: &File, range: Range<u64>) {
         for step in range.start / STEP..range.end.min(self.size).div_ceil(STEP) {
             let step = step as usize;
@@ -51,7 +52,7 @@ impl Reservation {
                 .take_while(|step| !step.swap(true, Ordering::Relaxed));
             let start = step as u64 * STEP;
             let length = (STEP * (1 + more.count() as u64)).min(self.size - start);
-            // What was written there stays, and what was not is zero as before.
+            // Written bytes stay, and the rest is zero as before.
             if fallocate(file, FallocateFlags::KEEP_SIZE, start, length).is_err() {
                 self.given_up.store(true, Ordering::Relaxed);
             }

@@ -45,7 +45,7 @@ pub struct Unpack<'a> {
     pub input: &'a Arc<Pool>,
 }
 
-/// What an unpacking did.
+/// The result of an unpacking.
 #[derive(Debug, Clone)]
 pub struct UnpackOutcome {
     /// The manifest, read in full.
@@ -81,7 +81,7 @@ enum Write {
         /// Until it is dropped, no higher layer begins.
         _admitted: Option<Arc<Admitted>>,
     },
-    /// All that is ready of an ordered stream.
+    /// All bytes of an ordered stream that are ready.
     Ordered(u32),
 }
 
@@ -90,9 +90,9 @@ pub(super) struct Shared<'a> {
     pub data_key: Option<&'a DataKey>,
     pub accounts: Accounts,
     pub tally: Tally<'a>,
-    /// Of an open set: others have none.
+    /// `None` for a set that is not open.
     pub layers: Option<Arc<Layers>>,
-    /// Of a set with ordered streams that is read in full.
+    /// For a set with ordered streams that is read in full.
     pub in_order: Option<InOrder>,
 }
 
@@ -110,7 +110,7 @@ const TARGET: usize = 2;
 pub(super) const STAGES: [&str; 3] = ["media", "transform", "target"];
 
 impl Unpack<'_> {
-    /// Reads all of `set` and checks every byte of it. On an error the target holds something that must not be used.
+    /// Reads all of `set` and checks every byte of it. After an error the target holds something that must not be used.
     pub fn run(&self, set: &mut MediaSet) -> Result<UnpackOutcome> {
         let header = set.header().clone();
         let data_key = set.data_key().cloned();
@@ -125,7 +125,7 @@ impl Unpack<'_> {
             tally: Tally::new(&header, streams, seed, self.target.checks_maps())?,
             layers: header.open.then_some(layers),
         };
-        // Of a pipe, which is one family.
+        // For a pipe, which is one family.
         let mut ahead = set.take_ahead();
         let starts = members.into_iter().map(|member| (member, std::mem::take(&mut ahead))).collect();
         let parse = |family: &mut Family, (member, ahead): (Member, _), to_workers: &Sender<Work>| {
@@ -138,8 +138,8 @@ impl Unpack<'_> {
         Ok(outcome(set, manifest, parsed, &shared))
     }
 
-    /// Reads each family by `read` in a thread of its own, which is given what it starts with, and unpacks what that sends. Gives what
-    /// came of the families, in their order.
+    /// Reads each family by `read` in its own thread, which gets its start value, and unpacks what the thread sends.
+    /// Gives the results of the families, in their order.
     pub(super) fn each_family<S: Send, T: Send>(
         &self,
         set: &mut MediaSet,
@@ -156,7 +156,7 @@ impl Unpack<'_> {
         let done = Mutex::new(Vec::new());
         self.watched(|| {
             thread::scope(|scope| {
-                // With room for a single block each, every hand-over would wait for a thread to wake.
+                // With room for only one block each, every hand-over would wait for a thread to wake.
                 let (to_workers, blocks) = bounded::<Work>(self.plan.workers * 4);
                 let (to_writers, writes) = unbounded::<Write>();
                 let (done, output, families, read) = (&done, &output, set.families_mut(), &read);
@@ -182,7 +182,7 @@ impl Unpack<'_> {
                     }
                     Ok(())
                 };
-                // Its ends of the channels are gone then, so that those which were started see the other side end.
+                // Then its ends of the channels are gone, and the started threads see the other side end.
                 self.halt.watch(start());
             });
         });
@@ -220,7 +220,7 @@ impl Unpack<'_> {
         let (device, number) = (family.device().to_owned(), family.header().family);
         let mut parser = Parser::new(family, shared.data_key, self.input, ahead, shared.tally.weights())?;
         let mut position = 0;
-        pool::waited(); // What came before is nobody's account.
+        pool::waited(); // Earlier waits belong to no account.
         while let Some(block) = parser.next()? {
             clock.lap_busy_but(pool::waited());
             self.halt.check()?;
@@ -251,7 +251,7 @@ impl Unpack<'_> {
             admitted.map_err(|flaw| damage(device, block.offset, flaw))?;
         }
         let admitted = match &shared.layers {
-            // Nothing writes over an ordered stream, and its blocks wait for each other: no layer waits for them.
+            // Nothing overwrites an ordered stream, and its blocks wait for each other: no layer waits for them.
             Some(layers) if block.header.kind == BlockKind::Data && block.header.order == 0 => {
                 let admitted = layers.admit(block.header.layer, self.halt)?;
                 Some(Arc::new(admitted.map_err(|flaw| damage(device, block.offset, flaw))?))
@@ -313,7 +313,8 @@ impl Unpack<'_> {
         Ok(())
     }
 
-    /// Hands the bytes of a block to the writers, if the target keeps them. Gives the buffer back when it holds none of them.
+    /// Hands the bytes of a block to the writers, if the target keeps them. Gives the buffer back if it holds none of
+    /// them.
     fn pass_on(
         &self,
         shared: &Shared<'_>,
@@ -403,7 +404,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the set restores to: its header says so, or the manifest of an open one.
+/// What the set restores to: from its header, or from the manifest of an open set.
 pub(super) fn streams_of(set: &MediaSet) -> Result<Vec<StreamRecord>> {
     let header = set.header();
     match set.manifest() {
@@ -411,13 +412,13 @@ pub(super) fn streams_of(set: &MediaSet) -> Result<Vec<StreamRecord>> {
         Some(manifest) => Ok(manifest.streams.iter().map(ManifestStream::record).collect()),
         None => Err(Error::refused(
             format!("media set {}", header.media_set_id),
-            "the names of its files stand at its end, so that it cannot be read from a pipe",
-            "put the stream into a file first, and name that with --from",
+            "the names of its files are at its end, so it cannot be restored from a pipe",
+            "put the stream into a file first, and name the file with --from",
         )),
     }
 }
 
-/// What families that were read to their ends say of each other: the commit record and the times.
+/// What families tell of each other after they were read to their ends: the commit record and the times.
 pub(super) fn check_families(set: &MediaSet, parsed: &[Parsed]) -> Result<()> {
     let incomplete = |why: &str| {
         Error::incomplete(format!("media set {}", set.header().media_set_id), why, "use another backup set")

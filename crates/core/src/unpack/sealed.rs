@@ -1,8 +1,9 @@
-//! Reading an encrypted set without its key: every stored byte is checked, and what the blocks say of themselves in clear.
+//! Reading an encrypted set without its key: it checks every stored byte, and what the blocks tell of themselves in
+//! plain text.
 //!
-//! Checked are the checksums of all headers and bodies, padding, footers, the digest of each family against its footer and the
-//! commit record, and the sequence numbers. What is inside of the blocks (runs, plain digests, index, manifest) and the footers' macs
-//! only the key can tell.
+//! It checks the checksums of all headers and bodies, padding, footers, the digest of each family against its footer
+//! and the commit record, and the sequence numbers. Only the key can check the inside of the blocks (runs, plain
+//! digests, index, manifest) and the footers' MACs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +22,8 @@ use crate::meter::{Account, Clock, LiveAccount};
 use crate::pool::{self, Pool};
 use crate::threads;
 
-/// Reads all of an encrypted set through `input`: the footers of its families, and where the time of each one's thread went, which `live` shows
-/// meanwhile.
+/// Reads all of an encrypted set through `input`. Gives the footers of its families, and the account of each one's
+/// thread, which `live` shows meanwhile.
 ///
 /// # Errors
 /// Damage, with the family and the byte.
@@ -82,7 +83,7 @@ fn check_family(
 ) -> Result<Parsed> {
     let device = family.device().to_owned();
     let mut parser = Parser::new(family, None, input, VecDeque::new(), weights)?;
-    pool::waited(); // What came before is nobody's account.
+    pool::waited(); // Earlier waits belong to no account.
     while let Some(block) = parser.next()? {
         check_stored(&block.header, &block.bytes).map_err(|flaw| damage(&device, block.offset, flaw))?;
         clock.pass(block.bytes.len() as u64);

@@ -1,4 +1,4 @@
-//! Media sets: families that belong together, found in any heap of them, and checked to be whole.
+//! Media sets: families that belong together, found among any families, and checked to be whole.
 
 use std::collections::VecDeque;
 
@@ -17,11 +17,11 @@ pub struct MediaSet {
     families: Vec<Family>,
     data_key: Option<DataKey>,
     manifest: Option<Manifest>,
-    /// What was read of a pipe beyond its header.
+    /// Bytes of a pipe that were read beyond its header.
     ahead: VecDeque<Piece>,
 }
 
-/// Which family stands where, for messages and lists.
+/// Where a family is, for messages and lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilyPlace {
     /// From 1.
@@ -45,7 +45,7 @@ pub fn group(families: Vec<Family>) -> Vec<(Uuid, Vec<Family>)> {
 }
 
 impl MediaSet {
-    /// Checks that families of one set, in order, are all that belong to it, as far as it shows without a key.
+    /// Checks that families of one set, in order, are all that belong to it, as far as this shows without a key.
     pub fn check_whole(families: &[Family]) -> Result<()> {
         check_members(families)?;
         check_commit(families)
@@ -67,7 +67,7 @@ impl MediaSet {
         Ok(set)
     }
 
-    /// The same of an encrypted set whose key is not at hand: nothing in it can be opened, and it can be read as it is.
+    /// The same for an encrypted set without its key: nothing in it can be opened, but it can be read as it is.
     pub fn assemble_sealed(mut families: Vec<Family>) -> Result<Self> {
         families.sort_by_key(|family| family.header().family);
         Self::check_whole(&families)?;
@@ -102,7 +102,7 @@ impl MediaSet {
         &self.families[0].header().set
     }
 
-    /// The manifest; of a pipe it is known only after the set was read.
+    /// The manifest; for a pipe it is known only after the set was read.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
@@ -117,8 +117,8 @@ impl MediaSet {
         total(self.families.iter().filter_map(Family::size))
     }
 
-    /// Bytes that its blocks unpack to, zeros included, as the trailers say: for a display, nothing is sized by it. A byte that was sent twice counts
-    /// twice, and a differential counts only what has changed.
+    /// Bytes that its blocks unpack to, zeros included, as the trailers say. They are for a display: nothing is sized
+    /// by them. A byte that was sent twice counts twice, and a differential counts only what has changed.
     ///
     /// # Errors
     /// A trailer cannot be read, or the set comes from a pipe.
@@ -193,7 +193,7 @@ fn check_members(families: &[Family]) -> Result<()> {
     Err(Error::incomplete(
         name(header),
         format!("{which} {} of {of} missing{uncommitted}", missing.join(", ")),
-        "give all families with --from, also those on other disks; a set is restored from all of them",
+        "give all families with --from, also those on other disks; a restore needs all of them",
     ))
 }
 

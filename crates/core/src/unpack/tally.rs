@@ -1,5 +1,5 @@
-//! What the blocks of a set add up to: every byte once, every number once, a page map that fits the data, and
-//! sums that are those of the trailers. In memory that does not grow with the database.
+//! The sums of a set's blocks: every byte once, every number once, a page map that fits the data, and the sums of the
+//! trailers. The memory for it does not grow with the database.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -25,20 +25,20 @@ pub(super) struct Tally<'a> {
     weights: Weights,
     /// Whether the page map is looked at.
     maps: bool,
-    /// Hashes units as the page map does; `None` when its seed is not known: in a pipe the manifest comes last.
+    /// Hashes units as the page map does; `None` while its seed is unknown: in a pipe the manifest comes last.
     hasher: Option<UnitHasher>,
-    /// Of an open full whose map is looked at: its layers write over each other.
+    /// For an open full whose map is checked: its layers overwrite each other.
     scratch: Option<Scratch>,
     sums: Mutex<Sums>,
 }
 
-/// The page map as the data say it is, and as it is.
+/// The page map as computed from the data, and as stored.
 struct Scratch {
     made: MapScratch,
     read: MapScratch,
 }
 
-/// What is wrong with a block, or why it could not be booked.
+/// A flaw of a block, or why it could not be booked.
 pub(super) enum Unbooked {
     /// The block.
     Flaw(Flaw),
@@ -62,9 +62,9 @@ struct Sums {
     streams: Vec<StreamSums>,
     /// Bytes of ZERO runs in each family.
     zero_bytes: [u64; MAX_FAMILIES as usize],
-    /// Where the runs of blocks stand, against what the index says of them; with a cipher only workers see runs.
+    /// The places of the runs of blocks, against what the index says of them; with a cipher only workers see runs.
     spans: Balance,
-    /// In a full and in a log set the balances of the streams tell.
+    /// For a full and a log set, the balances of the streams tell.
     claims: Option<Claims>,
 }
 
@@ -95,9 +95,9 @@ impl StreamSums {
 }
 
 impl<'a> Tally<'a> {
-    /// Of nothing so far; `seed` is that of the page map, where it is known. Without `maps`, what the page map says does not
-    /// matter: a restore needs none, and whole data must come back also from a set whose map is not.
-    /// Of an open set, `streams` are those of its manifest.
+    /// For a set of which nothing was read so far; `seed` is that of the page map, if it is known. Without `maps`, the
+    /// page map is not checked: a restore needs none, and whole data must come back also from a set with a wrong map.
+    /// For an open set, `streams` are those of its manifest.
     ///
     /// # Errors
     /// No scratch file can be made for the page map of an open full.
@@ -107,7 +107,7 @@ impl<'a> Tally<'a> {
             streams: vec![StreamSums::default(); streams.len()],
             zero_bytes: [0; MAX_FAMILIES as usize],
             spans: Balance::default(),
-            // Layers of an open set write over each other.
+            // Layers of an open set overwrite each other.
             claims: (header.kind == SetKind::Differential && !header.open).then(|| Claims::new(&streams)),
         };
         let hasher = seed.filter(|_| full && maps).map(UnitHasher::new);
@@ -131,7 +131,7 @@ impl<'a> Tally<'a> {
         check_order(block, stream, runs, self.header.transfer_size)?;
         let end = runs.last().map_or(0, Run::end);
         let open = self.header.open && block.kind == BlockKind::Data;
-        require(end <= stream.size || open, "a run ends behind the end of its stream")?;
+        require(end <= stream.size || open, "a run ends after the end of its stream")?;
         let share = match block.kind {
             BlockKind::Map => {
                 require(stream.map_window > 0, "a page map that the header does not announce")?;
@@ -141,14 +141,14 @@ impl<'a> Tally<'a> {
             _ => self.data_block(stream, runs, plain)?,
         };
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of an ordered stream, the order tells.
+        // For an ordered stream, the order tells.
         let claims = sums.claims.as_mut().filter(|_| block.kind == BlockKind::Data && !stream.ordered);
         if let Some(claims) = claims {
             let unit = u64::from(stream.unit);
             let new = runs
                 .iter()
                 .all(|run| claims.claim(place, run.offset / unit, run.end().div_ceil(unit) - run.offset / unit));
-            require(new, "a part of its stream is in another block too")?;
+            require(new, "a part of its stream is in two blocks")?;
         }
         sums.streams[place].join(&share);
         Self::book_family(&mut sums, self.weights, block, runs, share.zero);
@@ -170,7 +170,7 @@ impl<'a> Tally<'a> {
         let mut rest = plain;
         for run in runs {
             let whole = run.offset.is_multiple_of(unit) && (run.end().is_multiple_of(unit) || run.end() == stream.size);
-            require(whole || self.header.open || stream.ordered, "a run is not of whole units")?;
+            require(whole || self.header.open || stream.ordered, "a run does not cover whole units")?;
             share.covered.add_range(self.weights, run.offset, run.end());
             if run.kind == RunKind::Zero {
                 share.zero += u64::from(run.length);
@@ -202,11 +202,11 @@ impl<'a> Tally<'a> {
         let &[run] = runs else { return Err(broken("a map block without its range").into()) };
         let length = u64::from(run.length);
         let fits = run.offset.is_multiple_of(window) && length == window.min(stream.size - run.offset);
-        require(fits, "a map block that is no window of its stream")?;
+        require(fits, "a map block that is not a window of its stream")?;
         let (entries, odd) = plain.as_chunks::<MAP_ENTRY>();
         require(
             odd.is_empty() && entries.len() as u64 == length.div_ceil(unit),
-            "a map block of too few or too many entries",
+            "a map block with too few or too many entries",
         )?;
         let mut share = StreamSums::default();
         share.mapped.add_range(self.weights, run.offset, run.end());
@@ -226,10 +226,10 @@ impl<'a> Tally<'a> {
         Ok(share)
     }
 
-    /// Checks everything against what the families said, once all of them have come to their ends.
+    /// Checks everything against the numbers of the families, once all of them were read to their ends.
     ///
     /// # Errors
-    /// What does not add up, and in which family (from 0) when it is the affair of one.
+    /// What does not add up, and in which family (from 0) if it concerns only one.
     pub fn finish(&self, parsed: &[Parsed]) -> JobResult<Result<(), (Option<usize>, &'static str)>> {
         let added_up = self.add_up(parsed);
         match &self.scratch {
@@ -247,7 +247,7 @@ impl<'a> Tally<'a> {
         let mut spans = sums.spans;
         for (at, family) in parsed.iter().enumerate() {
             if family.zero_bytes != sums.zero_bytes[at] {
-                return Err((Some(at), "the trailer counts other zero bytes than there are"));
+                return Err((Some(at), "the count of zero bytes in the trailer is wrong"));
             }
             sequences.join(family.sequences);
             spans.join(family.spans);
@@ -256,7 +256,7 @@ impl<'a> Tally<'a> {
         (0..blocks).for_each(|number| sequences.take(self.weights, [number, 0, 0]));
         let whole = |says: bool, what| if says { Ok(()) } else { Err((None, what)) };
         whole(sequences.is_even(), "its blocks are not numbered from 0 on, each number once")?;
-        whole(spans.is_even(), "its index does not say where the runs of its blocks stand")?;
+        whole(spans.is_even(), "its index does not fit the runs of its blocks")?;
         if self.header.kind == SetKind::Differential {
             return Ok(());
         }
@@ -271,7 +271,7 @@ impl<'a> Tally<'a> {
                 continue;
             }
             whole(sums.data.saturating_add(sums.zero) == stream.size, "it does not hold every byte of its database")?;
-            whole(once(sums.covered), "it holds a part of its database twice, and another not at all")?;
+            whole(once(sums.covered), "it holds a part of its database twice, and another part is missing")?;
             let fits = unmapped || sums.hashes.is_even() && sums.zeros.is_even();
             whole(fits, "its page map does not fit its data")?;
         }
@@ -296,7 +296,7 @@ impl Scratch {
         self.made.put(stream, offset / u64::from(stream.unit), &entries)
     }
 
-    /// Zeros that a block puts into a stream. Those beyond its end say nothing.
+    /// Zeros that a block puts into a stream. Zeros beyond its end mean nothing.
     fn zero_run(&self, stream: &StreamRecord, run: &Run) -> JobResult<()> {
         let unit = u64::from(stream.unit);
         let end = run.end().min(stream.size.next_multiple_of(unit));
@@ -309,7 +309,7 @@ impl Scratch {
         parts.into_iter().flatten().try_for_each(|number| self.made.put(stream, number, &UNKNOWN_UNIT))
     }
 
-    /// True when the map of a stream says of each unit what the data say, or that it does not know.
+    /// True when the map of a stream agrees with the data for each unit, or does not know the unit.
     fn agrees(&self, stream: &StreamRecord) -> JobResult<bool> {
         if stream.map_window == 0 {
             return Ok(true);

@@ -15,27 +15,27 @@ use crate::meter::Clock;
 
 /// A DATA or MAP block that was read, checked and unpacked.
 pub struct CheckedBlock<'a> {
-    /// As it stood on the media.
+    /// As it was on the media.
     pub header: &'a BlockHeader,
     /// Its runs.
     pub runs: &'a [Run],
     /// The digest of its plain bytes.
     pub digest: [u8; DIGEST],
-    /// Its payload as its codec packed it; without a codec the plain bytes.
+    /// Its payload as its codec packed it; without a codec, the plain bytes.
     pub packed: &'a [u8],
     /// Its payload, unpacked.
     pub plain: &'a [u8],
 }
 
-/// Takes whole blocks: a worker has one of its own.
+/// Takes whole blocks: each worker has its own.
 pub trait BlockTaker {
     /// Takes a block. When this returns, a block of a higher layer may come.
     fn take(&mut self, block: &CheckedBlock<'_>, clock: &mut Clock) -> Result<()>;
 }
 
-/// Something that takes the bytes of streams, from several threads and in any order, but for streams that are ordered.
+/// Takes the bytes of streams, from several threads and in any order, except for ordered streams.
 pub trait Target: Sync {
-    /// True when nothing is kept: a verification. Then nothing is sent to it either.
+    /// True when nothing is kept: a verification. Then nothing is sent to it.
     fn discards(&self) -> bool;
 
     /// True in a verification: the page map is compared with the data.
@@ -43,13 +43,13 @@ pub trait Target: Sync {
         self.discards()
     }
 
-    /// What takes whole blocks instead of their bytes, for one worker: of a copy that discards the bytes.
+    /// Takes whole blocks instead of their bytes, for one worker: for a copy, which discards the bytes.
     fn blocks(&self) -> Result<Option<Box<dyn BlockTaker + '_>>> {
         Ok(None)
     }
 
-    /// Puts `bytes` at `offset` of a stream. An ordered stream comes in order, without gaps, and one call at a time: a target that waits
-    /// holds up the restore, and must not wait for bytes of another stream.
+    /// Puts `bytes` at `offset` of a stream. An ordered stream comes in order, without gaps, and one call at a time. A
+    /// target that waits holds up the restore, and must not wait for bytes of another stream.
     fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Makes a range of a stream zero.
@@ -76,8 +76,8 @@ impl Target for NullTarget {
 /// Alignment that direct writes need, in bytes; buffers have it too.
 const ALIGNED: u64 = 4096;
 
-/// Shorter writes, in bytes, go through the page cache, which joins them: between free pages, and in a differential, each direct one would take
-/// as long as a block of a mebibyte, and writers would do little else.
+/// Shorter writes, in bytes, go through the page cache, which joins them. Between free pages, and in a differential,
+/// each direct write would take as long as a block of a mebibyte, and writers would do little else.
 const SHORT: usize = 128 << 10;
 
 /// One file for each stream.
@@ -94,7 +94,7 @@ pub(super) struct TargetFile {
     buffered: File,
     /// A new file is zero wherever nothing was written.
     fresh: bool,
-    /// Room for direct writes, of a new file.
+    /// Room for direct writes, in a new file.
     reservation: Option<Reservation>,
 }
 
@@ -112,7 +112,7 @@ impl TargetFile {
         self.buffered.set_len(size).map_err(|e| Error::io("set the size of", self.path.display().to_string(), e))
     }
 
-    /// Has room reserved for what will be written of these bytes, where the file system has as much.
+    /// Reserves room for these bytes, if the file system has enough.
     fn reserve(&mut self, size: u64) {
         let directory = directory_of(&self.path);
         let free = free_space(directory).unwrap_or(0);
@@ -167,7 +167,7 @@ impl TargetFile {
     }
 }
 
-/// Blocks of a stream that nobody has named.
+/// Blocks of a stream that the manifest does not name.
 pub(super) fn unnamed_stream(stream: u32) -> Error {
     Error::incomplete(
         "media set",
@@ -182,8 +182,8 @@ impl FileTarget {
         Self::default()
     }
 
-    /// Writes `stream` into the file at `path`, which is set to `size` bytes. `fresh`: the file was just created, so ZERO
-    /// runs need no writing.
+    /// Writes `stream` into the file at `path`, which is set to `size` bytes. `fresh`: the file was just created, so
+    /// ZERO runs need no writing.
     pub fn add(&mut self, stream: u32, path: &Path, size: u64, fresh: bool) -> Result<()> {
         let mut file = TargetFile::open(path, fresh)?;
         file.set_size(size)?;

@@ -1,4 +1,5 @@
-//! The same in the emulators of Azure and Google, which are not installed everywhere: `tests/servers/install-stores azurite fake-gcs`.
+//! The same in the emulators of Azure and Google, which are not installed everywhere: `tests/servers/install-stores
+//! azurite fake-gcs`.
 
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ fn blocks_that_are_no_blob_yet_are_found_counted_and_dropped() {
     let found = bucket.unfinished_uploads("night/").unwrap();
     assert_eq!(found.iter().map(|found| found.key.as_str()).collect::<Vec<_>>(), [odd]);
     assert_eq!(bucket.parts(odd, &found[0].upload).unwrap().unwrap(), there);
-    // Who gives them up need not know the set; and nothing can be made of them any more.
+    // Giving up an upload does not need its set; afterwards nothing can be made of its parts.
     bucket.abort(odd, &found[0].upload).unwrap();
     bucket.abort(odd, &upload).unwrap();
     assert_eq!((bucket.unfinished_uploads("").unwrap(), bucket.parts(odd, &upload).unwrap()), (Vec::new(), None));
@@ -73,7 +74,7 @@ fn blocks_of_somebody_else_under_the_same_name_are_one_clear_error() {
     let upload = bucket.begin("app.bore", "set").unwrap();
     let (_, answers) = send_two_parts(&bucket, "app.bore", &upload);
     let error = answers.into_iter().find_map(Result::err).unwrap().to_string();
-    assert!(error.contains("somebody else has put blocks") && error.contains("hint"), "{error}");
+    assert!(error.contains("another program has put blocks") && error.contains("hint"), "{error}");
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn uploads_in_google_are_listed_with_their_parts_and_given_up() {
     }
     assert_eq!((bucket.unfinished_uploads("").unwrap(), bucket.parts(odd, &upload).unwrap()), (Vec::new(), None));
     let error = bucket.complete(odd, &upload, parts).unwrap_err().to_string();
-    assert!(error.contains(odd) && error.contains("is not there any more"), "{error}");
+    assert!(error.contains(odd) && error.contains("no longer exists"), "{error}");
     assert_eq!(server.objects("media"), Vec::new());
 }
 

@@ -137,7 +137,7 @@ mod object_store {
         let until = "2099-01-01T00:00:00Z".parse().unwrap();
         let lock = Some(ObjectLock { mode: LockMode::Compliance, until });
         let text = keeping(ObjectOptions { lock, ..ObjectOptions::default() }).unwrap_err().to_string();
-        assert!(text.contains("was to be locked (COMPLIANCE) until 2099") && text.contains("shows none"), "{text}");
+        assert!(text.contains("a lock (COMPLIANCE) until 2099") && text.contains("shows none"), "{text}");
         let encryption = Some(Encryption::parse("--sse", "aws:kms").unwrap());
         let text = keeping(ObjectOptions { encryption, ..ObjectOptions::default() }).unwrap_err().to_string();
         assert!(text.contains("ignores --sse") && text.contains("--encrypt-to"), "{text}");

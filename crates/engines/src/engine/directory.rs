@@ -16,13 +16,14 @@ pub trait DirectoryEngine: Sync {
     /// The name of that mark in the directory.
     fn mark(&self) -> &'static str;
 
-    /// Makes a directory, whose files are all there and durable, one that a server starts on. `position` is the one of the set's manifest.
+    /// Prepares a directory, whose files are complete and durable, for the start of a server. `position` is from the
+    /// set's manifest.
     ///
     /// # Errors
     /// The directory cannot be written.
     fn finish(&self, directory: &Path, position: &serde_json::Value) -> Result<()>;
 
-    /// What has to be done once a server runs on a restored directory, if no start check has done it.
+    /// What the user has to do after a server runs on a restored directory, if no start check has done it.
     fn after_a_start(&self, position: &serde_json::Value) -> Option<String> {
         let _ = position;
         None
@@ -35,7 +36,7 @@ pub trait DirectoryEngine: Sync {
     }
 }
 
-/// A table that a restored directory holds as SQL text only, until somebody loads it.
+/// A table that a restored directory has only as SQL text, until it is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextOfTable {
     /// Its path below the directory.

@@ -7,13 +7,13 @@ use fullbore_core::io::LockableFile;
 
 /// Databases that are one file of this machine each.
 pub trait FileEngine: Sync {
-    /// Finds out whether a database can be restored to `target`. Writes nothing.
+    /// Checks whether a database can be restored to `target`. Writes nothing.
     ///
     /// # Errors
-    /// The target exists and may not be replaced, or a file beside it would change what is restored.
+    /// The target exists and may not be replaced, or a file beside it would change the restored database.
     fn prepare(&self, target: &Path, over: Over) -> Result<Box<dyn FileRestore>>;
 
-    /// Refuses files beside `target` that the engine would apply to whatever file has that name.
+    /// Refuses files beside `target` that the engine would apply to any file with that name.
     ///
     /// # Errors
     /// It names such a file.
@@ -22,7 +22,7 @@ pub trait FileEngine: Sync {
     /// A file beside `file` that shows that an application has opened it.
     fn sign_of_use(&self, file: &Path) -> Option<PathBuf>;
 
-    /// Lets the engine check a file that nobody has open. Gives the problems; none of a sound database.
+    /// Lets the engine check a file that no process has open. Returns the problems; empty for a sound database.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -60,19 +60,19 @@ pub trait FileRestore: Send + Sync {
     /// Temporary files of earlier restores to this target that were killed. They may be deleted.
     fn leftovers(&self) -> &[PathBuf];
 
-    /// Takes over the largest temporary file of an interrupted restore to this target. It becomes the temporary file, and stays locked while the
-    /// returned file lives. `None` where there is nothing.
+    /// Takes over the largest temporary file of an interrupted restore to this target. It becomes the temporary file,
+    /// and stays locked while the returned file lives. `None` if there is no such file.
     ///
     /// # Errors
     /// A running restore writes to one of them, or it cannot be opened.
     fn take_over(&mut self) -> Result<Option<LockableFile>>;
 
-    /// Gives the restored file the target's name, durably. Gives warnings. After an error the caller abandons.
+    /// Gives the restored file the target's name, durably. Returns warnings. After an error the caller abandons.
     ///
     /// # Errors
-    /// The target is in use, was created meanwhile, or cannot be written. Then it is as it was.
+    /// The target is in use, was created meanwhile, or cannot be written. Then it does not change.
     fn publish(&self) -> Result<Vec<String>>;
 
-    /// Removes the temporary file. The target stays as it is.
+    /// Removes the temporary file. The target does not change.
     fn abandon(&self);
 }

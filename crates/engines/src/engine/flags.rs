@@ -1,11 +1,12 @@
-//! Flags of one engine, such as `--install-clone-plugin` of MySQL. The engine names them, explains them, and asks for them.
+//! Flags of one engine, such as `--install-clone-plugin` of MySQL. The engine names them, explains them, and asks for
+//! them.
 
 /// A flag of a single engine. The flag takes no value.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EngineFlag {
     /// Its name without the dashes, such as `keep-free-pages`.
     pub name: &'static str,
-    /// What it does, for `--help`.
+    /// Its effect, for `--help`.
     pub help: &'static str,
     /// Why it is an error with another engine.
     pub elsewhere: &'static str,
@@ -28,7 +29,7 @@ impl GivenFlags {
         self.0.iter().copied()
     }
 
-    /// Those that count in estimates.
+    /// The flags that count in estimates.
     #[must_use]
     pub fn of_estimates(&self) -> Self {
         self.iter().filter(|flag| flag.counts_in_estimates).collect()

@@ -10,11 +10,12 @@ use crate::{Options, Session};
 
 /// Log backups of an engine.
 pub trait LogEngine: Sync {
-    /// Where a set begins and ends in the log; `None` where its position makes no sense. `finished_at` is when it was finished, in microseconds
-    /// since 1970: it counts where the position does not tell a time.
+    /// Where a set begins and ends in the log; `None` if its position is invalid. `finished_at` is when it was
+    /// finished, in microseconds since 1970: it counts if the position has no time.
     fn range(&self, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange>;
 
-    /// The same of a database that was restored up to `end`, with every commit until `until`, in microseconds since 1970.
+    /// The same of a database that was restored up to `end`, with every commit until `until`, in microseconds since
+    /// 1970.
     fn range_up_to(&self, end: &SetEnd, until: i64) -> Option<LogRange>;
 
     /// Where a set ends, from `position.last` of its manifest, which may say anything.
@@ -26,8 +27,8 @@ pub trait LogEngine: Sync {
     /// The streams of a log set: their ids, and how files with their bytes are called.
     fn streams(&self) -> &'static [(u32, &'static str)];
 
-    /// Opens the database that `url` names, and finds the first of `bases` that its log continues. Gives which, and the log set behind it; `None` when
-    /// nothing was committed since.
+    /// Opens the database that `url` names, and finds the first of `bases` that its log continues. Returns the index of
+    /// this base and the log set after it; `None` if nothing was committed since.
     ///
     /// # Errors
     /// The log continues none of them. The reason is that of the first.
@@ -46,14 +47,14 @@ pub trait LogEngine: Sync {
     fn apply(&self, set: &UnpackedLog<'_>, stop_at: Option<i64>) -> Result<AppliedLog>;
 }
 
-/// Where a backup set ends: the next log set continues it, and log sets are applied behind it.
+/// The end of a backup set: the next log set continues it, and log sets are applied after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SetEnd {
     /// The engine's own words, as in the manifest.
     pub position: serde_json::Value,
     /// When that was seen, in microseconds since 1970.
     pub time: Option<i64>,
-    /// Bytes of the database file there. None of a database in several files.
+    /// Bytes of the database file at this position. `None` for a database in several files.
     pub file_bytes: Option<u64>,
 }
 
@@ -66,34 +67,34 @@ pub trait LogSession: Session {
     fn amount(&self) -> String;
 }
 
-/// A database whose log is followed.
+/// A follower of a database's log.
 pub trait LogFollower {
-    /// Continues the first of `bases`, where other runs ended, that the log continues. Gives which.
+    /// Continues the first of `bases`, the ends of other runs, that the log continues. Returns its index.
     ///
     /// # Errors
     /// It continues none of them. The reason is that of the first.
     fn join(&mut self, bases: &[SetEnd]) -> Result<usize>;
 
-    /// A snapshot of now, for a full. [`join_own`](Self::join_own) is told when that is durable.
+    /// A snapshot of now, for a full. When the full is durable, the caller calls [`join_own`](Self::join_own).
     ///
     /// # Errors
-    /// As of any backup.
+    /// As for any backup.
     fn snapshot(&self) -> Result<Box<dyn Session>>;
 
-    /// Continues a full that was taken through [`snapshot`](Self::snapshot). `position` is that of its session.
+    /// Continues a full that was taken through [`snapshot`](Self::snapshot). `position` is from its session.
     ///
     /// # Errors
-    /// The position makes no sense.
+    /// The position is invalid.
     fn join_own(&mut self, position: &serde_json::Value) -> Result<()>;
 
     /// True when there are commits that are in no set.
     ///
     /// # Errors
-    /// The files are no longer those of the database.
+    /// The files do not belong to the database any more.
     fn has_news(&self) -> Result<bool>;
 
-    /// Every commit since the last set, held until [`shipped`](Self::shipped); `None` when there was none. After a failure to store it, it may be
-    /// asked again.
+    /// Every commit since the last set, held until [`shipped`](Self::shipped); `None` if there was none. After a
+    /// failure to store it, the caller may call it again.
     ///
     /// # Errors
     /// A part of the log is missing.
@@ -105,7 +106,8 @@ pub trait LogFollower {
     /// The engine cannot let go of the log.
     fn shipped(&mut self, end: &SetEnd) -> Result<()>;
 
-    /// Makes the log shorter if it has `limit` bytes and nobody stands in the way. True when that is done: then a set should be shipped soon.
+    /// Makes the log shorter if it has `limit` bytes and no lock prevents it. True after success: then a set should be
+    /// shipped soon.
     ///
     /// # Errors
     /// The engine fails, or a part of the log is missing.
@@ -117,22 +119,22 @@ pub trait LogFollower {
 
 /// The streams of an unpacked log set, and the database that they are applied to.
 pub struct UnpackedLog<'a> {
-    /// What errors call the set.
+    /// The name of the set in errors.
     pub name: &'a str,
     /// Its streams, in the order of [`LogEngine::streams`]. Each is read from its beginning on.
     pub streams: &'a [File],
-    /// Where it begins and ends, as its manifest says.
+    /// Where it begins and ends, from its manifest.
     pub position: &'a Position,
     /// The database: a file or a directory.
     pub database: &'a Path,
-    /// Where the database stands.
+    /// The position of the database.
     pub stands: &'a SetEnd,
 }
 
-/// What an application came to.
+/// The result of applying a log set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppliedLog {
-    /// Where the database stands now.
+    /// The position of the database now.
     pub stands: SetEnd,
     /// True when the set holds commits that are later than the time to stop at.
     pub stopped: bool,

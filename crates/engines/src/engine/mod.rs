@@ -1,4 +1,5 @@
-//! What the rest of the program asks an engine. An engine is a folder, a type that implements [`Engine`], and a line in [`ENGINES`](crate::ENGINES).
+//! The interface of engines to the rest of the program. An engine is a folder, a type that implements [`Engine`], and a
+//! line in [`ENGINES`](crate::ENGINES).
 
 mod directory;
 mod file;
@@ -26,19 +27,21 @@ pub trait Engine: Sync {
     /// Its name as people write it, such as `SQLite`.
     fn title(&self) -> &'static str;
 
-    /// What the database that `url` names is called. It need not exist.
+    /// The identity of the database that `url` names. The database need not exist.
     fn identity(&self, url: &str) -> Identity;
 
     /// True when a server is asked for the database. False when the database is a file of this machine.
     fn is_server(&self) -> bool;
 
-    /// The name of a database in the names of its families, from its name on media; and what earlier versions made of it.
+    /// The name of a database in the names of its families, from its name on media; and the name that earlier versions
+    /// used.
     fn stems(&self, name: &str) -> Stems;
 
     /// Opens a session on the database that `url` names; the URL begins with this engine's name.
     ///
     /// # Errors
-    /// The URL names no database of this engine. The database cannot be reached. It cannot be backed up as it is.
+    /// The URL does not name a database of this engine, or the database cannot be reached, or it cannot be backed up in
+    /// its current state.
     fn open(&self, url: &str, options: &Options) -> Result<Box<dyn Session>>;
 
     /// The flags that mean something to this engine only.
@@ -66,21 +69,23 @@ pub trait Engine: Sync {
         None
     }
 
-    /// What a set says of a schema that could not be parsed when it was made (with `--continue-after-error`). `position` is that of its manifest.
+    /// The note in a set on a schema that could not be parsed at the backup (with `--continue-after-error`). `position`
+    /// is from its manifest.
     fn unreadable_schema(&self, position: &serde_json::Value) -> Option<String> {
         let _ = position;
         None
     }
 }
 
-/// What a database is called.
+/// The identity of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Its name on media. A file has one name, however its path is written; a server is named by host and port, or by its socket.
+    /// Its name on media. A file has one name, however its path is written; a server is named by host and port, or by
+    /// its socket.
     pub name: String,
     /// The path, or the host and port, as the URL has it.
     pub written: String,
-    /// The files of this machine that are the database, also those that do not exist just now. None of a server.
+    /// The files on this machine that are the database, also files that do not exist now. Empty for a server.
     pub files: Vec<PathBuf>,
 }
 
@@ -89,12 +94,12 @@ pub struct Identity {
 pub struct Stems {
     /// It begins with a letter or a digit, because programs take `-x.bore` for an option.
     pub now: String,
-    /// What earlier versions wrote.
+    /// The name that earlier versions wrote.
     pub earlier: String,
 }
 
 impl Stems {
-    /// From what earlier versions wrote; `kind` comes before a name that begins with other letters.
+    /// From the name that earlier versions wrote; `kind` is put before a name that begins with other characters.
     pub(crate) fn new(earlier: String, kind: &str) -> Self {
         let rest = earlier.trim_start_matches(|letter: char| !letter.is_alphanumeric());
         let now = match rest {

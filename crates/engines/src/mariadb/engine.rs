@@ -13,12 +13,12 @@ use crate::{Options, Session};
 
 static FLAGS: [EngineFlag; 1] = [ACCEPT_LEFT_OUT];
 
-/// What a copy leaves out is no warning.
+/// Switches off the warnings of tables that a copy leaves out.
 pub const ACCEPT_LEFT_OUT: EngineFlag = EngineFlag {
     name: "accept-left-out",
-    help: "You know that the backup leaves out the rows of MEMORY tables and the tables of engines such as RocksDB, Mroonga and CONNECT. The \
-           set lists them, and the backup does not warn of them",
-    elsewhere: "only a copy of a MariaDB leaves out tables and goes on",
+    help: "You know that the backup leaves out the rows of MEMORY tables and the tables of engines such as RocksDB, \
+           Mroonga and CONNECT. The set lists them, and the backup does not warn of them",
+    elsewhere: "only a backup of a MariaDB server leaves out tables and continues",
     counts_in_estimates: false,
 };
 

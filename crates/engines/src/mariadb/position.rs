@@ -1,4 +1,4 @@
-//! Where the copy stands in the binary log: what a replay, or a replica made of the copy, begins with.
+//! The position of the copy in the binary log: a replay, or a replica made of the copy, begins there.
 
 use fullbore_core::Result;
 use serde::{Deserialize, Serialize};

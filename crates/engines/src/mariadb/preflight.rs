@@ -1,4 +1,4 @@
-//! What is asked of a MariaDB before a hot copy, so that what cannot work is said before anything has begun.
+//! Checks of a MariaDB server before a hot copy: a copy that cannot work is refused before it begins.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,19 +10,19 @@ use super::hot_copy::{Places, Row, Statements, variables};
 use crate::mysql::preflight::{Channel, grants_globally};
 use crate::mysql_family::connection::{Connection, Failure};
 
-/// More connections than a replica has.
+/// Most replication connections to read.
 const CHANNELS_MAX: usize = 256;
 /// The series that whole backups and restores are tested with.
 const VERIFIED: [(u16, u16); 2] = [(10, 11), (11, 8)];
-/// The first series with the redo log of today.
+/// The first series with the current format of the redo log.
 const FIRST: (u16, u16) = (10, 8);
-/// What the account has to have, each with other names that will do.
+/// The privileges that the account needs, each with its alternatives.
 const PRIVILEGES: [&[&str]; 2] = [&["RELOAD"], &["BINLOG MONITOR", "REPLICATION CLIENT", "SUPER"]];
 
-/// What the server is and has.
+/// The facts about the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// As it names itself, without what distributions add: `11.8.6-MariaDB`.
+    /// Its own version text, without the suffix of a distribution: `11.8.6-MariaDB`.
     pub version: String,
     /// Where it runs, for the manifest.
     pub hostname: String,
@@ -40,11 +40,11 @@ pub struct Facts {
     pub encrypts_log: bool,
     /// Whether it writes a binary log.
     pub binary_log: bool,
-    /// From where it replicates; empty also where the account may not see it.
+    /// Its replication sources; also empty if the account has no permission to see them.
     pub channels: Vec<Channel>,
-    /// How many threads apply what is replicated at once; 0 of a server that is no replica.
+    /// How many threads apply replicated changes at once; 0 if the server is not a replica.
     pub parallel_appliers: u64,
-    /// What the user should know although the copy can begin.
+    /// What the user should know, although the copy can begin.
     pub warnings: Vec<String>,
 }
 
@@ -56,16 +56,16 @@ impl Statements for Connection {
     }
 }
 
-/// Asks everything, and refuses what cannot be copied. Changes nothing.
+/// Asks everything, and refuses a server that cannot be copied. Changes nothing.
 ///
 /// # Errors
-/// Another kind or series of server, or a privilege that the account lacks, by name.
+/// The server is of another kind or series, or the account lacks a privilege.
 pub fn ask(connection: &mut Connection, accept_unverified: bool) -> Result<Facts> {
     let server = connection.name().to_owned();
     let greeting = connection.greeting();
     if !greeting.is_mariadb() {
-        let why = format!("the server is a MySQL ({})", greeting.version);
-        return Err(Error::usage(server, why, "write mysql://…: it is backed up over its own CLONE protocol"));
+        let why = format!("the server is a MySQL server ({})", greeting.version);
+        return Err(Error::usage(server, why, "write mysql://…: fullbore backs up MySQL over its own CLONE protocol"));
     }
     let names = [
         "version",
@@ -106,7 +106,7 @@ pub fn ask(connection: &mut Connection, accept_unverified: bool) -> Result<Facts
     Ok(facts)
 }
 
-/// Whom it replicates from, and what of that a copy of its files cannot hold.
+/// Asks for the replication sources, and warns of replicated state that a copy of the files cannot hold.
 fn ask_about_replication(connection: &mut Connection, facts: &mut Facts) -> Result<()> {
     // Columns: name of the connection, …, host at 3, port at 5, the two threads at 12 and 13.
     match connection.query("SHOW ALL SLAVES STATUS") {
@@ -114,20 +114,22 @@ fn ask_about_replication(connection: &mut Connection, facts: &mut Facts) -> Resu
             facts.channels = answer.rows.iter().take(CHANNELS_MAX).map(|row| channel(row)).collect();
             facts.parallel_appliers *= u64::from(!facts.channels.is_empty());
         }
-        // SLAVE MONITOR is nobody's duty here: whoever has appliers is taken for a replica then.
+        // SLAVE MONITOR is optional: without it, a server with parallel appliers counts as a replica.
         Err(Failure::Server(_)) => {}
         Err(failure) => return Err(failure.into()),
     }
     if let Some(channel) = facts.channels.iter().find(|channel| channel.applier != "Yes") {
         let source = &channel.source;
         facts.warnings.push(format!(
-            "the server is a replica of {source}, and what it received from there is not applied just now: it is not in this backup"
+            "the server is a replica of {source}, and its applier is stopped: received changes that are not applied \
+             are not in this backup"
         ));
     }
     if facts.parallel_appliers > 0 {
         facts.warnings.push(format!(
-            "what the {} parallel appliers of the replica had prepared may be in this backup: should the restored server not start \
-             because of prepared transactions, start it once with --tc-heuristic-recover=ROLLBACK (--start-check does): they come again from its source",
+            "prepared transactions of the replica's {} parallel appliers may be in this backup: if the restored server \
+             does not start because of prepared transactions, start it once with --tc-heuristic-recover=ROLLBACK \
+             (--start-check does it): its source sends them again",
             facts.parallel_appliers
         ));
     }
@@ -135,8 +137,9 @@ fn ask_about_replication(connection: &mut Connection, facts: &mut Facts) -> Resu
     let count = connection.execute(temporary)?.first().and_then(|row| row.number(1)).unwrap_or(0);
     if count > 0 {
         facts.warnings.push(format!(
-            "its replication has {count} temporary tables open, which are in no backup: a copy cannot go on replicating from here; \
-             back it up while Slave_open_temp_tables is 0, or let the source write its binary log with binlog_format=ROW"
+            "its replication has {count} temporary tables open, which a backup cannot hold: a copy cannot continue \
+             replication from this position; back it up while Slave_open_temp_tables is 0, or let the source write its \
+             binary log with binlog_format=ROW"
         ));
     }
     Ok(())
@@ -147,20 +150,20 @@ fn channel(row: &[Option<String>]) -> Channel {
     Channel { name: text(0), source: format!("{}:{}", text(3), text(5)), applier: text(13) }
 }
 
-/// Refuses a series whose redo log cannot be read, and, without consent, one that is not tested; warns of the latter.
+/// Refuses a series with an unknown redo log, and without consent a series that is not tested; with consent it warns.
 fn judge_version(server: &str, version: &str, accept_unverified: bool) -> Result<Vec<String>> {
     let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u16>().ok());
     let series = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     if series < FIRST {
-        let why = format!("the server is a MariaDB {version}; its redo log can be copied from 10.8 on");
+        let why = format!("the server is MariaDB {version}; its redo log can be copied from 10.8 on");
         return Err(Error::refused(server, why, "use mariadb-backup, or a logical backup"));
     }
     if VERIFIED.contains(&series) {
         return Ok(Vec::new());
     }
     if !accept_unverified {
-        let why = format!("MariaDB {version} is not among the series that this program is tested with (10.11, 11.8)");
-        let hint = "--accept-unverified tries all the same; prove such a backup by a restore";
+        let why = format!("MariaDB {version} is not in the series that this program is tested with (10.11, 11.8)");
+        let hint = "add --accept-unverified to try it; prove such a backup by a restore";
         return Err(Error::refused(server, why, hint));
     }
     Ok(vec![format!("MariaDB {version} is not verified: prove this backup by a restore")])
@@ -194,7 +197,7 @@ fn demand_privileges(server: &str, grants: &[Row]) -> Result<()> {
 /// It is not there, or this user may not read it.
 pub fn demand_readable(places: &Places) -> Result<()> {
     readable(&places.datadir, &fs::read_dir(&places.datadir).map(drop))?;
-    // A directory may be open to all, and its files not.
+    // A directory may be readable and its files not.
     for path in places.system_files.iter().chain([&places.redo_log]) {
         readable(path, &File::open(path).map(drop))?;
     }
@@ -205,8 +208,8 @@ fn readable(path: &Path, looked: &io::Result<()>) -> Result<()> {
     let Err(error) = looked else { return Ok(()) };
     let hint = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            "the backup runs on the server's own host; datadir= says where its data directory is there, if that is elsewhere than \
-             for the server (a container)"
+            "run the backup on the server's own host; if the data directory has another path there than for the server \
+             (a container), add datadir=PATH to the URL"
         }
         io::ErrorKind::PermissionDenied => "run the backup as the server's own user, or as root",
         _ => "look at the file system",

@@ -12,10 +12,11 @@ use super::redo::tail::Tail;
 /// How often the server is asked how far its log has got.
 const PERIOD: Duration = Duration::from_millis(25);
 
-/// Takes the log from its checkpoint up to the target that `target` will give, and hands it to `emit`; the LSN at its end.
+/// Reads the log from its checkpoint up to the LSN that `target` gives later, and passes it to `emit`. Returns the LSN
+/// at its end.
 ///
 /// # Errors
-/// What [`Tail`] finds wrong, a server that does not answer, or the end of the job.
+/// The errors of [`Tail`], a server that does not answer, or the end of the job.
 pub fn follow(
     mut tail: Tail,
     monitor: &mut dyn Statements,
@@ -29,12 +30,12 @@ pub fn follow(
         match target.recv_timeout(if more { Duration::ZERO } else { PERIOD }) {
             Ok(target) => break target,
             Err(RecvTimeoutError::Timeout) => {}
-            // Whoever would have given it has failed, and says so.
+            // The conductor has failed, and reports the reason.
             Err(RecvTimeoutError::Disconnected) => return Err(fullbore_core::Error::Halted),
         }
         let server = server_lsn(monitor)?;
-        // Looked for again: the server goes on once the target is given, and may have done so before it answered. What it has written
-        // then is not to be in the copy.
+        // Asked for again: the server continues after the target is given, maybe before it answered. Its later log must
+        // not be in the copy.
         match target.try_recv() {
             Ok(target) => break target,
             Err(TryRecvError::Empty) => more = tail.advance(server, emit)?,
@@ -45,7 +46,7 @@ pub fn follow(
         halt.check()?;
         let server = server_lsn(monitor)?;
         if tail.finish(server, target, emit)? {
-            // What was read last had not been overwritten if the server has not got so far even now.
+            // The last read bytes were not overwritten if the server has not reached them even now.
             tail.prove(server_lsn(monitor)?)?;
             return Ok(tail.lsn());
         }
@@ -64,7 +65,7 @@ mod tests {
     use super::super::redo::tail::tests::Writer;
     use super::*;
 
-    /// A server that is given its target, goes on, and answers only then.
+    /// A server that is given its target, continues, and answers only then.
     struct GoesOn {
         writer: Writer,
         tell: Option<Sender<u64>>,

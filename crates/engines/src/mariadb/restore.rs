@@ -1,4 +1,5 @@
-//! A folder that holds a server's files becomes a data directory on which the same series of MariaDB starts, and recovers by itself.
+//! A folder that holds a server's files becomes a data directory on which the same series of MariaDB starts, and
+//! recovers by itself.
 
 use std::fs;
 use std::io;
@@ -6,7 +7,8 @@ use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
-/// While there is a directory under the name of this file, which is never part of a copy, the server cannot write its own and does not start.
+/// While there is a directory under the name of this file, which is never part of a copy, the server cannot write its
+/// own and does not start.
 pub const IN_PROGRESS: &str = "ddl_recovery.log";
 
 /// Marks the folder as incomplete: a server refuses to start on it.

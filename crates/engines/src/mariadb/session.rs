@@ -1,4 +1,4 @@
-//! A hot copy as a backup's session: two connections to the server, and what is known of it before and after.
+//! A hot copy as a backup's session: two connections to the server, and the facts before and after the copy.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::{Besides, Facts, Options, Session};
 
 /// How long the server may be silent beyond the locks that it waits for: it may have much to flush.
 const SILENCE: Duration = Duration::from_secs(300);
-/// The unit that is told for what is expected.
+/// The unit of the expected stream.
 const UNIT: u32 = 16384;
 /// Smaller files are not asked for holes: they have hardly any.
 const HOLES_FROM: u64 = 1 << 20;
@@ -37,14 +37,14 @@ const NAMED_MAX: usize = 3;
 
 /// A hot copy that begins with its first reader.
 pub struct MariadbSession {
-    /// What the copy begins with, until it has begun.
+    /// The input of the copy, until it begins.
     start: Mutex<Option<Start>>,
     copy: OnceLock<HotCopy>,
     facts: preflight::Facts,
     datadir: PathBuf,
     /// Bytes of the redo log that were expected.
     redo_bytes: u64,
-    /// The server's files before the copy, for estimates: what one after another makes one stream.
+    /// The server's files before the copy, for estimates: one after another they make one stream.
     pub(super) files: Vec<(PathBuf, u64)>,
     expected: [Stream; 1],
     /// Tables that a copy would not hold, before it begins.
@@ -63,10 +63,10 @@ struct Start {
 }
 
 impl MariadbSession {
-    /// Asks what has to be asked. Nothing is locked yet.
+    /// Checks the server. Takes no lock yet.
     ///
     /// # Errors
-    /// What the server refuses, what cannot be read here, or what must not be stored as it is wanted.
+    /// The server refuses, its files are not readable here, or the backup must not be stored in the requested way.
     pub fn open(url: &str, options: &Options) -> Result<Self> {
         let address = ServerAddress::parse(url)?;
         let sources = PasswordSources::of_this_process(options.password_file.clone());
@@ -97,7 +97,7 @@ impl MariadbSession {
             mode: Mode::from_environment()?,
             lock_timeout: options.lock_timeout,
             continue_after_error: options.continue_after_error,
-            // The key is nowhere in the copy. But the log has what was last written to such tables.
+            // The key is not in the copy, but the log has the last changes of such tables in clear.
             refuse_encrypted: facts.has_keys && !options.media_encrypted && !facts.encrypts_log,
             halt: options.halt.clone().unwrap_or_default(),
             cut,
@@ -107,11 +107,12 @@ impl MariadbSession {
         Ok(Self { start, copy, facts, datadir, redo_bytes, files, expected, left_out, accept_left_out })
     }
 
-    /// The copy; whoever asks first begins it.
+    /// The copy; the first call begins it.
     pub(super) fn copy(&self) -> Result<&HotCopy> {
         let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Start { stages, monitor, places, options }) = start.take() {
-            let _ = self.copy.set(HotCopy::start(Box::new(stages), Box::new(monitor), places, options)?); // It is the first.
+            // It is the first.
+            let _ = self.copy.set(HotCopy::start(Box::new(stages), Box::new(monitor), places, options)?);
         }
         self.copy.get().ok_or(Error::Halted)
     }
@@ -121,7 +122,7 @@ impl MariadbSession {
         self.copy.get()
     }
 
-    /// What is expected, as one stream.
+    /// The expected size, as one stream.
     pub(super) fn expected(&self) -> &[Stream] {
         &self.expected
     }
@@ -131,18 +132,18 @@ impl MariadbSession {
     }
 }
 
-/// Bytes of the redo log that a copy would begin with: those since the checkpoint. What comes while it runs is not known; 0 where the server
-/// does not tell.
+/// Bytes of the redo log at the start of a copy: those since the checkpoint. Bytes that are written during the copy are
+/// unknown. 0 if the server does not report it.
 fn redo_bytes(server: &mut dyn Statements) -> u64 {
     let answer = server.execute("SHOW GLOBAL STATUS LIKE 'Innodb_checkpoint_age'").unwrap_or_default();
     answer.first().and_then(|row| row.number(1)).unwrap_or(0)
 }
 
-/// The server's files and their sizes just now.
+/// The server's files and their current sizes.
 fn sizes(listing: Listing) -> Vec<(PathBuf, u64)> {
     let tablespaces = listing.tablespaces.into_iter().map(|file| file.path);
     let paths = tablespaces.chain(listing.others.into_iter().map(|file| file.path));
-    // What is gone again has no size.
+    // A file that was removed meanwhile has no size.
     paths
         .map(|path| (std::fs::metadata(&path).map_or(0, |stat| stat.len()), path))
         .map(|(size, path)| (path, size))
@@ -189,7 +190,9 @@ impl Session for MariadbSession {
             "undo_bytes": outcome.undo_lengths,
             "pages_read_again": outcome.torn_pages,
             "encrypted_tablespaces": outcome.files.iter().filter(|file| file.encrypted).count(),
-            "outside_the_data_directory": outside(outcome).map(|(file, was)| json!({ "path": file.name, "was": was })).collect::<Vec<_>>(),
+            "outside_the_data_directory": outside(outcome)
+                .map(|(file, was)| json!({ "path": file.name, "was": was }))
+                .collect::<Vec<_>>(),
         });
         if !outcome.left_out.is_empty() {
             let named = |left: &LeftOut| json!({ "table": left.table, "engine": left.engine });
@@ -200,7 +203,8 @@ impl Session for MariadbSession {
         Ok(position)
     }
 
-    /// A MariaDB has no id of its own. Which full it is costs or saves space only: units are left out where their bytes are there.
+    /// A MariaDB server has no id of its own. A wrong full costs only space: a differential leaves out a unit only if
+    /// the full has the same bytes.
     fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
         let told = |name: &str| position.get(name).cloned().unwrap_or_default();
         let (host, server) = (told("hostname"), told("server_id"));
@@ -208,7 +212,7 @@ impl Session for MariadbSession {
             return Ok(());
         }
         let mine = (&self.facts.hostname, self.facts.server_id);
-        Err(format!("of another server: server_id {server} on {host}, and not {} on {:?}", mine.1, mine.0))
+        Err(format!("of another server (server_id {server} on {host}; this server has {} on {:?})", mine.1, mine.0))
     }
 
     fn facts(&self) -> Facts {
@@ -237,7 +241,8 @@ impl Session for MariadbSession {
         Ok(self.datadir.clone())
     }
 
-    /// Logins, questions and stages of an idle server are not told apart from what any job takes before its first byte: 0.095 s, and 0.091 s of SQLite.
+    /// Logins, queries and stages of an idle server do not count: before its first byte a job takes 0.095 s here, and
+    /// 0.091 s with SQLite.
     fn besides(&self) -> Besides {
         Besides {
             files: self.files.len() as u64 + 1, // And the redo log.
@@ -247,17 +252,17 @@ impl Session for MariadbSession {
     }
 }
 
-/// What of a file was never written; nothing of one that is gone again.
+/// The bytes of a file that were never written; 0 for a file that was removed meanwhile.
 fn holes((path, size): &(PathBuf, u64)) -> u64 {
     File::open(path).map_or(0, |file| hole_bytes(&file, *size))
 }
 
-/// Files that stand outside of the server's data directory.
+/// Files outside of the server's data directory.
 fn outside(outcome: &Outcome) -> impl Iterator<Item = (&CopiedFile, String)> {
     outcome.files.iter().filter_map(|file| Some((file, file.elsewhere.as_ref()?.display().to_string())))
 }
 
-/// What a server without keys cannot read: the copy has it, and who restores it needs the keys.
+/// The warning of tablespaces that a server without keys cannot read: the copy has them, but a restore needs the keys.
 fn warning_of_keys(outcome: &Outcome) -> Option<String> {
     let encrypted: Vec<&str> =
         outcome.files.iter().filter(|file| file.encrypted).map(|file| file.name.as_str()).collect();
@@ -265,22 +270,23 @@ fn warning_of_keys(outcome: &Outcome) -> Option<String> {
     let named = encrypted.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
     (!encrypted.is_empty()).then(|| {
         format!(
-            "encrypted tablespaces for which the server has no keys: {} ({named}{more}); they are in this backup as they are, and nobody can \
-             read them without the keys that they were written with",
+            "encrypted tablespaces for which the server has no keys: {} ({named}{more}); they are in this backup as \
+             they are, and without the keys that they were written with they cannot be read",
             encrypted.len()
         )
     })
 }
 
 fn warning_of_outside(outcome: &Outcome) -> Option<String> {
-    // Those that variables of the server place elsewhere are found by the restored server in its data directory.
+    // The restored server finds files that its variables place elsewhere in its data directory.
     let tables: Vec<String> =
         outside(outcome).filter(|(file, _)| file.name.ends_with(".ibd")).map(|(_, was)| was).collect();
     let more = if tables.len() > NAMED_MAX { ", …" } else { "" };
     let named = tables.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     (!tables.is_empty()).then(|| {
         format!(
-            "tables with a DATA DIRECTORY of their own: {} ({named}{more}); the restored server looks for them there, and a restore says what to do",
+            "tables with a DATA DIRECTORY of their own: {} ({named}{more}); the restored server looks for them there, \
+             and a restore says what to do",
             tables.len()
         )
     })

@@ -25,7 +25,8 @@ impl Source for MariadbSession {
         Some(Stream { id, name: String::new(), unit: self.told(id)?.unit, size: 0 })
     }
 
-    /// A page is handed on once, when it is whole; the redo log, which has no identity, makes the rest of the difference.
+    /// A page is handed on once, when it is whole; the redo log, which has no identity, makes the rest of the
+    /// difference.
     fn identity(&self, id: u32) -> Option<String> {
         self.told(id)?.identity
     }
@@ -34,7 +35,7 @@ impl Source for MariadbSession {
         self.told(id)?.flags.map(verify::detail)
     }
 
-    /// Those without a name went while they were copied, or were copied again under another number.
+    /// Files without a name were removed during the copy, or were copied again under another number.
     fn found(&self) -> Result<Vec<Stream>> {
         let copy = self.copy()?;
         let outcome = copy.outcome()?;
@@ -57,7 +58,7 @@ impl Source for MariadbSession {
         false
     }
 
-    /// Of the files one after another, as they stand; for estimates only.
+    /// A sample of the files one after another; for estimates only.
     fn sample(&self, _: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut before = 0;
         let file = self.files.iter().find(|(_, size)| {
@@ -68,7 +69,7 @@ impl Source for MariadbSession {
         let within = offset - (before - size);
         let length = buffer.len().min(usize::try_from(size - within).unwrap_or(buffer.len()));
         let read = File::open(path).and_then(|file| file.read_at(&mut buffer[..length], within));
-        Ok(read.unwrap_or(0)) // It may be gone again.
+        Ok(read.unwrap_or(0)) // It may have been removed.
     }
 
     /// The copy's own threads ask the server, and stop the job.

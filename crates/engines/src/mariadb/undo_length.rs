@@ -1,9 +1,10 @@
 //! Undo tablespaces of a restored directory: each is as long as the redo log needs it.
 //!
-//! An undo tablespace that grows after it was copied is shorter in the copy than pages that the log makes. MariaDB 10.11.18 makes such pages in
-//! memory before its recovery extends the file. If it flushes them in between, it aborts: "Trying to write … outside the bounds of the file".
-//! Whether that happens depends on disk, load and buffer pool. The server's own files were extended before the log was written, so its own
-//! recovery does not meet this. A longer file does no harm: what is behind the end is zero and not in use.
+//! If an undo tablespace grows after it was copied, the log has pages after the end of its copy. MariaDB 10.11.18 makes
+//! such pages in memory before its recovery extends the file. If it flushes them in between, it aborts: "Trying to
+//! write … outside the bounds of the file". Whether that happens depends on disk, load and buffer pool. The server
+//! extends its own files before it writes the log, so its own recovery does not have this problem. A longer file does
+//! no harm: the bytes after the end are zero and not in use.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -22,13 +23,14 @@ use crate::mysql_family::innodb::page::SPACE_AT;
 
 /// The server counts the size of a file in extents: 1 MiB each, and 4 MiB with pages of 64 KiB.
 const EXTENT: u64 = 4 << 20;
-/// How much of the log is looked at together.
+/// How much of the log is read at once.
 const PIECE: usize = 4 << 20;
 /// The most bytes that a file is made long.
 const LENGTH_LIMIT: u64 = 1 << 40;
 
-/// Makes the undo tablespaces below `root` as long as its redo log needs them. `position` is that of the set. It has the lengths of the server's own
-/// files (`undo_bytes`), unless an earlier version wrote it. The log tells the lengths too, unless it is encrypted.
+/// Makes the undo tablespaces below `root` as long as its redo log needs them. `position` is from the set. It has the
+/// lengths of the server's own files (`undo_bytes`), unless an earlier version wrote it. The log has the lengths too,
+/// unless it is encrypted.
 ///
 /// # Errors
 /// A file cannot be read or made longer.
@@ -77,8 +79,8 @@ fn undo_tablespaces(root: &Path) -> Result<BTreeMap<u32, PathBuf>> {
     Ok(found)
 }
 
-/// The last page of each tablespace that the restored log has records of, up to `end_lsn`. Nothing of a log that is encrypted or not understood: the
-/// server says what is wrong with that.
+/// The last page of each tablespace in the records of the restored log, up to `end_lsn`. Empty for a log that is
+/// encrypted or not understood: the server reports what is wrong with it.
 fn last_pages(log: &Path, end_lsn: u64) -> std::io::Result<BTreeMap<u32, u32>> {
     let mut file = File::open(log)?;
     let mut head = Vec::new();
@@ -105,7 +107,8 @@ fn last_pages(log: &Path, end_lsn: u64) -> std::io::Result<BTreeMap<u32, u32>> {
 fn note(bytes: &[u8], found: &mut BTreeMap<u32, u32>) -> usize {
     let mut left = bytes;
     while let Some((transaction, rest)) = framing::split(left) {
-        // A record with the flag is of the same page as the one before. File records come first, and have a kind of their own.
+        // A record with the flag is of the same page as the one before. File records come first, and have a kind of
+        // their own.
         for record in records(transaction).filter(|record| record.kind & 0x80 == 0) {
             if let Some((space, page, _)) = record.page() {
                 let last = found.entry(space).or_insert(0);
@@ -164,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_undo_tablespace_becomes_as_long_as_the_last_page_in_the_log() {
-        // Page 2067 ends behind 32 MiB. Page 5 of the other one is in its file.
+        // Page 2067 ends after 32 MiB. Page 5 of the other tablespace is in its file.
         let (root, position) = restored(&[&[(7, 2067), (9, 70_000)], &[(8, 5), (7, 3)]], false);
         make_long_enough(root.path(), &position).unwrap();
         assert_eq!(lengths(root.path()), [36, 10]);

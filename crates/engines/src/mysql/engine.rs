@@ -15,20 +15,20 @@ use crate::{Options, Session};
 
 static FLAGS: [EngineFlag; 2] = [INSTALL_CLONE_PLUGIN, INCLUDE_OTHER_ENGINES];
 
-/// What the server lacks is loaded.
+/// Loads the plugin that the server lacks.
 pub const INSTALL_CLONE_PLUGIN: EngineFlag = EngineFlag {
     name: "install-clone-plugin",
     help: "Load the CLONE plugin if the server lacks it. It stays loaded",
-    elsewhere: "only a backup of a MySQL needs the CLONE plugin",
+    elsewhere: "only a backup of a MySQL server needs the CLONE plugin",
     counts_in_estimates: false,
 };
 
-/// Tables that are not in a clone are stored, too.
+/// Also stores the tables that a clone leaves out.
 pub const INCLUDE_OTHER_ENGINES: EngineFlag = EngineFlag {
     name: "include-other-engines",
-    help: "Store the tables of other engines than InnoDB too (MyISAM, CSV, ARCHIVE, MEMORY …), as SQL text of the same moment. Nobody can \
-           write to them while the end of the clone and these tables are read",
-    elsewhere: "only a backup of a MySQL stores tables of other engines as SQL text",
+    help: "Store the tables of other engines than InnoDB too (MyISAM, CSV, ARCHIVE, MEMORY …), as SQL text of the same \
+           moment. No session can write to them while fullbore reads the end of the clone and these tables",
+    elsewhere: "only a backup of a MySQL server stores tables of other engines as SQL text",
     counts_in_estimates: false,
 };
 
@@ -87,8 +87,9 @@ impl DirectoryEngine for MySql {
     }
 
     fn after_a_start(&self, position: &serde_json::Value) -> Option<String> {
-        let what = "once the server runs, make tables of MyISAM and CSV that were not stored empty by TRUNCATE TABLE, mysql.general_log and \
-                    mysql.slow_log among them: one has a backtick in its name, with which the server cannot do it";
+        let what = "once the server runs, empty each MyISAM and CSV table that was not stored, with TRUNCATE TABLE, \
+                    also mysql.general_log and mysql.slow_log: the server cannot do it, because the name of one \
+                    table contains a backtick";
         (!restore::is_emptied(position)).then(|| what.into())
     }
 

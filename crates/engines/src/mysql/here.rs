@@ -1,33 +1,33 @@
-//! Whether a server that was reached over some connection has its data directory on this machine: proved, not guessed. A tunnel ends on
-//! loopback too, a container has a socket here, and another server may have the same path.
+//! Proves whether the data directory of a connected server is on this machine. The address proves nothing: a tunnel
+//! ends on loopback, a container has a socket here, and another server may use the same path.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What the server keeps in its data directory of who it is.
+/// The file in the data directory that holds the server's uuid.
 const IDENTITY: &str = "auto.cnf";
-/// Bytes of it that are believed: the server writes some 60.
+/// Most bytes to read of it: the server writes about 60.
 const IDENTITY_MAX: u64 = 4096;
 
-/// The data directory `datadir` of the server with that uuid, which says that it runs on `hostname`.
+/// The data directory `datadir` of the server with this uuid. The server says that it runs on `hostname`.
 ///
 /// # Errors
-/// Why it is not known to be here, for the user.
+/// Why it is not proved to be here, for the user.
 pub fn data_directory(datadir: &str, server_uuid: &str, hostname: &str) -> Result<PathBuf, String> {
     let path = Path::new(datadir);
     let of = format!("the server's data directory is `{datadir}` on {hostname}");
     match identity(path) {
         Ok(Some(here)) if here.eq_ignore_ascii_case(server_uuid) => Ok(path.to_owned()),
-        Ok(_) => Err(format!("{of}, and the one of that name on this machine is not its own")),
+        Ok(_) => Err(format!("{of}; a directory with this name on this machine is not its own")),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(format!("{of}, and this user may not look whether that is on this machine"))
+            Err(format!("{of}; this user has no permission to check whether it is on this machine"))
         }
         Err(_) => Err(format!("{of}, which is not on this machine")),
     }
 }
 
-/// The uuid of the server whose data directory this is; `None` where it does not say.
+/// The uuid of the server that owns this data directory; `None` if the file has none.
 fn identity(datadir: &Path) -> io::Result<Option<String>> {
     let mut text = String::new();
     File::open(datadir.join(IDENTITY))?.take(IDENTITY_MAX).read_to_string(&mut text)?;

@@ -1,5 +1,5 @@
-//! Tablespaces that the server has and does not send: a clone says nothing of a file that the server could not open, such as an
-//! encrypted one without its key. Nobody may take such a backup for a whole one.
+//! Tablespaces that the server has and does not send. A clone silently leaves out a file that the server cannot open,
+//! such as an encrypted file without its key. Such a backup is not whole and is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +7,9 @@ use fullbore_core::{Error, Result};
 
 use crate::mysql_family::connection::Connection;
 
-/// More tablespaces than are compared.
+/// Most tablespaces to compare.
 const COMPARED_MAX: usize = 1 << 20;
-/// How many are named.
+/// How many of them a message names.
 const NAMED_MAX: usize = 5;
 
 /// A tablespace of the server's dictionary.
@@ -24,7 +24,7 @@ struct Tablespace {
 pub struct Tablespaces(BTreeMap<u32, Tablespace>);
 
 impl Tablespaces {
-    /// Asks the server; none if the account may not (it needs PROCESS). Temporary ones and those that were discarded do not count.
+    /// Asks the server; empty if the account lacks PROCESS. Temporary and discarded tablespaces do not count.
     pub fn ask(connection: &mut Connection) -> Result<Self> {
         let query = format!(
             "SELECT space, name, encryption FROM information_schema.innodb_tablespaces \
@@ -41,13 +41,13 @@ impl Tablespaces {
         Ok(Self(answer.rows.into_iter().filter_map(tablespace).collect()))
     }
 
-    /// How many there are; each is a file at least.
+    /// How many there are; each has at least one file.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Refuses a clone of the tablespaces `sent` that lacks some of these, if they are there `now` as well: others were dropped or
-    /// rebuilt meanwhile.
+    /// Refuses a clone of the tablespaces `sent` that lacks one of these, if that tablespace exists `now` as well. One
+    /// that does not exist now was dropped or rebuilt during the clone.
     pub fn demand(&self, now: &Self, sent: &BTreeSet<u32>) -> Result<()> {
         let lacks: Vec<&Tablespace> = self
             .0
@@ -63,15 +63,18 @@ impl Tablespaces {
             return Err(Error::refused(
                 &first.name,
                 format!(
-                    "{count} tablespaces are encrypted and the server has no key for them: it cannot open them, and leaves them out of the clone ({named}{more})"
+                    "{count} tablespaces are encrypted and the server has no key for them: it cannot open them and \
+                     leaves them out of the clone ({named}{more})"
                 ),
-                "give the server its keyring back (performance_schema.keyring_component_status, its error log) and start it anew; or drop what is lost",
+                "give the server its keyring back (see performance_schema.keyring_component_status and its error log) \
+                 and restart it; or drop the lost tables",
             ));
         }
         Err(Error::refused(
             &first.name,
             format!("the server leaves {count} tablespaces out of the clone ({named}{more})"),
-            "look into its error log: a file that it cannot open is in no clone; repair or drop the table, and start the backup again",
+            "look into the server's error log: a clone does not contain a file that the server cannot open; repair or \
+             drop the table, and start the backup again",
         ))
     }
 }

@@ -1,7 +1,7 @@
-//! MySQL: what is asked before a backup, and the CLONE protocol.
+//! MySQL: the checks before a backup, and the CLONE protocol.
 //!
-//! [`preflight`] asks over a connection ([`crate::mysql_family`]) whether a backup can work. [`clone::donor::Donor`] begins a clone, and
-//! [`session`] stores it. What a clone leaves out, [`other_engines`] stores beside it, as SQL text.
+//! [`preflight`] asks over a connection ([`crate::mysql_family`]) whether a backup can work. [`clone::donor::Donor`]
+//! begins a clone, and [`session`] stores it. [`other_engines`] stores the tables that a clone leaves out, as SQL text.
 
 pub mod clone;
 pub mod engine;

@@ -1,8 +1,8 @@
 //! The tables that a clone leaves out, stored beside it as SQL text (`--include-other-engines`).
 //!
-//! They have no transactions, so they are kept still: locked for reading before the end of PAGE_COPY is acknowledged, that is before the
-//! moment that the clone is consistent with, and until they have been read after its end. What they hold meanwhile is what they held at
-//! that moment: one position in the binary log is right for everything in the set.
+//! They have no transactions, so they are locked for reading. The lock begins before the end of PAGE_COPY is
+//! acknowledged, that is before the consistent moment of the clone, and ends when they have been read after the clone.
+//! So they do not change in between, and one position in the binary log is right for everything in the set.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ use crate::mysql_family::url::ServerAddress;
 
 /// The server's answer to `LOCK TABLES` after `lock_wait_timeout`: ER_LOCK_WAIT_TIMEOUT.
 const LOCK_WAIT_TIMEOUT: u32 = 1205;
-/// A table is gone: ER_NO_SUCH_TABLE.
+/// A table was dropped: ER_NO_SUCH_TABLE.
 const NO_SUCH_TABLE: u32 = 1146;
-/// How often the tables are listed anew when they change between the listing and the lock.
+/// How often to list the tables again if they change between the listing and the lock.
 const ATTEMPTS: usize = 5;
 /// The unit of a text: it has no pages.
 pub const UNIT: u32 = 4096;
@@ -41,11 +41,12 @@ pub struct OtherEngines {
 }
 
 struct State {
-    /// Holds the lock, and reads what it holds: another could wait for ever behind somebody's ALTER TABLE, which waits for this one.
+    /// Holds the lock and reads the locked tables. Another connection could wait for ever behind an ALTER TABLE, which
+    /// waits for this lock.
     connection: Connection,
-    /// Under the lock nothing can be asked of tables that have none: those without rows.
+    /// For tables without rows, which have no lock: the locking connection cannot query them.
     second: Connection,
-    /// What is to be read, the last first.
+    /// The tables to read, the last first.
     left: Vec<Table>,
     all: Vec<Table>,
     dump: Option<(u32, TableDump)>,
@@ -65,8 +66,8 @@ struct Text {
 }
 
 impl OtherEngines {
-    /// Connects, and asks for the lock once, for no longer than it takes to get it: so a missing privilege and a lock that somebody holds
-    /// are noticed before anything begins.
+    /// Connects, takes the lock once and releases it at once: so a missing privilege or a foreign lock is an error
+    /// before the backup begins.
     ///
     /// # Errors
     /// A privilege is missing, a table cannot be locked within the time, or the server refuses.
@@ -85,7 +86,7 @@ impl OtherEngines {
             Ok(connection)
         };
         let (mut connection, second) = (connect()?, connect()?);
-        // The server counts in whole seconds, and so often for each table; the connection ends the wait for all of them.
+        // The server waits in whole seconds, and for each table anew; the connection limits the whole wait.
         let lock_timeout = options.lock_timeout.max(Duration::from_secs(1));
         connection.query(&format!("SET SESSION lock_wait_timeout = {}", lock_timeout.as_secs().min(31_536_000)))?;
         let state = State {
@@ -113,7 +114,7 @@ impl OtherEngines {
     /// Locks all of them, as they are now, against writing. Nothing if there are none.
     ///
     /// # Errors
-    /// Somebody holds a lock for longer than `--lock-timeout`, or a table cannot be opened.
+    /// A session holds a lock for longer than `--lock-timeout`, or a table cannot be opened.
     pub fn lock(&self) -> Result<()> {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -131,7 +132,7 @@ impl OtherEngines {
                 state.blocked += begun.elapsed();
                 return Err(self.refused(failure, &listed));
             }
-            // What is locked stays as it is; what was created meanwhile is not locked.
+            // Locked tables do not change; a table that was created in the meantime is not locked.
             if tables::list(&mut state.connection)? == listed {
                 state.since = (!listed.is_empty()).then_some(begun);
                 state.left = listed.iter().rev().cloned().collect();
@@ -143,8 +144,8 @@ impl OtherEngines {
         }
         Err(Error::refused(
             state.connection.name(),
-            "tables of other engines than InnoDB come and go too fast to be locked",
-            "try again when nobody creates or drops such tables",
+            "tables of other engines than InnoDB are created and dropped too fast to lock them",
+            "try again when no session creates or drops such tables",
         ))
     }
 
@@ -157,14 +158,15 @@ impl OtherEngines {
         Error::refused(
             &error.server,
             format!(
-                "its tables of other engines than InnoDB ({tables}) could not be locked within {} s: somebody writes to them, or holds a lock",
+                "its tables of other engines than InnoDB ({tables}) could not be locked within {} s: a session writes \
+                 to them or holds a lock",
                 self.lock_timeout.as_secs()
             ),
-            "find who holds it (performance_schema.metadata_locks), or wait longer with --lock-timeout",
+            "find the session in performance_schema.metadata_locks, or wait longer with --lock-timeout",
         )
     }
 
-    /// Lets writers go on.
+    /// Lets writers continue.
     pub fn unlock(&self) -> Result<()> {
         let mut state = self.state();
         let created = match state.since {
@@ -180,14 +182,15 @@ impl OtherEngines {
         if !created.is_empty() {
             let names = named(&created);
             state.warnings.push(format!(
-                "empty after a restore: tables of other engines than InnoDB, created while the others were read: {} ({names})",
+                "empty after a restore: tables of other engines than InnoDB, created while the others were read: \
+                 {} ({names})",
                 created.len()
             ));
         }
         Ok(())
     }
 
-    /// Lets the server know that the holder of the lock is still there, unless it is busy with it anyway.
+    /// Keeps the locking connection alive, unless it is busy reading.
     pub fn keep_alive(&self) -> Result<()> {
         let Ok(mut state) = self.state.try_lock() else { return Ok(()) };
         if state.since.is_some() && state.dump.is_none() {
@@ -196,7 +199,7 @@ impl OtherEngines {
         Ok(())
     }
 
-    /// Fills the start of `buffer` with the next text; `None` when there is no more. `number` gives each text its stream.
+    /// Fills the start of `buffer` with the next text; `None` after the last. `number` gives each text its stream.
     pub fn next(&self, mut number: impl FnMut() -> Result<u32>, buffer: &mut [u8]) -> Result<Option<Extent>> {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -220,15 +223,15 @@ impl OtherEngines {
                 let path = format!("{FOLDER}/{}", table.path(state.texts.len()));
                 state.texts.push(Text { stream, path, table, account });
             }
-            // Nothing was left of a text that ended with a buffer.
+            // Nothing is left of a text that ended with a buffer.
             if length > 0 {
                 return Ok(Some(Extent { stream, layer: LAYER, offset, length: length as u32 }));
             }
         }
     }
 
-    /// Begins a text. Nothing for a table without rows of its own that the server cannot describe, a MERGE of tables that are gone: it
-    /// was of no use before either.
+    /// Begins a text. `None` for a table without rows of its own that the server cannot describe, such as a MERGE table
+    /// whose tables were dropped: it was unusable before the backup too.
     fn begin(&self, state: &mut State, table: Table) -> Result<Option<TableDump>> {
         if table.has_rows() {
             return TableDump::begin(&mut state.connection, table, &self.server).map(Some);
@@ -252,14 +255,14 @@ impl OtherEngines {
         state.texts.iter().map(stream).collect()
     }
 
-    /// What the manifest says of a text.
+    /// The detail of a text for the manifest.
     pub fn detail(&self, stream: u32) -> Option<Value> {
         let state = self.state();
         let Text { table, account, .. } =
             &state.texts[state.texts.binary_search_by_key(&stream, |text| text.stream).ok()?];
         Some(json!({ "other_engine": {
-            "schema": table.schema, "table": table.name, "engine": table.engine, "rows": account.rows, "triggers": account.triggers,
-            "longest_statement": account.longest,
+            "schema": table.schema, "table": table.name, "engine": table.engine, "rows": account.rows,
+            "triggers": account.triggers, "longest_statement": account.longest,
         }}))
     }
 
@@ -274,14 +277,14 @@ impl OtherEngines {
         self.state().texts.len()
     }
 
-    /// What went not quite as it should.
+    /// What the user should know about these tables.
     pub fn warnings(&self) -> Vec<String> {
         self.state().warnings.clone()
     }
 }
 
-/// `LOCK TABLES … READ`, which waits for who writes and for nobody who reads. Tables without rows of their own need no lock, and
-/// could have none if what they lead to is not there.
+/// `LOCK TABLES … READ`, which waits for writers and not for readers. Tables without rows of their own need no lock,
+/// and cannot be locked if the tables that they refer to are missing.
 fn lock(connection: &mut Connection, listed: &[Table], timeout: Duration) -> Result<(), Failure> {
     let tables: Vec<String> =
         listed.iter().filter(|table| table.has_rows()).map(|table| format!("{} READ", table.quoted())).collect();
@@ -291,16 +294,16 @@ fn lock(connection: &mut Connection, listed: &[Table], timeout: Duration) -> Res
     connection.set_silence(timeout + Duration::from_secs(5));
     connection.query(&format!("LOCK TABLES {}", tables.join(", ")))?;
     connection.set_silence(Duration::from_secs(600));
-    // It is asked something every few seconds. If this machine vanishes the lock goes soon.
+    // `keep_alive` queries it every few seconds. If this machine disappears, the server soon releases the lock.
     connection.query("SET SESSION wait_timeout = 60")?;
     Ok(())
 }
 
-/// All of them in one error, before anything has begun.
+/// Names all missing privileges in one error, before the backup begins.
 fn demand_privileges(server: &str, grants: &Grants, listed: &[Table]) -> Result<()> {
     let mut missing = Vec::new();
     if !grants.globally("SELECT") {
-        // Without it such tables are not seen at all.
+        // Without it the account does not see such tables at all.
         missing.push("SELECT ON *.*".to_owned());
     }
     for privilege in ["LOCK TABLES", "TRIGGER"] {
@@ -312,12 +315,12 @@ fn demand_privileges(server: &str, grants: &Grants, listed: &[Table]) -> Result<
     }
     Err(Error::refused(
         server,
-        format!("the account lacks for --include-other-engines: {}", missing.join(", ")),
+        format!("the account lacks privileges for --include-other-engines: {}", missing.join(", ")),
         "GRANT SELECT, LOCK TABLES, TRIGGER ON *.* TO this account",
     ))
 }
 
-/// The first of them, for a message.
+/// The first tables, for a message.
 fn named(tables: &[Table]) -> String {
     let names = tables.iter().take(NAMED_MAX).map(Table::shown).collect::<Vec<_>>().join(", ");
     if tables.len() > NAMED_MAX { names + ", …" } else { names }

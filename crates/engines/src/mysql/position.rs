@@ -1,7 +1,7 @@
-//! Where in its binary log a server is: readings of `performance_schema.log_status`, which are exact for their moment.
+//! The position of a server in its binary log: readings of `performance_schema.log_status`, exact for their moment.
 //!
-//! A clone is consistent as of a moment between two of them: one before the end of [`Stage::PageCopy`] is acknowledged, one
-//! after the end. A position found in the redo log ([`super::redo_position`]) is believed only if it lies between.
+//! A clone is consistent as of a moment between two of them: one before the end of [`Stage::PageCopy`] is acknowledged,
+//! one after the end. A position from the redo log ([`super::redo_position`]) counts only if it is between them.
 //!
 //! [`Stage::PageCopy`]: super::clone::descriptor::Stage::PageCopy
 
@@ -19,7 +19,7 @@ pub struct LogStatus {
     /// Bytes from the start of the file.
     #[serde(rename = "binary_log_position", default)]
     pub position: u64,
-    /// The set of GTIDs, without line ends; empty where the server has none.
+    /// The set of GTIDs, without line ends; empty if the server has none.
     #[serde(default)]
     pub gtid_executed: String,
 }
@@ -29,7 +29,7 @@ impl LogStatus {
     pub fn read(connection: &mut Connection) -> Result<Self, Failure> {
         let answer = connection.query("SELECT LOCAL FROM performance_schema.log_status")?;
         let parsed = answer.single().and_then(Self::parse);
-        Ok(parsed.ok_or_else(|| connection.broken("its log_status is no JSON of the form that is documented"))?)
+        Ok(parsed.ok_or_else(|| connection.broken("its log_status is not JSON in the documented form"))?)
     }
 
     fn parse(json: &str) -> Option<Self> {
@@ -52,7 +52,8 @@ impl LogStatus {
     }
 }
 
-/// The LSN of InnoDB's last checkpoint: all changes before it are in the data files. 0 where the server does not tell. Needs BACKUP_ADMIN.
+/// The LSN of InnoDB's last checkpoint: all changes before it are in the data files. 0 if the server does not report
+/// it. Needs BACKUP_ADMIN.
 pub fn checkpoint(connection: &mut Connection) -> Result<u64, Failure> {
     let answer = connection.query("SELECT STORAGE_ENGINES FROM performance_schema.log_status")?;
     Ok(answer.single().map_or(0, checkpoint_in))

@@ -1,4 +1,4 @@
-//! What is asked of a MySQL server before a clone, so that what cannot work is said before anything has begun.
+//! Checks of a MySQL server before a clone: a clone that cannot work is refused before it begins.
 
 use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
@@ -67,7 +67,7 @@ pub struct Named<T> {
     pub count: u64,
 }
 
-/// A channel by which a replica receives what another server writes.
+/// A channel of a replica, which receives the changes of another server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Channel {
     /// Empty for the default one.
@@ -85,7 +85,7 @@ impl Channel {
     }
 }
 
-/// What the server is and has.
+/// The facts about the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// As it names itself.
@@ -102,7 +102,7 @@ pub struct Facts {
     pub plugin: ClonePlugin,
     /// Whether the account has BACKUP_ADMIN, itself or by an active role.
     pub backup_admin: bool,
-    /// What the account may do.
+    /// The privileges of the account.
     pub grants: Grants,
     /// Bytes of InnoDB's pages.
     pub page_size: u32,
@@ -118,9 +118,9 @@ pub struct Facts {
     pub gtid_executed: String,
     /// From where it replicates; empty also where the account may not see it.
     pub channels: Vec<Channel>,
-    /// Whether InnoDB writes a redo log; without one there is no clone.
+    /// Whether InnoDB writes a redo log; a clone needs it.
     pub redo_enabled: bool,
-    /// Tables of other engines than InnoDB, without the server's own: they come back empty.
+    /// Tables of other engines than InnoDB, without the server's own: they are empty after a restore.
     pub other_tables: Named<OtherTable>,
     /// Encrypted tablespaces: their keys are sent, over TLS only.
     pub encrypted: Named<String>,
@@ -129,26 +129,26 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// A table that keeps a server from starting on a clone: the first start empties those of MyISAM and CSV by statements in which it does
-    /// not double the backtick (seen with 9.7.4).
+    /// A table that keeps a server from starting on a clone: the first start empties MyISAM and CSV tables by
+    /// statements in which it does not double the backtick (seen with 9.7.4).
     pub fn not_emptied(&self) -> Option<&OtherTable> {
         let emptied = |table: &&OtherTable| matches!(&table.engine[..], "MyISAM" | "CSV") && table.name.contains('`');
         self.other_tables.first.iter().find(emptied)
     }
 }
 
-/// What the user has agreed to.
+/// The options that the user has agreed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Consent {
     /// `--accept-unverified`: a series that is not among this program's tests.
     pub unverified: bool,
     /// `--install-clone-plugin`: `INSTALL PLUGIN`, which stays.
     pub install_plugin: bool,
-    /// `--include-other-engines`: what is not InnoDB is stored too.
+    /// `--include-other-engines`: tables of other engines are stored too.
     pub other_engines: bool,
 }
 
-/// The grants of an account, those of its active roles included, as SHOW GRANTS gives them.
+/// The grants of an account and of its active roles, as SHOW GRANTS gives them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Grants(Vec<String>);
 
@@ -167,7 +167,7 @@ impl Grants {
         self.0.iter().any(|grant| grants_globally(grant, privilege))
     }
 
-    /// Whether the privilege is granted on everything or on this schema. Of patterns with `%` it knows none.
+    /// Whether the privilege is granted on everything or on this schema. It ignores patterns with `%`.
     pub fn on(&self, schema: &str, privilege: &str) -> bool {
         self.globally(privilege) || self.0.iter().any(|grant| grants_on(grant, schema, privilege))
     }
@@ -178,11 +178,11 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
     let name = connection.name().to_owned();
     let version_text = connection.greeting().version.clone();
     if connection.greeting().is_mariadb() {
-        let hint = "write mariadb://…?datadir=…: MariaDB has no CLONE, its files are copied on its host";
-        return Err(Error::usage(name, format!("the server is a MariaDB ({version_text})"), hint));
+        let hint = "write mariadb://…?datadir=…: MariaDB has no CLONE, so fullbore copies its files on its host";
+        return Err(Error::usage(name, format!("the server is a MariaDB server ({version_text})"), hint));
     }
     let Some(version) = Version::parse(&version_text).filter(|version| *version >= FIRST_VERSION) else {
-        let why = format!("the server is a MySQL {version_text}; CLONE came with 8.0.17");
+        let why = format!("the server is MySQL {version_text}; CLONE came with 8.0.17");
         return Err(Error::refused(name, why, "only a logical backup is possible"));
     };
     let one = "SELECT @@server_uuid, @@hostname, @@datadir, @@innodb_page_size, @@max_allowed_packet, \
@@ -217,7 +217,7 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
 }
 
 fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()> {
-    // It can be read only with a privilege; what cannot be read is taken for what is usual.
+    // Reading it needs a privilege; without the privilege, the usual value is assumed.
     let redo =
         "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Innodb_redo_log_enabled'";
     facts.redo_enabled = optional(connection, redo)?.is_none_or(|value| value != "OFF");
@@ -231,7 +231,7 @@ fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()
             facts.other_tables.count = all.parse().unwrap_or_default();
         }
     }
-    // INNODB_TABLESPACES needs PROCESS: without it nothing is known of encryption and size, and the clone itself says it.
+    // INNODB_TABLESPACES needs PROCESS. Without it, encryption and size are unknown until the clone tells them.
     let encrypted = "FROM information_schema.innodb_tablespaces WHERE encryption = 'Y'";
     if let Some(count) = optional(connection, &format!("SELECT COUNT(*) {encrypted}"))? {
         facts.encrypted.count = count.parse().unwrap_or_default();
@@ -243,13 +243,12 @@ fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()
     Ok(())
 }
 
-/// Whether the clone can begin; what the user should know although it can.
+/// Refuses if the clone cannot begin; otherwise returns what the user should know.
 pub fn judge(server: &str, facts: &Facts, consent: Consent) -> Result<Vec<String>> {
     let refused = |why: String, hint: &str| Err(Error::refused(server, why, hint));
     if !facts.version.is_verified() && !consent.unverified {
-        let why =
-            format!("MySQL {} is not among the series that this program is tested with (9.x)", facts.version_text);
-        return refused(why, "--accept-unverified tries all the same; prove such a backup by a restore");
+        let why = format!("MySQL {} is not in the series that this program is tested with (9.x)", facts.version_text);
+        return refused(why, "add --accept-unverified to try it; prove such a backup by a restore");
     }
     if !facts.backup_admin {
         let hint = "GRANT BACKUP_ADMIN ON *.* TO this account, or make a role with it a default role";
@@ -257,8 +256,8 @@ pub fn judge(server: &str, facts: &Facts, consent: Consent) -> Result<Vec<String
     }
     match facts.plugin {
         ClonePlugin::Absent if !consent.install_plugin => {
-            let hint = "--install-clone-plugin lets this program load it, and it stays; \
-                        or INSTALL PLUGIN clone SONAME 'mysql_clone.so' by hand";
+            let hint = "add --install-clone-plugin: fullbore loads the plugin, and it stays loaded; \
+                        or run INSTALL PLUGIN clone SONAME 'mysql_clone.so'";
             return refused("the plugin `clone` is not loaded".into(), hint);
         }
         ClonePlugin::Inactive => {
@@ -288,13 +287,14 @@ fn warnings(facts: &Facts, consent: Consent) -> Vec<String> {
         let more = if facts.other_tables.count > 10 { ", …" } else { "" };
         let tables = counted(facts.other_tables.count, "table");
         warnings.push(format!(
-            "empty after a restore: {tables} of other engines than InnoDB: {names}{more}; --include-other-engines stores them too"
+            "empty after a restore: {tables} of other engines than InnoDB: {names}{more}; --include-other-engines \
+             stores them too"
         ));
     }
     if let Some(table) = facts.not_emptied() {
         warnings.push(format!(
-            "the name of `{}` ({}) has a backtick in it, and with such a table no server starts on a clone as the server itself makes it: a \
-             restore leaves out what fails, and says what has to be done in its place",
+            "the name of `{}` ({}) contains a backtick: with such a table, a server cannot complete its first start on \
+             a clone; a restore leaves out the step that fails, and says what to do instead",
             table.name, table.engine
         ));
     }
@@ -303,30 +303,32 @@ fn warnings(facts: &Facts, consent: Consent) -> Vec<String> {
             .push("the account lacks SELECT on *.*: tables of other engines than InnoDB cannot be named here".into());
     }
     if let Some(channel) = facts.channels.first() {
-        let stands = if channel.applier == "ON" { "" } else { ", whose applier stands still" };
+        let stopped = if channel.applier == "ON" { "" } else { ", and its applier is stopped" };
         warnings.push(format!(
-            "the server is a replica of {}{stands}: the position is that of its own binary log; its channels are in the copy, without relay \
-             logs: start the restored server with skip_replica_start, and RESET REPLICA before START REPLICA",
+            "the server is a replica of {}{stopped}: the position is a place in its own binary log; the copy has its \
+             channels without relay logs: start the restored server with skip_replica_start, and run RESET REPLICA \
+             before START REPLICA",
             channel.source
         ));
     }
     if !facts.binary_log {
-        warnings.push("the server writes no binary log: there is nothing to replay after this backup".into());
+        warnings.push("the server writes no binary log: no changes after this backup can be replayed".into());
     }
     warnings
 }
 
-/// Loads the plugin, after consent. It stays loaded, across restarts.
+/// Loads the plugin, with the user's consent. It stays loaded, also after a restart.
 pub fn install_plugin(connection: &mut Connection) -> Result<()> {
     match connection.query("INSTALL PLUGIN clone SONAME 'mysql_clone.so'") {
-        // 1125: somebody else was faster.
+        // 1125: another session loaded it first.
         Ok(_) => Ok(()),
         Err(Failure::Server(error)) if error.code == 1125 => Ok(()),
         Err(Failure::Server(error)) => {
             let hint = match error.code {
-                1142 | PRIVILEGE_MISSING => "this needs INSERT on mysql.plugin: let an administrator load it",
+                1142 | PRIVILEGE_MISSING => "this needs INSERT on mysql.plugin: ask an administrator to load it",
                 1290 | 1836 => {
-                    "the server is read-only: load it while it is not, or by plugin-load-add in its configuration"
+                    "the server is read-only: load it while the server is writable, or by plugin-load-add in its \
+                     configuration"
                 }
                 _ => "mysql_clone.so must be in the server's plugin_dir; it is part of the server's package",
             };

@@ -1,8 +1,8 @@
-//! The redo log of a clone, kept aside as it passes, to be searched for the binary log's position when all of it is there.
+//! Keeps the redo log of a clone in a scratch file, and searches it for the binary log's position when it is complete.
 //!
-//! It comes by several connections in no order, and the position is what stands last in it. So it waits in a scratch file:
-//! as much room as the server wrote of redo during the clone. The position is worth having and no backup fails without it:
-//! if there is no room it is not looked for.
+//! It comes over several connections in no order, and the position is the last in it. The scratch file needs as much
+//! room as the server wrote redo during the clone. The position is useful, but a backup does not fail without it: if
+//! there is no room, fullbore does not search for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ const BLOCK: usize = 512;
 /// Bytes read at once while it is searched.
 const STEP: usize = 1 << 20;
 
-/// The files of the log, as far as they came.
+/// The received files of the log.
 #[derive(Default)]
 pub struct RedoCopy(Mutex<Kept>);
 
@@ -26,7 +26,7 @@ struct Kept {
     file: Option<ScratchFile>,
     /// Where each redo file begins in the scratch file, and its size in bytes.
     places: BTreeMap<u32, (u64, u64)>,
-    /// The place of the binary log in the latest TRX_SYS page that came.
+    /// The place of the binary log in the latest received TRX_SYS page.
     page: Option<RedoPosition>,
     /// The scratch file could not take all.
     lost: bool,
@@ -48,7 +48,8 @@ impl RedoCopy {
         }
     }
 
-    /// The place of the binary log that the redo log ends with. `None`: it was not found, or not all of it was kept.
+    /// The place of the binary log at the end of the redo log. `None`: it was not found, or not all of the log was
+    /// kept.
     pub fn search(&self, page_size: u32) -> Option<RedoPosition> {
         let kept = self.lock();
         if kept.lost {
@@ -87,8 +88,8 @@ impl Kept {
     }
 }
 
-/// What was found in the redo log as a place of the binary log, if it lies between two readings of it. Only the lower half of
-/// the offset is known: the upper one is what makes it lie between them.
+/// The place of the binary log from the redo log, if it is between two readings. Only the lower half of the offset is
+/// known: the upper half is chosen so that the place is between them.
 pub fn between(found: &RedoPosition, before: &LogStatus, after: &LogStatus) -> Option<LogStatus> {
     let file = found.file.rsplit('/').next()?.to_owned();
     let gtid_executed =
@@ -101,7 +102,7 @@ pub fn between(found: &RedoPosition, before: &LogStatus, after: &LogStatus) -> O
     let most = before.position.max(after.position) >> 32;
     let fits = |place: &LogStatus| before.is_not_after(place) && place.is_not_after(after);
     let mut fitting = (0..=most.min(1 << 16)).map(place).filter(fits);
-    // Two of them: nobody can tell which.
+    // Two upper halves fit: the place is ambiguous.
     fitting.next().filter(|_| fitting.next().is_none())
 }
 

@@ -1,8 +1,8 @@
-//! The redo log of a clone: where it says at which place of the binary log the copy is consistent.
+//! Finds the place of the binary log at which a clone is consistent, in the clone's redo log.
 //!
 //! Before the donor ends the redo log, it writes the binary log's place into the TRX_SYS page (page 5 of the system
-//! tablespace). That write stands in the redo log as a pattern; found by reading alone, without a server. It is a search
-//! for bytes and no parser: believe it only between two readings ([`super::position`]).
+//! tablespace). That write is a pattern in the redo log, and can be found without a server. It is a search for bytes,
+//! not a parser: the result counts only between two readings ([`super::position`]).
 
 use std::collections::VecDeque;
 
@@ -25,16 +25,17 @@ pub struct RedoPosition {
 
 /// The number of the page that holds the binary log's place, in tablespace 0.
 pub const TRX_SYS_PAGE: u32 = 5;
-/// Stands before the place.
+/// The bytes before the place.
 const MAGIC: u32 = 873_422_344;
 
-/// Where in the page the place is: behind 38 bytes of page header, 1000 bytes before the page's end: a magic number, the offset's
-/// upper half, its lower half, the file's name.
+/// Where the place is in the page: after 38 bytes of page header, 1000 bytes before the page's end: a magic number, the
+/// offset's upper half, its lower half, the file's name.
 fn place_in_page(page_size: u32) -> u32 {
     page_size.saturating_sub(1000) + 38
 }
 
-/// The place that the TRX_SYS page holds, or held when it was written. A commit writes the file's name only when it is another.
+/// The place that the TRX_SYS page holds, or held when it was written. A commit writes the file's name only when it is
+/// another.
 pub fn in_trx_sys_page(page: &[u8]) -> Option<RedoPosition> {
     let number = |at: usize| Some(u32::from_be_bytes(*page.get(at..)?.first_chunk()?));
     let at = place_in_page(page.len() as u32) as usize;
@@ -61,7 +62,7 @@ pub struct RedoScan {
     file: Option<String>,
 }
 
-/// Bytes from the start of a pattern to the end of what belongs to it: numbers of the name's pattern, length, and name.
+/// Bytes from the start of a pattern to its end: numbers of the name's pattern, length, and name.
 const REACH: usize = 4 + 2 + NAME_MAX;
 
 impl RedoScan {
@@ -80,7 +81,8 @@ impl RedoScan {
         }
     }
 
-    /// Takes the next block of 512 bytes (the first 2,048 bytes of each file are none). False when the log has ended.
+    /// Takes the next block of 512 bytes (the first 2,048 bytes of each file are not blocks). False when the log has
+    /// ended.
     pub fn block(&mut self, block: &[u8; BLOCK]) -> bool {
         if self.ended {
             return false;
@@ -134,12 +136,13 @@ impl RedoScan {
         }
     }
 
-    /// What was found, after the last block.
+    /// The place that was found, after the last block.
     pub fn end(self) -> Option<RedoPosition> {
         self.end_over(None)
     }
 
-    /// What was found, after the last block, over what the page held before: a file that goes on is not named again.
+    /// The place that was found, after the last block, on top of the earlier content of the page: the name of the same
+    /// file is not written again.
     pub fn end_over(mut self, page: Option<RedoPosition>) -> Option<RedoPosition> {
         self.finish();
         let (file, offset) = page.map(|page| (page.file, page.offset)).unzip();

@@ -1,7 +1,7 @@
-//! A folder that holds a server's InnoDB files becomes a data directory on which that server starts.
+//! Makes a data directory, on which a server starts, from a folder with its InnoDB files.
 //!
-//! What the server looks for was found with MySQL 9.7: an empty folder `mysql`, and marks in `#clone` that say whether the
-//! copy is complete and what the first start has to make up for.
+//! As found with MySQL 9.7, the server needs an empty folder `mysql`, and marks in `#clone`. They say whether the copy
+//! is complete, and what the first start has to repair.
 
 use std::fs::{self, File};
 use std::io;
@@ -33,7 +33,7 @@ pub fn begin(root: &Path) -> Result<()> {
     sync(root)
 }
 
-/// Whether the first start makes empty tables for other engines. Else somebody has to: [`make_empty`].
+/// Whether the first start makes empty tables for other engines. Otherwise [`make_empty`] or the user has to do it.
 pub fn is_emptied(position: &serde_json::Value) -> bool {
     position[NOT_EMPTIED].is_null()
 }
@@ -65,20 +65,21 @@ pub fn final_size(size: u64, page_size: u32) -> u64 {
     if size > extent { size.next_multiple_of(extent) } else { size }
 }
 
-/// The size in bytes that a tablespace's first page says it has; 0 where the page is too short to say.
+/// The size in bytes from a tablespace's first page; 0 if the page is too short.
 pub fn size_in_page_zero(page: &[u8], page_size: u32) -> u64 {
     // The FSP header begins at 38: space id, a word that is not used, and the size in pages.
     let pages = page.get(46..50).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes);
     u64::from(pages) * u64::from(page_size)
 }
 
-/// What the first start does by [`EMPTY_OTHERS`], with every name as it is: makes empty tables of MyISAM and CSV, of which a clone has no
-/// files.
+/// Empties the MyISAM and CSV tables, which have no files in a clone. The first start does the same by
+/// [`EMPTY_OTHERS`], but fails on some names.
 ///
 /// # Errors
 /// The server refuses.
 pub fn make_empty(connection: &mut Connection) -> Result<()> {
-    let tables = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine IN ('MyISAM', 'CSV')";
+    let tables = "SELECT table_schema, table_name FROM information_schema.tables \
+                  WHERE table_type = 'BASE TABLE' AND engine IN ('MyISAM', 'CSV')";
     for row in connection.query(tables)?.rows {
         if let [Some(schema), Some(name)] = &row[..] {
             connection.query(&format!("TRUNCATE TABLE {}.{}", quoted(schema), quoted(name)))?;

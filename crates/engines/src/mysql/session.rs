@@ -1,5 +1,5 @@
-//! A clone as a backup's source: each reader has one connection of it, and what the server sends goes straight into the
-//! pool's buffers.
+//! A clone as a backup's source: each reader has one connection, and the server's data goes straight into the pool's
+//! buffers.
 
 mod reader;
 mod stream_table;
@@ -44,7 +44,7 @@ use crate::{Facts, Options, Session, streams};
 use reader::TaskReader;
 use stream_table::{Known, StreamTable};
 
-/// The least unit of a file, and that of files without pages.
+/// The least unit of a file, and the unit of files without pages.
 const LEAST_UNIT: u32 = 4096;
 /// How often the server is asked whether it is still there.
 const ASK_AFTER: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ pub struct CloneSession {
     tasks: Mutex<Vec<Option<Task>>>,
     table: Mutex<StreamTable>,
     control: Mutex<Control>,
-    /// What the server told of its size, for estimates and progress.
+    /// The size that the server reported, for estimates and progress.
     expected: [Stream; 1],
     page: PageSize,
     facts: preflight::Facts,
@@ -68,9 +68,9 @@ pub struct CloneSession {
     /// Pages that may have lost their content.
     zeros: Zeros,
     continue_after_error: bool,
-    /// What the server had before the clone.
+    /// The tablespaces of the server before the clone.
     tablespaces: Tablespaces,
-    /// All files are told that were there when the clone began.
+    /// True when the donor has announced all files that existed at the begin of the clone.
     told: AtomicBool,
     /// Whether keys may be stored.
     media_encrypted: bool,
@@ -78,26 +78,26 @@ pub struct CloneSession {
     others: Option<OtherEngines>,
 }
 
-/// The connection that asks, beside those of the clone.
+/// The connection for queries, beside the connections of the clone.
 struct Control {
     connection: Connection,
     asked: Instant,
     standstill: Standstill,
-    /// It was looked whether the server tells of all its tablespaces.
+    /// True when the announced tablespaces were compared with the server's.
     compared: bool,
     /// The latest reading of the position that is surely not after the copy's.
     before: LogStatus,
     /// The position after the clone.
     after: Option<LogStatus>,
-    /// The position of the copy itself, once it was looked for.
+    /// The position of the copy itself, after the search for it.
     exact: Option<LogStatus>,
 }
 
 impl CloneSession {
-    /// Asks what has to be asked, and begins the clone with as many connections as there will be readers.
+    /// Checks the server, and begins the clone with one connection for each reader.
     ///
     /// # Errors
-    /// What the server refuses, or what must not be stored as it is wanted.
+    /// The server refuses, or the backup must not be stored in the requested way.
     pub fn open(url: &str, options: &Options) -> Result<Self> {
         let address = ServerAddress::parse(url)?;
         let sources = PasswordSources::of_this_process(options.password_file.clone());
@@ -114,22 +114,22 @@ impl CloneSession {
             return Err(Error::refused(
                 address.name(),
                 format!(
-                    "{} of its tablespaces are encrypted ({}, …), and CLONE hands out their keys",
+                    "{} of its tablespaces are encrypted ({}, …), and CLONE sends their keys",
                     facts.encrypted.count,
                     facts.encrypted.first.first().map_or("", String::as_str)
                 ),
-                "encrypt the backup as well: name its recipients with --encrypt-to",
+                "encrypt the backup too: name its recipients with --encrypt-to",
             ));
         }
         let open_others = || OtherEngines::open(&address, &credentials, &facts.grants, &facts.version_text, options);
         let others = consent.other_engines.then(open_others).transpose()?;
         let page =
-            PageSize::new(facts.page_size).ok_or_else(|| control.broken("it does not tell its innodb_page_size"))?;
+            PageSize::new(facts.page_size).ok_or_else(|| control.broken("it does not report its innodb_page_size"))?;
         let before = LogStatus::read(&mut control)?;
         let zeros = Zeros::since(position::checkpoint(&mut control)?);
         let tablespaces = Tablespaces::ask(&mut control)?;
         streams::demand(&address.name(), tablespaces.count() as u64)?;
-        // Last: where anything else is missing, the server stays as it was.
+        // Last: if anything else is missing, the server does not change.
         if facts.plugin == ClonePlugin::Absent {
             preflight::install_plugin(&mut control)?;
         }
@@ -176,14 +176,14 @@ impl CloneSession {
         donor.files().into_iter().filter(|file| !file.deleted).collect()
     }
 
-    /// The file of a piece, as it is known now.
+    /// The file of a piece, in its current state.
     fn file(&self, id: FileId) -> Result<CloneFile> {
         let donor = self.donor.lock().unwrap_or_else(PoisonError::into_inner);
-        let unknown = || Error::refused("the server", "it sent bytes of a file that it did not tell of", "try again");
+        let unknown = || Error::refused("the server", "it sent bytes of a file that it did not announce", "try again");
         donor.file(id).ok_or_else(unknown)
     }
 
-    /// Pages that stayed damaged, of files that are in the copy.
+    /// Damaged pages of files in the copy.
     fn damaged(&self) -> Vec<DamagedPage> {
         let (mut left, _) = self.suspects.left();
         let files = self.files();
@@ -191,7 +191,7 @@ impl CloneSession {
         let number = |file: &CloneFile| table.streams.get(&file.id).copied();
         let names: HashMap<u32, &str> =
             files.iter().filter_map(|file| Some((number(file)?, file.path.as_str()))).collect();
-        // What DDL has not finished the restored server removes.
+        // The restored server removes the files of unfinished DDL.
         let finished = |stream: u32| names.get(&stream).is_some_and(|name| !name.contains("#sql"));
         let format = |stream: u32| table.known(stream)?.judge?.numbered_format().filter(|_| finished(stream));
         left.extend(self.zeros.left(format));
@@ -200,7 +200,7 @@ impl CloneSession {
         left.into_iter().filter_map(named).collect()
     }
 
-    /// The end of a stage is about to be acknowledged: what is committed now is in the copy.
+    /// Called before the end of a stage is acknowledged: everything that is committed now is in the copy.
     fn stage_ends(&self, stage: Stage) -> Result<()> {
         if stage == Stage::PageCopy {
             // Before the moment that the copy is consistent with; until after it.
@@ -213,7 +213,7 @@ impl CloneSession {
         Ok(())
     }
 
-    /// What is behind the clone, once its first connection has seen its end: the tables of other engines.
+    /// The tables of other engines, which follow the clone when its first connection has seen its end.
     fn behind_the_clone(&self, buffer: &mut [u8]) -> Result<Option<Extent>> {
         let Some(others) = &self.others else { return Ok(None) };
         let text = || {
@@ -222,14 +222,14 @@ impl CloneSession {
         };
         let extent = others.next(text, buffer)?;
         if extent.is_none() {
-            // Between both readings of the position these tables stood still.
+            // These tables did not change between the two readings of the position.
             drop(self.read_position_after()?);
             others.unlock()?;
         }
         Ok(extent)
     }
 
-    /// Reads the position behind the clone, once, and looks for that of the copy itself.
+    /// Reads the position after the clone, once, and searches for the position of the copy itself.
     fn read_position_after(&self) -> Result<MutexGuard<'_, Control>> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         if control.after.is_none() {
@@ -249,7 +249,7 @@ impl CloneSession {
         self.tablespaces.demand(&now, &sent)
     }
 
-    /// Learns from what is sent of a data file.
+    /// Checks the received bytes of a data file.
     fn look_at(&self, file: &CloneFile, offset: u64, bytes: &mut [u8]) -> Result<()> {
         if offset == 0 {
             self.first_page(file, bytes)?;
@@ -264,7 +264,7 @@ impl CloneSession {
         Ok(())
     }
 
-    /// Learns from the first page of a file, and wraps the key that it may hold.
+    /// Reads the size from the first page of a file, and wraps a key in it.
     fn first_page(&self, file: &CloneFile, page: &mut [u8]) -> Result<()> {
         if file.fsp_flags == u32::MAX || matches!(file.id, FileId::Redo(_)) {
             return Ok(());
@@ -275,25 +275,25 @@ impl CloneSession {
             return Ok(());
         }
         if !self.media_encrypted {
-            // One that was encrypted, or created so, since the clone began.
+            // A tablespace that was encrypted, or created encrypted, since the clone began.
             return Err(Error::refused(
                 &file.path,
-                "its tablespace is encrypted, and CLONE hands out its key",
-                "encrypt the backup as well: name its recipients with --encrypt-to",
+                "its tablespace is encrypted, and CLONE sends its key",
+                "encrypt the backup too: name its recipients with --encrypt-to",
             ));
         }
         let Some(first) = page.get_mut(..self.page.bytes() as usize) else {
             return Err(Error::usage(
                 "--max-transfer-size",
-                "a buffer does not hold a whole page, whose key has to be wrapped",
-                "take 1MiB",
+                "a buffer is smaller than one page, and the key in that page has to be wrapped",
+                "use 1MiB",
             ));
         };
         encryption::wrap(first, self.page).map(drop).map_err(|_| {
             Error::refused(
                 &file.path,
-                "the key in its first page has a form that is not known",
-                "report this, with the server's version",
+                "the key in its first page has an unknown form",
+                "report this with the server's version",
             )
         })
     }
@@ -342,7 +342,7 @@ impl Source for CloneSession {
         };
         let mut found = self.files().into_iter().map(described).collect::<Result<Vec<_>>>()?;
         found.extend(self.others.iter().flat_map(OtherEngines::streams));
-        // Of those that were dropped, blocks may be on the media.
+        // The media may have blocks of files that were dropped later.
         let named: HashSet<u32> = found.iter().map(|stream| stream.id).collect();
         let table = self.table();
         let gone = (1..).zip(&table.known).filter(|(id, _)| !named.contains(id));
@@ -350,7 +350,7 @@ impl Source for CloneSession {
         Ok(found)
     }
 
-    /// A reader for each connection; more of them have nothing to read.
+    /// A reader for each connection; further readers have nothing to read.
     fn reader(&self, index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let task = tasks.get_mut(index).and_then(Option::take);
@@ -367,7 +367,7 @@ impl Source for CloneSession {
             return Ok(());
         }
         control.asked = Instant::now();
-        // As soon as that can be known: who reads for hours wants to hear it before.
+        // As early as possible: a refusal must not come after hours of reading.
         if self.told.load(Ordering::Relaxed) && !std::mem::replace(&mut control.compared, true) {
             self.compare(&mut control.connection)?;
         } else {
@@ -383,7 +383,7 @@ impl Source for CloneSession {
 }
 
 impl Drop for CloneSession {
-    /// A donor that waits for something inside of the server does not notice that nobody wants its clone any more.
+    /// A donor that waits inside of the server does not notice that the clone was given up.
     fn drop(&mut self) {
         let control = self.control.get_mut().unwrap_or_else(PoisonError::into_inner);
         if control.after.is_some() {
@@ -443,7 +443,7 @@ impl Session for CloneSession {
         if server == self.facts.server_uuid {
             return Ok(());
         }
-        Err(format!("of another server, whose server_uuid is {server:?} and not {:?}", self.facts.server_uuid))
+        Err(format!("of another server (server_uuid {server:?}; this server has {:?})", self.facts.server_uuid))
     }
 
     fn facts(&self) -> Facts {
@@ -455,12 +455,13 @@ impl Session for CloneSession {
             let files = counted(outside.len() as u64, "file");
             let more = if outside.len() > 1 { ", …" } else { "" };
             warnings.push(format!(
-                "outside the data directory of the server: {files} (`{first}`{more}); a restore puts them into it"
+                "outside the data directory of the server: {files} (`{first}`{more}); a restore puts them into the \
+                 data directory"
             ));
         }
         Facts {
             warnings,
-            // Of InnoDB: DDL and writes go on; commits wait for two readings of the position, which take no time to speak of.
+            // InnoDB: DDL and writes continue. Commits wait only for two short readings of the position.
             writers_blocked: self.others.as_ref().map_or(Duration::ZERO, OtherEngines::blocked),
             free_bytes: 0,
             library: format!("MySQL {}", self.facts.version_text),
@@ -468,7 +469,7 @@ impl Session for CloneSession {
         }
     }
 
-    /// The server reads it, and not this program: its disk is the same.
+    /// The server reads the files, but the disk is the same.
     fn database_at(&self) -> Result<PathBuf, String> {
         here::data_directory(&self.facts.datadir, &self.facts.server_uuid, &self.facts.hostname)
     }

@@ -1,17 +1,17 @@
-//! A replica that waits for itself: seen, and said, long before the connection is taken for dead.
+//! Detects a replica that waits for itself, and reports it long before the connection times out.
 //!
-//! With several applier workers that keep the order of commits (`replica_preserve_commit_order`, the default) a donor can
-//! come to stand still at the end of its page copy: one worker has a DDL statement that waits for the clone, the clone
-//! waits until prepared transactions are gone, and the next worker's prepared transaction waits for that statement to commit. Seen
-//! with 9.7; the server's own log says "Waiting for prepared transaction to exit". Only the end of the clone undoes it.
+//! With several applier workers that keep the order of commits (`replica_preserve_commit_order`, the default) a donor
+//! can deadlock at the end of its page copy. The DDL statement of one worker waits for the clone. The clone waits until
+//! no transaction is prepared. The prepared transaction of the next worker waits until the DDL statement commits. Seen
+//! with 9.7; the server's own log says "Waiting for prepared transaction to exit". Only the end of the clone ends it.
 
 use fullbore_core::{Error, Result};
 
 use crate::mysql_family::connection::Connection;
 
-/// How many looks in a row, some seconds apart, have to find it: each of the two waits is common, and short, by itself.
+/// How many looks in a row, some seconds apart, have to find it: each of the two waits alone is common and short.
 const LOOKS: u32 = 3;
-/// Columns of SHOW PROCESSLIST. `performance_schema.threads` has another state for a worker with DDL: that of the statement.
+/// Columns of SHOW PROCESSLIST. In `performance_schema.threads`, a worker with DDL has the state of its statement.
 const USER: usize = 1;
 const STATE: usize = 6;
 
@@ -20,10 +20,10 @@ const STATE: usize = 6;
 pub struct Standstill(u32);
 
 impl Standstill {
-    /// Looks once. Without PROCESS the workers are not seen: then nothing is found.
+    /// Looks once. Without the privilege PROCESS it does not see the workers, and finds nothing.
     ///
     /// # Errors
-    /// The server has been standing still for some looks; or it does not answer.
+    /// The replica waited for itself at several looks in a row; or the server does not answer.
     pub fn look(&mut self, connection: &mut Connection) -> Result<()> {
         let answer = connection.query("SHOW PROCESSLIST")?;
         let found = |waits: &dyn Fn(&str) -> bool| {
@@ -38,9 +38,11 @@ impl Standstill {
         }
         Err(Error::refused(
             connection.name(),
-            "this replica waits for itself: a DDL statement of its applier waits for the clone, the clone for a transaction that is \
-             prepared, and that for the statement to commit; the backup was given up, and replication goes on",
-            "run it again; while DDL comes from the source, STOP REPLICA SQL_THREAD before the backup and START REPLICA after it",
+            "this replica waits for itself: a DDL statement of its applier waits for the clone, the clone waits for a \
+             prepared transaction, and this transaction waits until the statement commits; the backup was stopped, and \
+             replication continues",
+            "run it again; while the source sends DDL, run STOP REPLICA SQL_THREAD before the backup and START REPLICA \
+             after it",
         ))
     }
 }

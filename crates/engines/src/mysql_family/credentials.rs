@@ -1,4 +1,4 @@
-//! Who we are to a server: the account's name, and its password, which is shown nowhere and wiped after use.
+//! The account for a server: its name and its password, which is never shown and is wiped after use.
 
 use std::fmt;
 use std::fs::File;
@@ -40,12 +40,12 @@ pub struct PasswordSources {
     pub environment: Option<Zeroizing<String>>,
     /// `~/.my.cnf`: `user` and `password` in its group `[client]` or `[fullbore]`.
     pub option_file: Option<PathBuf>,
-    /// The account where neither URL nor option file names one: the system's user.
+    /// The account if neither URL nor option file names one: the system's user.
     pub system_user: Option<String>,
 }
 
 impl PasswordSources {
-    /// What this process was given, beside `--password-file`.
+    /// The sources of this process, and `--password-file`.
     pub fn of_this_process(file: Option<PathBuf>) -> Self {
         Self {
             file,
@@ -60,10 +60,10 @@ impl Credentials {
     /// An account with this password.
     pub fn new(user: &str, password: &[u8]) -> Result<Self> {
         if user.len() > USER_MAX || user.contains('\0') {
-            return Err(Error::usage("the user", "no server has names as long as this, or with a zero in it", ""));
+            return Err(Error::usage("the user", "the name is too long for every server, or contains a zero byte", ""));
         }
         if password.len() > PASSWORD_MAX || password.contains(&0) {
-            return Err(Error::usage("the password", "it is longer than any server takes, or holds a zero", ""));
+            return Err(Error::usage("the password", "it is too long for every server, or contains a zero byte", ""));
         }
         Ok(Self { user: user.to_owned(), password: Zeroizing::new(password.to_vec()) })
     }
@@ -76,7 +76,7 @@ impl Credentials {
         };
         let user = address.user.clone().or(options.user.clone()).or(sources.system_user.clone());
         let Some(user) = user else {
-            return Err(Error::usage(address.name(), "no account is named", "write mysql://USER@HOST"));
+            return Err(Error::usage(address.name(), "the account is missing", "write mysql://USER@HOST"));
         };
         if let Some(path) = &sources.file {
             return Self::new(&user, &password_file(path)?);
@@ -107,13 +107,13 @@ fn password_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
         }
     }
     if bytes.contains(&b'\n') {
-        let hint = "the file holds the password alone, on one line";
+        let hint = "write the password alone into the file, on one line";
         return Err(Error::usage(path.display().to_string(), "it has more than one line", hint));
     }
     Ok(bytes)
 }
 
-/// What is of use in an option file of the MySQL programs ("Using Option Files" in MySQL's manual).
+/// User and password from an option file of the MySQL programs ("Using Option Files" in MySQL's manual).
 #[derive(Default)]
 struct OptionFile {
     user: Option<String>,
@@ -121,7 +121,8 @@ struct OptionFile {
 }
 
 impl OptionFile {
-    /// Reads it; nothing if there is none. One that others may change is refused: MySQL's programs pass over one that everybody may write.
+    /// Reads it; empty if the file does not exist. A file that other users may change is refused: MySQL's programs
+    /// ignore a world-writable one.
     fn read(path: &Path) -> Result<Self> {
         let thing = || path.display().to_string();
         let mut file = match File::open(path) {
@@ -158,7 +159,8 @@ impl OptionFile {
     }
 }
 
-/// The value without the blanks and quotes around it, and with its escapes resolved. A comment may follow what is not quoted.
+/// The value without blanks and quotes around it, and with its escapes resolved. A comment may follow an unquoted
+/// value.
 fn unquote(value: &str) -> String {
     let value = value.trim();
     let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));

@@ -1,6 +1,6 @@
 //! Which of the two a database is.
 
-/// MySQL or MariaDB. Protocol, files and SQL have gone apart since MySQL 5.7 and MariaDB 10.1.
+/// MySQL or MariaDB. Protocol, files and SQL are different since MySQL 5.7 and MariaDB 10.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// MariaDB 10.x and later.

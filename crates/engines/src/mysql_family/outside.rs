@@ -1,8 +1,8 @@
-//! Tablespaces that stood outside of their server's data directory: `DATA DIRECTORY`, general tablespaces, undo elsewhere.
+//! Tablespaces outside of their server's data directory: `DATA DIRECTORY`, general tablespaces, undo elsewhere.
 //!
-//! A copy has all files in one directory. A MySQL finds them there: it looks at all files of its data directory when it starts, and writes
-//! the new places into its dictionary. A MariaDB knows such a tablespace by its absolute path, from the redo log, and looks there, on
-//! whatever machine it is: so the file has to be put there, and must not be there already.
+//! A copy has all files in one directory. MySQL finds them there: when it starts, it reads all files of its data
+//! directory and writes the new places into its dictionary. MariaDB knows such a tablespace by its absolute path, from
+//! the redo log, and looks there on any machine: so the file has to be put there, and must not exist there already.
 
 use std::path::{Path, PathBuf};
 
@@ -16,23 +16,23 @@ use super::Dialect;
 pub struct OutsideFile {
     /// Its name in the copy.
     pub path: PathBuf,
-    /// Where it stood on the source's host, and where the restored server looks for it.
+    /// Its path on the source's host, where the restored server looks for it.
     pub was: PathBuf,
 }
 
-/// The files that have to be put elsewhere before a server of this dialect starts on a restored directory; `position` is that of the manifest.
+/// The files to move before a server of this dialect starts on a restored directory; `position` is from the manifest.
 ///
 /// # Errors
-/// A path in it leads out of the copy, is not absolute where it has to be, or ends otherwise than the name in the copy.
+/// A path in it leads out of the copy, is not absolute as required, or does not end like the name in the copy.
 pub fn outside_files(dialect: Dialect, position: &Value) -> Result<Vec<OutsideFile>> {
     let entries = position["outside_the_data_directory"].as_array().into_iter().flatten();
     let named = entries.filter_map(|entry| Some((entry["path"].as_str()?, entry["was"].as_str()?)));
-    // Files that variables of a server placed elsewhere it finds in its data directory too: there they stay.
+    // Files that variables of a server placed elsewhere stay in the data directory: the server finds them there.
     let wanted =
         named.filter(|(path, _)| path.ends_with(".ibd") || path.ends_with(".ibu") && dialect == Dialect::MySql);
     let checked = |(path, was): (&str, &str)| {
         let plain = |path: &str| !path.split('/').any(|part| matches!(part, ".." | "."));
-        // Media may be forged: a name of a table, and no other file, is all that they can make somewhere.
+        // Media may be forged: they can create a table's file elsewhere, and no other file.
         let is_pair = match dialect {
             Dialect::MySql => path.strip_prefix(OUTSIDE_MYSQL) == Some(was),
             Dialect::MariaDb => {
@@ -40,7 +40,7 @@ pub fn outside_files(dialect: Dialect, position: &Value) -> Result<Vec<OutsideFi
             }
         };
         if path.starts_with('/') || !was.starts_with('/') || !plain(path) || !plain(was) || !is_pair {
-            let why = format!("`{path}`, which stood at `{was}`, is no such pair of paths");
+            let why = format!("`{path}`, formerly at `{was}`, is not a valid pair of paths");
             return Err(Error::damaged("manifest", 0, why));
         }
         Ok(OutsideFile { path: path.into(), was: was.into() })
@@ -48,7 +48,7 @@ pub fn outside_files(dialect: Dialect, position: &Value) -> Result<Vec<OutsideFi
     wanted.map(checked).collect()
 }
 
-/// The folder of a copy of MySQL for such files: below it each has the whole path that it had.
+/// The folder for such files in a copy of MySQL: below it, each file has its whole former path.
 const OUTSIDE_MYSQL: &str = "#outside";
 
 /// Whether a server of this dialect finds these files in the directory they were restored into.
@@ -56,23 +56,24 @@ pub fn are_found_inside(dialect: Dialect) -> bool {
     dialect == Dialect::MySql
 }
 
-/// Refuses a restore here when a file stands where the restored server would look for one of its own.
+/// Refuses a restore on this machine if a file exists where the restored server would look for its own file.
 ///
 /// # Errors
-/// One is there.
+/// Such a file exists.
 pub fn refuse_what_is_there(files: &[OutsideFile]) -> Result<()> {
     let Some(taken) = files.iter().find(|file| file.was.symlink_metadata().is_ok()) else { return Ok(()) };
     Err(Error::refused(
         taken.was.display().to_string(),
         format!(
-            "the tablespace `{}` stood there, outside of the data directory, and there is a file: the restored server would open it",
+            "this file exists, and the tablespace `{}` was at this path, outside of the data directory: the restored \
+             server would open it",
             taken.path.display()
         ),
         "restore on another machine; or, if no server uses it, move it away",
     ))
 }
 
-/// What to do by hand, for a restore that does not place them.
+/// The warning with the manual steps, for a restore that does not place these files.
 pub fn to_be_moved(files: &[OutsideFile]) -> Option<String> {
     /// How many a warning names.
     const NAMED_MAX: usize = 5;
@@ -82,7 +83,8 @@ pub fn to_be_moved(files: &[OutsideFile]) -> Option<String> {
     let more = if files.len() > NAMED_MAX { ", …" } else { "" };
     (!files.is_empty()).then(|| {
         format!(
-            "tablespaces that stood outside of the data directory: {}; before the server is started, move {}{more}; --place-outside does it",
+            "tablespaces that were outside of the data directory: {}; before the server is started, move {}{more}; \
+             --place-outside does it",
             files.len(),
             moves.join(", ")
         )
@@ -125,7 +127,7 @@ mod tests {
             ("s/a.ibd", "/c/../s/a.ibd"),
         ] {
             let error = outside_files(Dialect::MariaDb, &position(path, was)).unwrap_err().to_string();
-            assert!(error.contains("no such pair"), "{error}");
+            assert!(error.contains("not a valid pair"), "{error}");
         }
     }
 

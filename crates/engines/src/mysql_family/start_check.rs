@@ -1,8 +1,8 @@
-//! Proof of a restored directory: its server is started on it once, on a private socket and without networking, every table is checked, and
-//! the server stopped.
+//! Proof of a restored directory: starts its server on it once, on a private socket and without networking, checks
+//! every table, and stops the server.
 //!
-//! The server runs as the current user, with nobody's configuration, without its grant tables (whose passwords nobody knows here: only this user can reach the
-//! socket), without a binary log, events or replication.
+//! The server runs as the current user, without any configuration file, binary log, events or replication. It runs
+//! without its grant tables, because their passwords are unknown here; only this user can reach the socket.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -33,7 +33,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(600);
 /// How long it may be silent while it checks one table.
 const CHECK_LIMIT: Duration = Duration::from_secs(24 * 3600);
 const TICK: Duration = Duration::from_millis(50);
-/// How much of the end of its log is looked at for errors, and how many are told.
+/// How much of the end of its log is searched for errors, and how many are shown.
 const LOG_END: usize = 64 << 10;
 const ERRORS_MAX: usize = 3;
 /// The option that takes single tables out of a backup.
@@ -46,13 +46,13 @@ const NAMED_MAX: usize = 10;
 pub struct ServerProgram {
     pub(crate) dialect: Dialect,
     path: PathBuf,
-    /// As it says itself.
+    /// As the program reports it.
     pub version: String,
     /// The option that it is started for.
     purpose: &'static str,
 }
 
-/// What came of it.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     /// From the start until it answered: recovery.
@@ -66,11 +66,11 @@ pub struct Checked {
 }
 
 impl ServerProgram {
-    /// Finds the program for a backup of `engine` in this version ("MariaDB 10.11.18"): `named`, or the one in PATH. `purpose` is the
-    /// option that wants it, for errors.
+    /// Finds the program for a backup of `engine` in this version ("MariaDB 10.11.18"): `named`, or a program in PATH.
+    /// `purpose` is the option that needs it, for errors.
     ///
     /// # Errors
-    /// There is none, it is of another series, or it would run as root.
+    /// No program was found, it is of another series, or it would run as root.
     pub fn find(engine: &str, engine_version: &str, named: Option<&Path>, purpose: &'static str) -> Result<Self> {
         let usage = |why: &str, hint: &str| Err(Error::usage(purpose, why, hint));
         let Some(dialect) = Dialect::named(engine) else {
@@ -82,7 +82,7 @@ impl ServerProgram {
         };
         if rustix::process::geteuid().is_root() {
             return usage(
-                "the server would run as root, with all that is in the backup",
+                "the server would run as root on the data of the backup",
                 "restore as the server's own user: sudo -u mysql fullbore restore …",
             );
         }
@@ -99,7 +99,8 @@ impl ServerProgram {
         Ok(program)
     }
 
-    /// The first of the backup's series among programs in PATH, or the first of its kind. MariaDB is installed under the name `mysqld` too.
+    /// The first program in PATH of the backup's series, or else the first of its kind. MariaDB is also installed as
+    /// `mysqld`.
     fn choose(found: Vec<Self>, engine_version: &str, purpose: &'static str) -> Result<Self> {
         let (mut ours, others): (Vec<Self>, Vec<Self>) = found.into_iter().partition(Self::is_of_its_kind);
         let same = ours.iter().position(|program| series(&program.version) == series(engine_version));
@@ -129,14 +130,14 @@ impl ServerProgram {
         }
         Err(Error::refused(
             self.path.display().to_string(),
-            format!("it is of version {}, and the backup of {engine_version}", self.version),
+            format!("it has version {}, but the backup is of {engine_version}", self.version),
             "name a server of the same series with --server-program",
         ))
     }
 
-    /// Starts it on `directory`, loads the tables that are texts there, checks every table, and stops it. `options` are further options of
-    /// the server, without their dashes; `position` and `streams` are what the backup says of itself. Texts that were loaded are removed,
-    /// but for those of tables that the server has forgotten when it has stopped.
+    /// Starts it on `directory`, loads the tables that are stored there as texts, checks every table, and stops it.
+    /// `options` are further options of the server, without their dashes; `position` and `streams` are from the backup.
+    /// Loaded texts are removed, except those of tables in memory, which the server forgets when it stops.
     ///
     /// # Errors
     /// It does not start, a table is not OK, or it does not stop by itself; the server has ended in any case.
@@ -183,8 +184,8 @@ impl ServerProgram {
         Ok(Checked { ready, checking, tables, loaded: texts.len() as u64 })
     }
 
-    /// Of a replica with parallel appliers the copy may hold transactions that were prepared and waited for an earlier one: they are in no
-    /// binary log, and come again from the source. With this option the server rolls them back and ends.
+    /// The copy of a replica with parallel appliers may hold prepared transactions that waited for an earlier one. They
+    /// are in no binary log, and the source sends them again. With this option the server rolls them back and ends.
     fn roll_back_prepared(
         &self,
         directory: &Path,
@@ -197,7 +198,7 @@ impl ServerProgram {
         let mut server = Running::start(self, directory, position, &options)?;
         match server.end_within(READY_LIMIT, halt)? {
             Some(_) => Ok(()),
-            None => Err(server.refused("it does not end after its prepared transactions were rolled back".into())),
+            None => Err(server.refused("it does not end after the rollback of its prepared transactions".into())),
         }
     }
 
@@ -214,12 +215,12 @@ impl ServerProgram {
         }
         command.args(match self.dialect {
             Dialect::MariaDb => &["--skip-slave-start"][..],
-            // Its other protocol has a socket of its own; keys and certificates are not to be made here.
+            // Its X Protocol would open another socket; keys and certificates must not be made here.
             Dialect::MySql => &[
                 "--skip-replica-start",
                 "--loose-mysqlx=OFF",
                 "--loose-auto-generate-certs=OFF",
-                // As much as there can be, for texts of tables.
+                // The maximum, for texts of tables.
                 "--max-allowed-packet=1G",
             ],
         });
@@ -236,9 +237,10 @@ impl ServerProgram {
     }
 }
 
-/// Bytes of the buffer pool with which MariaDB recovers this directory: room for its whole redo log. A log that does not fit is recovered in several
-/// batches, and 10.11.18 aborted there with a log of 582 MiB ("outside the bounds of the file: .//undo001"; found by `tests/campaigns/ddl`). Short
-/// undo files can be the cause of that, too ([`crate::mariadb::undo_length`]). Memory is used only as far as the log needs it.
+/// Bytes of the buffer pool for MariaDB's recovery of this directory: room for its whole redo log. A larger log is
+/// recovered in several batches, where 10.11.18 aborted with a log of 582 MiB ("outside the bounds of the file:
+/// .//undo001"; found by `tests/campaigns/ddl`). Short undo files can cause that too
+/// ([`crate::mariadb::undo_length`]). The server uses only as much memory as the log needs.
 fn recovery_pool(directory: &Path) -> u64 {
     const LEAST: u64 = 128 << 20;
     const MOST: u64 = 4 << 30;
@@ -248,7 +250,7 @@ fn recovery_pool(directory: &Path) -> u64 {
 
 const SOCKET: &str = "s";
 
-/// A server that runs in a private directory. Dropped, it is killed, and the directory removed.
+/// A server that runs in a private directory. A drop kills it and removes the directory.
 pub(crate) struct Running {
     child: Child,
     private: PathBuf,
@@ -274,7 +276,7 @@ impl Running {
             let mut command = program.command(&private, &directory, position, options);
             // In a group of its own: Ctrl-C is for this program, which stops it.
             command.stdin(Stdio::null()).stdout(log).stderr(again).current_dir(&private).process_group(0);
-            // Killed, this program cannot stop it.
+            // If this program is killed, it cannot stop the server itself.
             end_with_this_thread(&mut command);
             command.spawn().map_err(|e| Error::io("start", program.path.display().to_string(), e))
         })();
@@ -288,7 +290,7 @@ impl Running {
                 Ok(Self { child, private, address, program: name, purpose: program.purpose })
             }
             Err(error) => {
-                let _ = fs::remove_dir_all(&private); // The error is what matters.
+                let _ = fs::remove_dir_all(&private); // The first error counts.
                 Err(error)
             }
         }
@@ -302,7 +304,7 @@ impl Running {
             if let Some(status) = self.ended()? {
                 return Err(self.refused(format!("it ended with {status} instead of starting")));
             }
-            // Until it listens it refuses; while it starts it may also hang up.
+            // Before it listens it refuses connections; while it starts it may also close them.
             if self.private.join(SOCKET).exists()
                 && let Ok(connection) = Connection::open(&self.address, &nobody, Some(halt.clone()))
             {
@@ -315,7 +317,7 @@ impl Running {
         }
     }
 
-    /// Over a connection of its own: the text changes what its session takes for granted.
+    /// Over a separate connection: the text changes settings of its session.
     fn load(&self, directory: &Path, text: &TableText, halt: &Halt) -> Result<()> {
         let mut connection = Connection::open(&self.address, &Credentials::new("root", b"")?, Some(halt.clone()))?;
         connection.set_silence(CHECK_LIMIT);
@@ -327,7 +329,7 @@ impl Running {
     /// Shuts it down as an operator would.
     fn stop(mut self, halt: &Halt) -> Result<()> {
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // It may have ended already: that shows below.
+            // It may have ended already: the next check finds that.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
         match self.end_within(STOP_LIMIT, halt)? {
@@ -337,7 +339,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end; nothing if it goes on for longer than `limit`.
+    /// Waits for its end; `None` if it runs for longer than `limit`.
     fn end_within(&mut self, limit: Duration, halt: &Halt) -> Result<Option<ExitStatus>> {
         let since = Instant::now();
         loop {
@@ -354,23 +356,23 @@ impl Running {
         self.child.try_wait().map_err(|error| Error::io("wait for", &self.program, error))
     }
 
-    /// An error of the connection may be the end of the server.
+    /// Explains an error of the connection: the server may have ended.
     pub(crate) fn explained(&mut self, error: Error) -> Error {
         std::thread::sleep(TICK);
         match self.ended() {
-            Ok(Some(status)) => self.refused(format!("it ended with {status} while it was asked: {error}")),
+            Ok(Some(status)) => self.refused(format!("it ended with {status} during a query: {error}")),
             _ => error,
         }
     }
 
-    /// What the server has written so far.
+    /// The server's log so far.
     pub(crate) fn log(&self) -> Result<String> {
         let path = self.private.join(LOG);
         let log = fs::read(&path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
         Ok(String::from_utf8_lossy(&log).into_owned())
     }
 
-    /// It has ended because of transactions that nobody says how to end.
+    /// True if it ended because of prepared transactions.
     fn finds_prepared(&self) -> bool {
         self.log().is_ok_and(|log| log.lines().any(|line| line.contains("[ERROR]") && line.contains(PREPARED)))
     }
@@ -379,7 +381,8 @@ impl Running {
         let errors = errors_in(&fs::read(self.private.join(LOG)).unwrap_or_default(), self.purpose == TABLE);
         let said = if errors.is_empty() { String::new() } else { format!("; its log says: {errors}") };
         let hint = format!(
-            "restore without {} to look at the directory; options that the server needs (keys, plugins) are given with --server-option",
+            "restore without {} to inspect the directory; add options that the server needs (keys, plugins) with \
+             --server-option",
             self.purpose
         );
         Error::refused(&self.program, format!("the server does not run on the restored directory: {why}{said}"), hint)
@@ -387,18 +390,18 @@ impl Running {
 }
 
 const LOG: &str = "log";
-/// What MariaDB says of them: "Found 2 prepared transactions! …".
+/// Part of MariaDB's message: "Found 2 prepared transactions! …".
 const PREPARED: &str = "prepared transactions";
 
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill(); // It may have ended by itself.
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.private); // It is this user's own, and empty but for a log.
+        let _ = fs::remove_dir_all(&self.private); // It belongs to this user and has only a log.
     }
 }
 
-/// A directory that only this user can reach, with a short name: that of a socket has at most 107 bytes.
+/// A directory that only this user can enter, with a short name: the path of a socket has at most 107 bytes.
 fn private_directory() -> Result<PathBuf> {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
     let path = std::env::temp_dir().join(format!("fullbore-start-{}-{nanos:x}", std::process::id()));
@@ -406,7 +409,7 @@ fn private_directory() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What CHECK TABLE finds wrong with a table; `quoted` is its name as a statement writes it.
+/// The error that CHECK TABLE finds in a table; `quoted` is its name in a statement.
 ///
 /// # Errors
 /// The server does not answer.
@@ -423,10 +426,13 @@ pub(crate) fn fault_of_table(connection: &mut Connection, quoted: &str) -> Resul
     Ok(answer.rows.into_iter().find_map(wrong))
 }
 
-/// `restored` tells by schema, name and engine whether there can be anything of a table: a clone knows ARCHIVE tables by name only.
+/// `restored` tells by schema, name and engine whether a table can have data: a clone has only the names of ARCHIVE
+/// tables.
 fn check_tables(connection: &mut Connection, restored: &dyn Fn(&str, &str, &str) -> bool) -> Result<u64> {
-    let all = "SELECT table_schema, table_name, engine FROM information_schema.tables WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') \
-               AND engine IS NOT NULL AND engine NOT IN ('PERFORMANCE_SCHEMA', 'MEMORY') AND table_schema NOT IN ('information_schema', 'performance_schema')";
+    let all = "SELECT table_schema, table_name, engine FROM information_schema.tables \
+               WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND engine IS NOT NULL \
+               AND engine NOT IN ('PERFORMANCE_SCHEMA', 'MEMORY') \
+               AND table_schema NOT IN ('information_schema', 'performance_schema')";
     let tables = connection.query(all)?.rows;
     let (mut count, mut bad) = (0, Vec::new());
     for row in tables {
@@ -446,11 +452,12 @@ fn check_tables(connection: &mut Connection, restored: &dyn Fn(&str, &str, &str)
     Err(Error::incomplete(
         "--start-check",
         format!("{} of {count} tables of the restored server are not OK: {named}", bad.len()),
-        "they may have been damaged when they were backed up: restore without --start-check to look at them",
+        "they may have been damaged before the backup: restore without --start-check to inspect them",
     ))
 }
 
-/// The last errors of a server's log, or if it has none its last line; on one line. `incomplete`: that files are missing is no error.
+/// The last errors of a server's log, or its last line if there are none; on one line. With `incomplete`, missing files
+/// are not errors.
 fn errors_in(log: &[u8], incomplete: bool) -> String {
     let end = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_END)..]).into_owned();
     let is_error = |line: &&str| line.contains("[ERROR]") && !(incomplete && missing_files::is_expected(line));
@@ -463,7 +470,8 @@ fn errors_in(log: &[u8], incomplete: bool) -> String {
     first.collect::<Vec<_>>().join("; ").chars().filter(|c| !c.is_control()).take(1000).collect()
 }
 
-/// The programs of these names in the folders of a PATH, and in each `sbin` beside a `bin` of it: servers are in `sbin`, which is in no user's PATH.
+/// The programs of these names in the folders of a PATH, and in each `sbin` beside a `bin` of it: servers are in
+/// `sbin`, which the PATH of a user does not have.
 fn in_path(names: &[&str], path: &OsStr) -> Vec<PathBuf> {
     let folders: Vec<PathBuf> = std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect();
     let beside = folders.iter().filter(|folder| folder.ends_with("bin")).map(|folder| folder.with_file_name("sbin"));
@@ -482,7 +490,7 @@ fn version_of(path: &Path) -> Result<String> {
     version.map(str::to_owned).ok_or_else(|| {
         Error::refused(
             shown,
-            "it does not tell its version as a server does",
+            "it does not report its version like a server program",
             "name mysqld or mariadbd with --server-program",
         )
     })

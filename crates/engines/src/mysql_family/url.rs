@@ -1,4 +1,4 @@
-//! `mysql://user@host:port/?option=value` and `mariadb://…`: where a server is. A password is never part of it.
+//! `mysql://user@host:port/?option=value` and `mariadb://…`: the address of a server, never with a password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use fullbore_core::{Error, Result};
 use super::Dialect;
 use crate::engine::{Identity, Stems};
 
-/// The port of MySQL and MariaDB where the URL names none.
+/// The port of MySQL and MariaDB if the URL names none.
 pub const DEFAULT_PORT: u16 = 3306;
 
 /// The longest URL.
 const URL_MAX: usize = 4096;
-/// What user and host may have: names longer than this exist in no server and no name service.
+/// The longest user or host: no server and no name service has longer names.
 const NAME_MAX: usize = 253;
 
 /// The greatest `read-timeout`, in seconds.
 const READ_TIMEOUT_MAX: u64 = 86_400;
 
 const FORM: &str = "write mysql://USER@HOST:PORT/?ssl-mode=required, or mysql://USER@/?socket=PATH";
-const PASSWORD_HINT: &str = "take it out of the URL, where `ps` and the shell's history show it; give it by --password-file, \
-                             FULLBORE_PASSWORD or ~/.my.cnf";
+const PASSWORD_HINT: &str = "remove it from the URL, because `ps` and the shell's history show it; use \
+                             --password-file, FULLBORE_PASSWORD or ~/.my.cnf";
 
 /// How the server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,19 +38,19 @@ pub enum Endpoint {
     Socket(PathBuf),
 }
 
-/// How much TLS is wanted: MySQL's own `--ssl-mode`.
+/// The required level of TLS: MySQL's own `--ssl-mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsMode {
     /// Never.
     Disabled,
-    /// Where the server has it; never on a Unix socket. Protects against listeners only.
+    /// If the server has it; never on a Unix socket. Protects against listeners only.
     #[default]
     Preferred,
-    /// Always, but whoever answers is taken for the server.
+    /// Always, but the identity of the server is not checked.
     Required,
     /// Always, and the certificate is signed by `ssl-ca`.
     VerifyCa,
-    /// The same, and the host's name is in it.
+    /// The same, and the certificate has the host's name.
     VerifyIdentity,
 }
 
@@ -71,14 +71,14 @@ impl fmt::Display for TlsMode {
     }
 }
 
-/// What the URL says about TLS.
+/// The options of the URL for TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsOptions {
     /// `ssl-mode`
     pub mode: TlsMode,
     /// `ssl-ca`: a PEM file with the certificate of the authority.
     pub authority: Option<PathBuf>,
-    /// `get-server-public-key`: without TLS, take the server's word for its RSA key.
+    /// `get-server-public-key`: without TLS, trust the RSA key that the server sends.
     pub accept_server_key: bool,
 }
 
@@ -95,39 +95,39 @@ pub struct ServerAddress {
     pub tls: TlsOptions,
     /// `datadir` (MariaDB): where its files are on this machine.
     pub datadir: Option<PathBuf>,
-    /// `read-timeout`: how long the server may be silent at most, whatever it does.
+    /// `read-timeout`: how long the server may be silent, in every operation.
     pub read_timeout: Option<Duration>,
 }
 
 impl ServerAddress {
-    /// Parses a URL. Errors never repeat it where it could hold a password.
+    /// Parses a URL. Errors never repeat a part that could be a password.
     pub fn parse(url: &str) -> Result<Self> {
         let named = url.split_once("://").and_then(|(scheme, rest)| Some((Dialect::named(scheme)?, rest)));
         let Some((dialect, rest)) = named else {
-            return Err(Error::usage("the database's URL", "it names no MySQL or MariaDB server", FORM));
+            return Err(Error::usage("the database's URL", "it is not the URL of a MySQL or MariaDB server", FORM));
         };
         if url.len() > URL_MAX || rest.contains('#') || rest.chars().any(char::is_control) {
-            return Err(wrong("it is too long, or holds `#` or control characters"));
+            return Err(wrong("it is too long, or contains `#` or control characters"));
         }
         let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = before.split_once('/').unwrap_or((before, ""));
-        // The last @: a password may contain one, and must not end up in an error as a host.
+        // The last @: a password may contain one, and must not appear as a host in an error.
         let (user, place) = match authority.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
             None => (None, authority),
         };
         if user.is_some_and(|user| user.contains(':')) {
-            return Err(Error::usage("the database's URL", "it holds a password", PASSWORD_HINT));
+            return Err(Error::usage("the database's URL", "it contains a password", PASSWORD_HINT));
         }
         if !path.is_empty() {
-            return Err(wrong("after the host nothing but `/` may follow: a backup takes the whole server"));
+            return Err(wrong("only `/` may follow the host: a backup is always of the whole server"));
         }
         let user = user.map(|user| decode(user, "the user")).transpose()?.filter(|user| !user.is_empty());
         let (host, port) = host_and_port(place)?;
         let tcp = Endpoint::Tcp { host: host.unwrap_or("localhost").to_owned(), port: port.unwrap_or(DEFAULT_PORT) };
         let tls = TlsOptions::default();
         let mut address = Self { dialect, endpoint: tcp, user, tls, datadir: None, read_timeout: None };
-        // The end of a password that holds a `?` is taken for options: of `mysql://u:12?34=5@h` nothing is repeated.
+        // The end of a password with a `?` looks like options: an error of `mysql://u:12?34=5@h` repeats nothing.
         let repeatable = !query.contains('@');
         for option in query.split('&').filter(|option| !option.is_empty()) {
             address.set(option, host.is_some() || port.is_some(), repeatable)?;
@@ -135,14 +135,14 @@ impl ServerAddress {
         let verifies = matches!(address.tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity);
         if address.tls.authority.is_some() && !verifies {
             let hint = "add ssl-mode=verify-ca or ssl-mode=verify-identity";
-            return Err(Error::usage("ssl-ca", "with this ssl-mode nobody looks at it", hint));
+            return Err(Error::usage("ssl-ca", "it has no effect with this ssl-mode", hint));
         }
         Ok(address)
     }
 
     fn set(&mut self, option: &str, has_host: bool, repeatable: bool) -> Result<()> {
         let Some((name, value)) = option.split_once('=') else {
-            return Err(wrong("an option stands there without `=` and a value"));
+            return Err(wrong("an option has no `=` and no value"));
         };
         let value = || decode(value, name);
         match name {
@@ -150,8 +150,8 @@ impl ServerAddress {
                 let value = value()?;
                 let known = TlsMode::ALL.iter().find(|(name, _)| *name == value);
                 let names = TlsMode::ALL.map(|(name, _)| name).join(", ");
-                // Of a URL that was put together wrongly the value may be anything, so it is not repeated.
-                let unknown = || Error::usage(name, "its value is no mode", format!("known are: {names}"));
+                // In a malformed URL the value may be anything, so it is not repeated.
+                let unknown = || Error::usage(name, "its value is not a mode", format!("known modes: {names}"));
                 self.tls.mode = known.ok_or_else(unknown)?.1;
             }
             "ssl-ca" => self.tls.authority = Some(absolute(name, &value()?)?),
@@ -170,19 +170,19 @@ impl ServerAddress {
             "datadir" if self.dialect == Dialect::MariaDb => self.datadir = Some(absolute(name, &value()?)?),
             "read-timeout" => {
                 let seconds = value()?.parse().ok().filter(|seconds| (1..=READ_TIMEOUT_MAX).contains(seconds));
-                let unknown = || Error::usage(name, "its value is no number of seconds from 1 to 86400", FORM);
+                let unknown = || Error::usage(name, "its value is not a number of seconds from 1 to 86400", FORM);
                 self.read_timeout = Some(Duration::from_secs(seconds.ok_or_else(unknown)?));
             }
             "password" | "passwd" | "pwd" => {
-                return Err(Error::usage("the database's URL", "it holds a password", PASSWORD_HINT));
+                return Err(Error::usage("the database's URL", "it contains a password", PASSWORD_HINT));
             }
             _ => {
                 let datadir = if self.dialect == Dialect::MariaDb { ", datadir" } else { "" };
                 let known =
-                    format!("known are: ssl-mode, ssl-ca, get-server-public-key, read-timeout, socket{datadir}");
+                    format!("known options: ssl-mode, ssl-ca, get-server-public-key, read-timeout, socket{datadir}");
                 let why = match repeatable && name.chars().all(|c| matches!(c, 'a'..='z' | '-' | '_')) {
-                    true => format!("it has no option `{}`", name.chars().take(40).collect::<String>()),
-                    false => "it holds an option that there is not".to_owned(),
+                    true => format!("`{}` is not an option", name.chars().take(40).collect::<String>()),
+                    false => "it contains an unknown option".to_owned(),
                 };
                 return Err(Error::usage("the database's URL", why, known));
             }
@@ -210,7 +210,7 @@ fn host_and_port(place: &str) -> Result<(Option<&str>, Option<u16>)> {
         Some(rest) => {
             let (host, after) = rest.split_once(']').ok_or_else(|| wrong("a `[` has no `]`"))?;
             if host.parse::<std::net::Ipv6Addr>().is_err() {
-                return Err(wrong("what stands in brackets is no IPv6 address"));
+                return Err(wrong("the text in brackets is not an IPv6 address"));
             }
             match after.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
@@ -225,12 +225,12 @@ fn host_and_port(place: &str) -> Result<(Option<&str>, Option<u16>)> {
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
     if host.len() > NAME_MAX || !host.chars().all(plain) {
-        return Err(wrong("the host is no name and no address; an IPv6 address stands in brackets"));
+        return Err(wrong("the host is not a name or an address; write an IPv6 address in brackets"));
     }
     let port = match port {
         Some(port) => {
             let number = port.parse().ok().filter(|number| *number != 0);
-            Some(number.ok_or_else(|| wrong("the port is no number from 1 to 65535"))?)
+            Some(number.ok_or_else(|| wrong("the port is not a number from 1 to 65535"))?)
         }
         None => None,
     };
@@ -246,7 +246,7 @@ fn absolute(name: &str, value: &str) -> Result<PathBuf> {
 
 /// Decodes `%XX`.
 fn decode(text: &str, name: &str) -> Result<String> {
-    let bad = || Error::usage(name, "a `%` must be followed by two hexadecimal digits of a UTF-8 text", "");
+    let bad = || Error::usage(name, "two hexadecimal digits of a UTF-8 text must follow a `%`", "");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -278,7 +278,8 @@ pub fn server_identity(url: &str) -> Identity {
     Identity { name: name.to_owned(), written: name.to_owned(), files: Vec::new() }
 }
 
-/// How the names of a server's families begin: its host and port, or its socket, in letters that every file system takes.
+/// How the names of a server's families begin: its host and port, or its socket, in letters that every file system
+/// takes.
 pub fn server_stems(engine: &str, name: &str) -> Stems {
     let earlier = name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
     Stems::new(earlier, &format!("{engine}-"))

@@ -1,14 +1,14 @@
-//! B-tree pages (sqlite.org, "Database File Format", §1.6): which other pages a page refers to, and the root pages that the
-//! schema names.
+//! B-tree pages (sqlite.org, "Database File Format", §1.6): the other pages that a page refers to, and the root pages
+//! in the schema.
 
 use super::header::{DatabaseHeader, HEADER_SIZE, Malformed, u32_at};
 
-/// How many pages of the schema are read at most, overflow pages among them: 256 MiB of 4 KiB pages.
+/// Most pages of the schema to read, with overflow pages: 256 MiB of 4 KiB pages.
 const SCHEMA_PAGES_LIMIT: usize = 1 << 16;
-/// How many bytes at the start of a row of the schema are read at most: type, two names and the root page.
+/// Most bytes to read at the start of a row of the schema: type, two names and the root page.
 const SCHEMA_ROW_LIMIT: usize = 1 << 20;
-/// Databases with this many pages are too large for [`references`]: the first byte of an overflow page, which holds a page number, could then
-/// be the type of a b-tree page.
+/// Databases with this many pages are too large for [`references`]: an overflow page begins with a page number, and its
+/// first byte could be the type of a b-tree page.
 pub const TELLING_PAGES: u32 = 0x0200_0000;
 
 const INDEX_INTERIOR: u8 = 2;
@@ -34,14 +34,14 @@ struct Cell<'a> {
     child: Option<u32>,
     /// Bytes of its row or key, here and in overflow pages.
     payload: u64,
-    /// What of it is in this page.
+    /// The part of it in this page.
     local: &'a [u8],
-    /// Where it goes on.
+    /// Its first overflow page.
     overflow: Option<u32>,
 }
 
 impl<'a> Page<'a> {
-    /// Reads page `number`, of which SQLite uses `usable` bytes; `None` for a page of no b-tree.
+    /// Reads page `number`, of which SQLite uses `usable` bytes; `None` if it is not a b-tree page.
     fn parse(number: u32, page: &'a [u8], usable: usize) -> Option<Self> {
         let bytes = page.get(..usable)?;
         let start = if number == 1 { HEADER_SIZE } else { 0 };
@@ -58,7 +58,7 @@ impl<'a> Page<'a> {
         Some(Self { bytes, kind, array, cells, right })
     }
 
-    /// The cells that make sense.
+    /// The valid cells.
     fn cells(&self) -> impl Iterator<Item = Cell<'a>> {
         let (bytes, kind) = (self.bytes, self.kind);
         let array = &bytes[self.array..self.array + self.cells * 2];
@@ -119,11 +119,11 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Tells `found` of each page that page `number`, a page in use, refers to: children and overflow pages. In a database of less than
-/// [`TELLING_PAGES`] pages, and of a page that is no pointer map, the first byte tells what the page is.
+/// Calls `found` for each page that page `number`, a page in use, refers to: children and overflow pages. If the
+/// database has fewer than [`TELLING_PAGES`] pages and the page is not a pointer map, its first byte tells its kind.
 pub fn references(number: u32, page: &[u8], usable: usize, mut found: impl FnMut(u32)) {
     if number > 1 && matches!(page.first(), Some(0 | 1)) {
-        // An overflow page, or a trunk page of the free-list: both begin with the next one, or 0.
+        // An overflow page or a trunk page of the free-list: both begin with the number of the next page, or 0.
         found(u32_at(page, 0));
         return;
     }
@@ -135,17 +135,17 @@ pub fn references(number: u32, page: &[u8], usable: usize, mut found: impl FnMut
     }
 }
 
-/// Why root pages are not known.
+/// Why the root pages are unknown.
 #[derive(Debug)]
 pub enum SchemaError<E> {
-    /// The schema is not what the format says.
+    /// The schema breaks the format.
     Corrupt(Malformed),
     /// A page could not be read.
     Read(E),
 }
 
-/// The root pages of all tables and indexes, sorted, with the pages of the schema's own b-tree, of a database of `pages` pages; `read` gives page n
-/// (counted from 1).
+/// The root pages of all tables and indexes and the pages of the schema's own b-tree, sorted. The database has `pages`
+/// pages; `read` gives page n (counted from 1).
 pub fn roots<E>(
     header: &DatabaseHeader,
     pages: u32,
@@ -169,9 +169,9 @@ pub fn roots<E>(
         read(number, &mut page)?;
         let tree = Page::parse(number, &page, usable);
         let tree = tree.filter(|tree| matches!(tree.kind, TABLE_LEAF | TABLE_INTERIOR));
-        let tree = tree.ok_or_else(|| corrupt(format!("page {number} of its schema is no page of a table")))?;
+        let tree = tree.ok_or_else(|| corrupt(format!("page {number} of its schema is not a table page")))?;
         if tree.cells().count() != tree.cells {
-            return Err(corrupt(format!("page {number} of its schema has a cell that makes no sense")));
+            return Err(corrupt(format!("page {number} of its schema has an invalid cell")));
         }
         roots.push(number);
         left.extend(tree.right);
@@ -180,7 +180,7 @@ pub fn roots<E>(
                 Some(child) => left.push(child),
                 None => {
                     let row = start_of_row(&cell, usable, pages, &mut overflow, &mut read)?;
-                    let root = root_of(&row).ok_or_else(|| corrupt("a row of its schema names no root page".into()))?;
+                    let root = root_of(&row).ok_or_else(|| corrupt("a row of its schema has no root page".into()))?;
                     // Views, triggers and virtual tables have no page: 0.
                     roots.extend(Some(root).filter(|&root| root != 0));
                 }
@@ -192,7 +192,7 @@ pub fn roots<E>(
     Ok(roots)
 }
 
-/// The start of a row, as far as its root page stands in it.
+/// The start of a row, up to its root page.
 fn start_of_row<E>(
     cell: &Cell<'_>,
     usable: usize,
@@ -213,7 +213,8 @@ fn start_of_row<E>(
     Ok(row)
 }
 
-/// The fourth column of a row of the schema ("Database File Format", §2.1 and §2.6); `None` when the bytes end before it, or it is no page number.
+/// The fourth column of a row of the schema ("Database File Format", §2.1 and §2.6); `None` if the bytes end before it,
+/// or it is not a page number.
 fn root_of(row: &[u8]) -> Option<u32> {
     let (header, mut at) = varint(row)?;
     let header = usize::try_from(header).ok()?;
@@ -276,7 +277,8 @@ mod tests {
     }
 
     /// Rows long and short, in a table, an index and a table without row numbers.
-    const CONTENT: &str = "CREATE TABLE t(a INTEGER PRIMARY KEY, b); CREATE INDEX tb ON t(b); CREATE TABLE w(k PRIMARY KEY, v) WITHOUT ROWID;
+    const CONTENT: &str = "CREATE TABLE t(a INTEGER PRIMARY KEY, b); CREATE INDEX tb ON t(b);
+        CREATE TABLE w(k PRIMARY KEY, v) WITHOUT ROWID;
         CREATE VIEW v AS SELECT * FROM t;
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
         INSERT INTO t(b) SELECT CASE WHEN i % 97 = 0 THEN zeroblob(i * 9) ELSE 'row ' || i END FROM n;
@@ -333,7 +335,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_the_parsers_panic(seed: u64, kind in proptest::sample::select(vec![0_u8, 1, 2, 5, 10, 13, 77])) {
+        fn no_bytes_make_the_parsers_panic(
+            seed: u64, kind in proptest::sample::select(vec![0_u8, 1, 2, 5, 10, 13, 77]),
+        ) {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut bytes: Vec<u8> = (0..512 * 8).map(|_| random.u8(..)).collect();
             bytes[0] = kind;

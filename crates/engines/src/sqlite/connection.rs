@@ -1,4 +1,4 @@
-//! The SQLite connection that holds the snapshot: it locks, rolls back a hot journal, and writes nothing else.
+//! The SQLite connection that holds the snapshot. It locks and rolls back a hot journal; it writes nothing else.
 
 use std::cell::RefCell;
 use std::fs;
@@ -18,19 +18,19 @@ use super::wal_index::{INDEX_HEADER_SIZE, IndexHeader};
 /// How long SQLite waits for a lock before we look whether the job was cancelled.
 const LOCK_SLICE: Duration = Duration::from_millis(50);
 
-/// What SQLite needs beside a database in WAL mode to read it, in bytes: one piece of a wal-index.
+/// Bytes that SQLite needs beside a database in WAL mode to read it: one piece of a wal-index.
 const ROOM_BESIDE: u64 = 32 << 10;
 
 /// A connection that never changes the database and never checkpoints it.
 ///
-/// The last connection to close checkpoints the log and removes it: switched off here, except where this connection
-/// itself had created an empty log, because a log left behind by a backup user may be one that the application
-/// cannot open. There is nothing to checkpoint in an empty log.
+/// The last connection to close checkpoints the log and removes it. This is switched off here, with one exception: an
+/// empty log that this connection created itself. The application may not have the permission to open a log of the
+/// backup user, and an empty log has nothing to checkpoint.
 pub(super) struct QuietConnection {
     connection: Connection,
     log: PathBuf,
     log_was_there: bool,
-    /// Why SQLite cannot parse the schema, once it has been told to go on without.
+    /// Why SQLite cannot parse the schema, if the connection continues without it.
     unreadable_schema: RefCell<Option<String>>,
 }
 
@@ -56,8 +56,8 @@ impl QuietConnection {
         self.busy_timeout(LOCK_SLICE)
     }
 
-    /// As [`begin`](Self::begin). With `continue_after_error` also where SQLite cannot parse the schema; then [`unreadable_schema`](Self::unreadable_schema)
-    /// tells why.
+    /// As [`begin`](Self::begin). With `continue_after_error` it also begins if SQLite cannot parse the schema; then
+    /// [`unreadable_schema`](Self::unreadable_schema) tells why.
     pub fn begin_despite(&self, continue_after_error: bool, path: &Path, patience: &Patience) -> Result<()> {
         let begun = self.begin(path, patience);
         if !continue_after_error {
@@ -73,9 +73,9 @@ impl QuietConnection {
         begun
     }
 
-    /// From now on a schema that SQLite cannot parse is no error. The pages are read past it.
+    /// From now on a schema that SQLite cannot parse is not an error.
     pub fn do_without_schema(&self, path: &Path) -> Result<()> {
-        // This connection is defensive and for queries only: it still writes no schema.
+        // This connection is defensive and query-only: it still cannot write the schema.
         let done = self.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true);
         done.map(drop).map_err(|error| explain(path, error))
     }
@@ -94,7 +94,7 @@ impl QuietConnection {
         })
     }
 
-    /// Tries until there is an answer, an error that will not pass, or no patience left.
+    /// Tries until there is an answer, a permanent error, or the timeout.
     fn insist<T>(&self, path: &Path, patience: &Patience, attempt: impl Fn() -> rusqlite::Result<T>) -> Result<T> {
         loop {
             match attempt() {
@@ -113,12 +113,12 @@ impl QuietConnection {
         if self.is_autocommit() { Ok(()) } else { self.prepare_cached("ROLLBACK")?.execute([]).map(drop) }
     }
 
-    /// Starts a read transaction in WAL mode and learns where in the log it ends: the wal-index header is the same
-    /// before and after, so that no commit came between. Where writers are too fast for that in `attempts`
-    /// attempts, the end of the log just after the start is taken: see [`Mark::exact`].
+    /// Starts a read transaction in WAL mode and learns where in the log it ends. If the wal-index header is the same
+    /// before and after, no commit came in between. If writers are too fast for that in `attempts` attempts, it takes
+    /// the end of the log just after the start: see [`Mark::exact`].
     pub fn begin_at_mark(&self, path: &Path, index: &RawFile, attempts: u32, patience: &Patience) -> Result<Mark> {
         for _ in 0..attempts {
-            // BEGIN alone takes no lock: only the first read, of page 1, lies between the two looks.
+            // BEGIN alone takes no lock: only the first read, of page 1, is between the two looks.
             self.begin_anew(path)?;
             let before = read_index(index)?;
             self.read_first_page(path, patience)?;
@@ -135,8 +135,9 @@ impl QuietConnection {
             if !patience.is_left()? {
                 return Err(Error::refused(
                     index.name(),
-                    "it holds no valid header",
-                    "an application that died while changing it leaves it so; the next one that opens the database repairs it",
+                    "it has no valid header",
+                    "an application died while it changed this file; the next application that opens the database \
+                     repairs it",
                 ));
             }
         }
@@ -158,10 +159,10 @@ impl QuietConnection {
 pub(super) struct Mark {
     /// The wal-index header at that moment.
     pub header: IndexHeader,
-    /// True when the transaction sees exactly this. Otherwise the mark is a later commit, just as well preserved by
-    /// the transaction: a checkpoint copies no frame behind the transaction's own read mark, so none behind this
-    /// one; the log is not restarted while a read mark above 0 is held, nor in slot 0 while it holds frames that
-    /// were not copied, and none can be copied while slot 0 is held.
+    /// True when the transaction sees exactly this. Otherwise the mark is a later commit, which the transaction
+    /// preserves as well. A checkpoint copies no frame behind the transaction's own read mark, so none behind this
+    /// mark. The log is not restarted while a read mark above 0 is held. With slot 0 it is not restarted while it has
+    /// frames that were not copied, and no frame can be copied while slot 0 is held.
     pub exact: bool,
 }
 
@@ -177,7 +178,7 @@ impl Drop for QuietConnection {
     fn drop(&mut self) {
         let ours_and_empty = !self.log_was_there && fs::metadata(&self.log).is_ok_and(|log| log.len() == 0);
         if ours_and_empty {
-            // Failing leaves an empty log behind, as documented for a log that was there before.
+            // After a failure an empty log remains, as documented for a log that existed before.
             let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         }
     }
@@ -190,7 +191,7 @@ pub(super) fn read_index(index: &RawFile) -> Result<Option<IndexHeader>> {
     Ok(IndexHeader::parse(&bytes[..got]).ok())
 }
 
-/// How long to go on trying for a lock.
+/// How long to try for a lock.
 pub(super) struct Patience {
     deadline: Instant,
     halt: Option<Halt>,
@@ -211,7 +212,7 @@ impl Patience {
     }
 }
 
-/// Errors that a second try may not meet.
+/// True for an error that may not occur at the next try.
 fn may_pass(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -219,16 +220,17 @@ fn may_pass(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// The warning of a backup that goes on without the schema.
+/// The warning of a backup that continues without the schema.
 pub(super) fn schema_warning(path: &Path, why: &str) -> String {
     format!(
-        "{}: SQLite {} cannot read its schema ({why}): the pages are stored as they are; only an SQLite that can read the schema opens what is restored",
+        "{}: SQLite {} cannot read its schema ({why}): the pages are stored as they are; after a restore, only an \
+         SQLite that can read the schema opens the database",
         path.display(),
         rusqlite::version()
     )
 }
 
-/// What SQLite says of a schema that it cannot parse.
+/// SQLite's message about a schema that it cannot parse.
 fn schema_error(error: &rusqlite::Error) -> Option<String> {
     let text = error.to_string();
     text.starts_with("malformed database schema").then_some(text)
@@ -244,22 +246,24 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::refused(
             name,
             "another process holds a lock on it that keeps readers out",
-            "a writer is committing for longer than --lock-timeout, or an application runs with PRAGMA locking_mode=EXCLUSIVE: raise the timeout or stop it",
+            "a commit takes longer than --lock-timeout, or an application uses PRAGMA locking_mode=EXCLUSIVE: raise \
+             the timeout, or stop the application",
         ),
         Some(ErrorCode::ReadOnly) if extended == ffi::SQLITE_READONLY_ROLLBACK => Error::refused(
             name,
             "a writer crashed and left a hot journal, and this user may not write the database to roll it back",
-            "run as a user that may, or open the database once with the application",
+            "run fullbore as a user with write permission, or open the database once with the application",
         ),
         Some(ErrorCode::DatabaseCorrupt) if schema_error(&error).is_some() => Error::refused(
             name,
             format!("SQLite {} cannot read its schema: {text}", rusqlite::version()),
-            "repair the schema, if no newer SQLite has written it; `backup --continue-after-error` stores the pages as they are",
+            "if a newer SQLite did not write the schema, repair it; `backup --continue-after-error` stores the pages \
+             as they are",
         ),
         Some(ErrorCode::DatabaseCorrupt) => Error::refused(
             name,
             format!("SQLite finds it malformed: {text}"),
-            "look with `PRAGMA integrity_check`; what can be saved, `sqlite3 FILE .recover` saves",
+            "run `PRAGMA integrity_check`; `sqlite3 FILE .recover` saves the readable rows",
         ),
         Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::DiskFull)
             if let Some(full) = full_disk(path) =>
@@ -267,7 +271,8 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
             Error::refused(
                 name,
                 format!("SQLite reports: {text}; {full}"),
-                "free space there: in WAL mode SQLite makes files ending in -wal and -shm beside the database, also for a reader",
+                "free space there: in WAL mode, even a reader needs the files ending in -wal and -shm beside the \
+                 database",
             )
         }
         Some(ErrorCode::DiskFull) => Error::refused(
@@ -278,7 +283,8 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
         Some(ErrorCode::CannotOpen) => Error::refused(
             name,
             format!("SQLite cannot open it or one of its side files: {text}"),
-            "in WAL mode the directory and the files ending in -wal and -shm must be writable for the backup's user",
+            "in WAL mode the user of the backup needs write permission for the directory and for the files ending in \
+             -wal and -shm",
         ),
         _ if text.contains("unsupported file format") => {
             unsupported_format(&name, "SQLite calls its schema format unsupported")
@@ -287,7 +293,7 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
     }
 }
 
-/// What the file system of the database says of itself, if there is no room beside the database.
+/// The cause for the message, if the file system of the database is full.
 fn full_disk(path: &Path) -> Option<String> {
     let folder = directory_of(path);
     let disk = rustix::fs::statvfs(folder).ok()?;
@@ -296,15 +302,15 @@ fn full_disk(path: &Path) -> Option<String> {
     if free < ROOM_BESIDE {
         return Some(format!("the disk is full: {free} bytes are free in {shown}"));
     }
-    (disk.f_files > 0 && disk.f_favail == 0).then(|| format!("the disk is full: it takes no more files in {shown}"))
+    (disk.f_files > 0 && disk.f_favail == 0).then(|| format!("the disk is full: no more files fit into {shown}"))
 }
 
 /// The refusal of a file without SQLite's magic.
 pub(super) fn not_a_database(name: &str) -> Error {
     Error::refused(
         name,
-        "this is not an SQLite database: \"SQLite format 3\" does not stand at its start, or what follows makes no sense",
-        "a database encrypted by SQLCipher or SEE looks like this too; it can only be copied by an application that has the key",
+        "this is not an SQLite database: the file does not begin with \"SQLite format 3\", or its header is invalid",
+        "a database encrypted by SQLCipher or SEE looks the same; only an application with the key can copy it",
     )
 }
 
@@ -312,7 +318,7 @@ pub(super) fn not_a_database(name: &str) -> Error {
 pub(super) fn unsupported_format(name: &str, what: &str) -> Error {
     Error::refused(
         name,
-        format!("{what}; this fullbore knows what SQLite {} knows", rusqlite::version()),
+        format!("{what}; this fullbore supports the formats of SQLite {}", rusqlite::version()),
         "use a newer fullbore",
     )
 }

@@ -16,9 +16,9 @@ const ALIGNMENT: usize = 4096;
 pub(super) struct DatabaseFile {
     buffered: Arc<RawFile>,
     direct: Option<Arc<RawFile>>,
-    /// Cleared for good by the first direct read that the file system turns down.
+    /// Cleared for good by the first direct read that the file system refuses.
     direct_works: AtomicBool,
-    /// Bytes that were there when the snapshot began, and have to stay.
+    /// Bytes of the file when the snapshot began; it must not become shorter.
     bytes: u64,
 }
 
@@ -36,8 +36,8 @@ impl DatabaseFile {
         self.direct_works.load(Ordering::Relaxed)
     }
 
-    /// Fills the first `length` bytes of `buffer` from `offset`. What lies behind the end of the file is zeros, as
-    /// SQLite sees it; a file that has become shorter than it was is an error. `buffer` may be used beyond `length`.
+    /// Fills the first `length` bytes of `buffer` from `offset`. Bytes after the end of the file are zeros, as SQLite
+    /// sees them; a file that has become shorter is an error. `buffer` may be used beyond `length`.
     pub fn read(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<()> {
         let got = match self.read_direct(offset, buffer, length) {
             Some(result) => result,
@@ -85,7 +85,7 @@ impl DatabaseFile {
         Error::refused(
             self.buffered.name(),
             format!("the file ends at byte {end} now; it had {} bytes when the backup began", self.bytes),
-            "something other than SQLite truncates or replaces it; stop that and back up again",
+            "a program other than SQLite truncates or replaces it; stop it and back up again",
         )
     }
 }

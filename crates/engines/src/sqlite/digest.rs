@@ -1,4 +1,4 @@
-//! The content digest: a proof that two databases hold the same rows and the same schema, whatever page they are on.
+//! The content digest: a proof that two databases hold the same rows and the same schema, independent of pages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::connection::{Patience, QuietConnection, explain};
 use super::probe::locate;
 
-/// What one table holds.
+/// The digest of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableDigest {
     /// Rows.
@@ -21,7 +21,7 @@ pub struct TableDigest {
     pub hash: String,
 }
 
-/// What a database holds.
+/// The digest of a database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest {
     /// By table name: ordinary tables, WITHOUT ROWID tables, the shadow tables of virtual tables (full-text search)
@@ -41,7 +41,8 @@ pub fn content_digest(path: &Path) -> Result<Digest> {
     content_digest_of(&connection, &path)
 }
 
-/// The digest of what `connection` sees; for a consistent one it has to be inside a transaction. `path` is for errors.
+/// The digest of what `connection` sees. It has to be inside a transaction for a consistent digest. `path` is for
+/// errors.
 pub fn content_digest_of(connection: &Connection, path: &Path) -> Result<Digest> {
     digest(connection).map_err(|error| explain(path, error))
 }
@@ -65,7 +66,7 @@ struct Table {
     has_rowid: bool,
 }
 
-/// Every table that has rows of its own, sorted by name: a virtual table shows those of its shadow tables.
+/// Every table with its own rows, sorted by name: a virtual table shows the rows of its shadow tables.
 fn stored_tables(connection: &Connection) -> rusqlite::Result<Vec<Table>> {
     let mut list = connection.prepare(
         "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type IN ('table', 'shadow') \

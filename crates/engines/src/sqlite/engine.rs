@@ -14,11 +14,11 @@ use crate::{Options, Session};
 
 static FLAGS: [EngineFlag; 1] = [KEEP_FREE_PAGES];
 
-/// Free pages are stored like all others.
+/// Stores free pages like all others.
 pub const KEEP_FREE_PAGES: EngineFlag = EngineFlag {
     name: "keep-free-pages",
-    help: "Store every page, also those that the free-list names. For forensic copies, and where the free-list is damaged",
-    elsewhere: "only a backup of an SQLite database leaves free pages out by its free-list",
+    help: "Store every page, also the pages in the free-list. For forensic copies, or if the free-list is damaged",
+    elsewhere: "only a backup of an SQLite database leaves out the pages in the free-list",
     counts_in_estimates: true,
 };
 
@@ -73,12 +73,13 @@ impl Engine for Sqlite {
     fn unreadable_schema(&self, position: &serde_json::Value) -> Option<String> {
         let field = |name: &str| position.get(name).and_then(serde_json::Value::as_str);
         let (why, version) = (field("unreadable_schema")?, field("library_version").unwrap_or_default());
-        // What media say goes to a terminal.
+        // These texts come from media and go to a terminal.
         let why: String = why.chars().filter(|letter| !letter.is_control()).take(500).collect();
         let version: String =
             version.chars().filter(char::is_ascii).filter(|letter| !letter.is_control()).take(20).collect();
         Some(format!(
-            "SQLite {version} could not read the schema when it was made ({why}): the pages are whole, and only an SQLite that can read the schema opens them"
+            "SQLite {version} could not read the schema when the backup was made ({why}): the pages are whole, but \
+             only an SQLite that can read the schema opens the database"
         ))
     }
 }

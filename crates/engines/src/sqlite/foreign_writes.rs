@@ -1,7 +1,8 @@
-//! Whether something writes to the database file past SQLite's locks while a snapshot reads it: `cp`, `rsync`, a restore of another tool.
+//! Detects programs that write to the database file without SQLite's locks while a snapshot reads it: `cp`, `rsync`, a
+//! restore of another tool.
 //!
-//! In rollback mode nobody may write while a reader holds its lock. In WAL mode only checkpoints write: they move a number in the wal-index before they
-//! begin, and put only frames up to the snapshot's mark into the file.
+//! In rollback mode no process may write while a reader holds its lock. In WAL mode only checkpoints write: they move a
+//! number in the wal-index before they begin, and put only frames up to the snapshot's mark into the file.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,12 +15,12 @@ use super::position::FileState;
 use super::probe;
 use super::wal_index::{BEGUN_AT, COPIED_AT};
 
-/// A page that is being written by a checkpoint may be read half old and half new: it is read again after this time.
+/// A read during a checkpoint may return a page half old and half new: it is read again after this time.
 const PAGE_PAUSE: Duration = Duration::from_millis(5);
 /// How often it is read again.
 const PAGE_TRIES: u32 = 20;
 
-/// What the file looked like when nothing could be writing to it.
+/// The state of the file at a moment without writes.
 pub(super) struct ForeignWrites {
     raw: Arc<RawFile>,
     /// In WAL mode.
@@ -29,13 +30,13 @@ pub(super) struct ForeignWrites {
 }
 
 struct Seen {
-    /// Page 1 as it is in the file.
+    /// Page 1 in the file.
     first_page: Vec<u8>,
-    /// `None` where times mean nothing, or a checkpoint may be at work.
+    /// `None` if file times are not reliable, or a checkpoint may be running.
     quiet: Option<Quiet>,
 }
 
-/// A moment at which no checkpoint was at work.
+/// A moment without a running checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Quiet {
     /// When the file was written to, in nanoseconds since 1970.
@@ -44,7 +45,7 @@ struct Quiet {
     checkpoints: Option<Checkpoints>,
 }
 
-/// What the wal-index says of checkpoints: how many frames were copied, and how many a checkpoint has begun to copy.
+/// The state of checkpoints in the wal-index: frames that were copied, and frames that a checkpoint has begun to copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Checkpoints {
     copied: u32,
@@ -62,19 +63,19 @@ impl ForeignWrites {
         Ok(this)
     }
 
-    /// Looks again, within the same transaction, of which `overlay` is the log.
+    /// Looks again, within the same transaction; `overlay` is its log.
     ///
     /// # Errors
-    /// Something else than SQLite has written to the file.
+    /// A program other than SQLite has written to the file.
     pub fn check(&self, overlay: Option<&Overlay>) -> Result<()> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_times(&mut seen)?;
         self.check_first_page(&mut seen, overlay)
     }
 
-    /// The time at which the file was written to stays the same until a checkpoint begins.
+    /// The modification time of the file does not change before a checkpoint begins.
     fn check_times(&self, seen: &mut Seen) -> Result<()> {
-        // Before the wal-index: what is written later may be of a checkpoint that begins in between.
+        // Before the wal-index: a checkpoint may begin in between and write.
         let modified = self.modified()?;
         let same = match (seen.quiet, &self.index) {
             (None, _) => false,
@@ -84,7 +85,7 @@ impl ForeignWrites {
         match seen.quiet {
             Some(quiet) if same && quiet.modified != modified => Err(self.foreign(match &self.index {
                 None => "it was written to although this backup holds a lock against writers",
-                Some(_) => "it was written to although no checkpoint was at work",
+                Some(_) => "it was written to although no checkpoint was running",
             })),
             Some(_) if same => Ok(()),
             _ => {
@@ -94,7 +95,7 @@ impl ForeignWrites {
         }
     }
 
-    /// Page 1 stays what it was, or becomes what the log has for it.
+    /// Page 1 does not change, or becomes a version of it from the log.
     fn check_first_page(&self, seen: &mut Seen, overlay: Option<&Overlay>) -> Result<()> {
         for tries in 0..PAGE_TRIES {
             let page = self.first_page()?;
@@ -110,7 +111,7 @@ impl ForeignWrites {
         }
         Err(self.foreign(match &self.index {
             None => "its header changed although this backup holds a lock against writers",
-            Some(_) => "its first page is not the one that was there, nor one of the write-ahead log",
+            Some(_) => "its first page changed, and the write-ahead log has no such version of it",
         }))
     }
 
@@ -125,7 +126,7 @@ impl ForeignWrites {
         Ok(FileState::of(&self.raw.metadata()?).modified)
     }
 
-    /// This moment, if no checkpoint is at work in it.
+    /// This moment, if no checkpoint is running.
     fn quiet(&self) -> Result<Option<Quiet>> {
         if probe::is_network(&self.raw).is_some() {
             return Ok(None); // Its times may be those of another machine, or old.
@@ -143,7 +144,8 @@ impl ForeignWrites {
         Error::refused(
             self.raw.name(),
             why,
-            "something writes to the file without SQLite's locks (a copy over it, a network file system); stop that and back up again",
+            "a program writes to the file without SQLite's locks (a copy over it, a network file system); stop it and \
+             back up again",
         )
     }
 }

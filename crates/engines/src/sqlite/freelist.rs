@@ -1,6 +1,6 @@
-//! The free-list (sqlite.org, "Database File Format", §1.5): which pages hold nothing that matters.
+//! The free-list (sqlite.org, "Database File Format", §1.5): the pages without content.
 //!
-//! A trunk page lists leaf pages; what stands on a leaf is never read again. Trunk pages themselves matter.
+//! A trunk page lists leaf pages. SQLite never reads the content of a leaf again, but it reads trunk pages.
 
 use super::btree::{TELLING_PAGES, references};
 use super::header::{AutoVacuum, DatabaseHeader, Malformed, u32_at};
@@ -8,9 +8,10 @@ use super::header::{AutoVacuum, DatabaseHeader, Malformed, u32_at};
 /// Memory for the bitmap of free pages, in bytes: enough for 134 million pages, 512 GiB of 4 KiB pages. Free pages
 /// beyond are stored like any other.
 pub const BITMAP_LIMIT: usize = 16 << 20;
-/// How many pages of a pointer map are read before the backup begins. The others are compared while they pass.
+/// How many pages of a pointer map are read before the backup begins. The others are checked when the backup reads
+/// them.
 const MAPS_LIMIT: usize = 4096;
-/// What a pointer map says of a page in the free-list.
+/// The entry of a page in the free-list in a pointer map.
 const MAPPED_AS_FREE: u8 = 2;
 
 /// One trunk page.
@@ -40,7 +41,7 @@ impl<'a> Trunk<'a> {
     }
 }
 
-/// The pages whose contents do not matter, as a bitmap of at most [`BITMAP_LIMIT`] bytes.
+/// The free pages, as a bitmap of at most [`BITMAP_LIMIT`] bytes.
 #[derive(Debug, Default)]
 pub struct FreePages {
     bits: Vec<u64>,
@@ -49,24 +50,24 @@ pub struct FreePages {
     names_pages: bool,
 }
 
-/// Why a free-list could not be used.
+/// Why a free-list is not usable.
 #[derive(Debug)]
 pub enum WalkError<E> {
-    /// The list breaks the format: nothing is known to be free.
+    /// The list breaks the format: no page is known to be free.
     Corrupt(Malformed),
     /// A page could not be read.
     Read(E),
 }
 
 impl FreePages {
-    /// Nothing is known to be free.
+    /// No page is known to be free.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Follows the free-list of a database of `pages` pages; `read` gives page n (counted from 1). The number of
-    /// steps is bounded by the header's count, so that a looping list ends as a corrupt one. So does a list that has one of `roots`, sorted, which
-    /// are known to be in use, or a page that the pointer map does not call free.
+    /// Follows the free-list of a database of `pages` pages; `read` gives page n (counted from 1). The header's count
+    /// bounds the number of steps, so a list with a loop is corrupt. A list is also corrupt if it has one of the sorted
+    /// `roots`, which are in use, or a page that is not free in the pointer map.
     pub fn walk<E>(
         header: &DatabaseHeader,
         pages: u32,
@@ -82,13 +83,13 @@ impl FreePages {
         Ok(free)
     }
 
-    /// Whether the list names any page that does not matter.
+    /// Whether the list names any free page.
     pub fn names_pages(&self) -> bool {
         self.names_pages
     }
 
-    /// The first page that is free by this list, but in use by what page `number` holds: the page refers to it, or it is the pointer map. Only pages for
-    /// which `counts` is true are told.
+    /// The first page that is free by this list but in use by page `number`: the page refers to it, or is a pointer map
+    /// that says so. Only pages with a true `counts` are returned.
     pub fn contradicted_by(
         &self,
         header: &DatabaseHeader,
@@ -147,7 +148,7 @@ impl FreePages {
         self.no_trunk_is_a_leaf(header, &mut page, read)
     }
 
-    /// A trunk that a later trunk lists as its leaf would be lost: found by a second pass.
+    /// A second pass finds a trunk that a later trunk lists as its leaf: it would be lost.
     fn no_trunk_is_a_leaf<E>(
         &self,
         header: &DatabaseHeader,
@@ -160,7 +161,7 @@ impl FreePages {
                 break;
             }
             if self.contains(next) {
-                return Err(WalkError::Corrupt(Malformed(format!("page {next} is trunk and leaf at once"))));
+                return Err(WalkError::Corrupt(Malformed(format!("page {next} is both trunk and leaf"))));
             }
             read(next, page).map_err(WalkError::Read)?;
             next = u32_at(page, 0);
@@ -168,7 +169,7 @@ impl FreePages {
         Ok(())
     }
 
-    /// The pointer map of an auto-vacuum database says of each page what it is.
+    /// The pointer map of an auto-vacuum database has the kind of each page.
     fn no_page_is_mapped_as_used<E>(
         &self,
         header: &DatabaseHeader,
@@ -186,19 +187,21 @@ impl FreePages {
         for map in needed.take(MAPS_LIMIT) {
             read(map, &mut buffer).map_err(WalkError::Read)?;
             if let Some(page) = self.contradicted_by(header, map, &buffer, |_| true) {
-                return Err(WalkError::Corrupt(Malformed(format!("page {page} in it is in use by the pointer map"))));
+                return Err(WalkError::Corrupt(Malformed(format!(
+                    "page {page} in it is in use according to the pointer map"
+                ))));
             }
         }
         Ok(())
     }
 
-    /// A page that may stand in a free-list, once.
+    /// Checks that a page may be in a free-list, and is in it once.
     fn usable_number(&self, header: &DatabaseHeader, page: u32, roots: &[u32]) -> Result<(), Malformed> {
         if page < 2 || page > self.pages {
             return Err(Malformed(format!("page {page} in the free-list of a database of {} pages", self.pages)));
         }
         if page == header.lock_page() || header.is_pointer_map(page) {
-            return Err(Malformed(format!("page {page} in the free-list is not one that can be free")));
+            return Err(Malformed(format!("page {page} in the free-list can never be free")));
         }
         if roots.binary_search(&page).is_ok() {
             return Err(Malformed(format!(
@@ -206,7 +209,7 @@ impl FreePages {
             )));
         }
         if self.contains(page) {
-            return Err(Malformed(format!("page {page} stands twice in the free-list")));
+            return Err(Malformed(format!("page {page} is twice in the free-list")));
         }
         Ok(())
     }
@@ -219,7 +222,7 @@ impl FreePages {
         }
     }
 
-    /// True when page n (counted from 1) holds nothing that matters.
+    /// True when page n (counted from 1) is free.
     pub fn contains(&self, page: u32) -> bool {
         self.bits.get(page as usize / 64).is_some_and(|word| word >> (page % 64) & 1 == 1)
     }

@@ -1,4 +1,4 @@
-//! What a snapshot looks like: size, header, free pages and position, each checked against the others.
+//! The properties of a snapshot: size, header, free pages and position, each checked against the others.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl Geometry {
     }
 }
 
-/// The header as the snapshot has it, checked against what SQLite and the log say.
+/// The header in the snapshot, checked against SQLite and the log.
 pub(super) fn read_header(
     image: &Image,
     geometry: &Geometry,
@@ -56,11 +56,7 @@ pub(super) fn read_header(
         return Err(differs("page count", mark.pages, geometry.pages));
     }
     if geometry.pages == 0 || !geometry.page_size.is_power_of_two() || !(512..=65536).contains(&geometry.page_size) {
-        return Err(Error::refused(
-            raw.name(),
-            "it holds no pages yet",
-            "there is nothing to back up before the first table",
-        ));
+        return Err(Error::refused(raw.name(), "it has no pages yet", "create the first table before a backup"));
     }
     let mut page = vec![0; geometry.page_size as usize];
     image.read_page(1, &mut page)?;
@@ -82,7 +78,8 @@ pub(super) fn read_header(
     Ok(header)
 }
 
-/// What is known to be free; a free-list that breaks its format, or names pages that are known to be in use, is a warning, and nothing is free.
+/// The free pages. If the free-list breaks its format or names pages that are in use, there is a warning, and no page
+/// counts as free.
 pub(super) fn find_free_pages(
     header: &DatabaseHeader,
     pages: u32,
@@ -90,7 +87,7 @@ pub(super) fn find_free_pages(
     warnings: &mut Vec<String>,
 ) -> Result<FreePages> {
     if header.reserved != 0 {
-        // Reserved bytes may hold a checksum of the page: even a free page has to come back as it was.
+        // Reserved bytes may hold a checksum of the page: even a free page has to be restored unchanged.
         return Ok(FreePages::none());
     }
     if pages as usize / 8 > BITMAP_LIMIT {
@@ -119,7 +116,7 @@ fn free_pages(header: &DatabaseHeader, pages: u32, image: &Image) -> Result<Free
     FreePages::walk(header, pages, &roots, read)
 }
 
-/// What the manifest says about the snapshot, which was seen `at` that time.
+/// The position for the manifest of the snapshot, which was taken `at` that time.
 pub(super) fn position(
     header: &DatabaseHeader,
     geometry: &Geometry,

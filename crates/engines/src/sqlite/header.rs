@@ -4,12 +4,12 @@ use std::fmt;
 
 /// Bytes of a database header.
 pub const HEADER_SIZE: usize = 100;
-/// What every SQLite database begins with.
+/// The first bytes of every SQLite database.
 pub const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Where SQLite puts its file locks: the page that holds this byte never holds data.
+/// The byte of SQLite's file locks: the page with this byte never holds data.
 pub const LOCK_BYTE: u64 = 1 << 30;
 
-/// Bytes from outside that do not follow their format; says which rule they break.
+/// Bytes from outside that break their format, with the broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -40,11 +40,11 @@ pub struct DatabaseHeader {
     pub read_version: u8,
     /// Bytes at the end of each page that an extension keeps for itself (checksum VFS, encryption).
     pub reserved: u8,
-    /// Counts write transactions; may stand still in WAL mode.
+    /// Counts write transactions; may not change in WAL mode.
     pub change_counter: u32,
     /// Size of the database in pages, when the writer was recent enough to keep it.
     pub pages: Option<u32>,
-    /// First trunk page of the free-list; 0 when there is none.
+    /// First trunk page of the free-list; 0 if the list is empty.
     pub freelist_trunk: u32,
     /// Pages in the free-list, trunks included.
     pub freelist_pages: u32,
@@ -185,7 +185,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), page: u32) {
+        fn no_bytes_make_the_parser_panic(
+            bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), page: u32,
+        ) {
             let mut bytes = bytes;
             if let Ok(header) = DatabaseHeader::parse(&bytes) { header.is_pointer_map(page); }
             if bytes.len() >= 24 { bytes[..24].copy_from_slice(&valid()[..24]); bytes[20] = 32; }

@@ -5,7 +5,7 @@ use fullbore_core::Result;
 use super::database_file::DatabaseFile;
 use super::overlay::{Overlay, Read};
 
-/// What the snapshot's transaction sees, byte for byte.
+/// The database as the snapshot's transaction sees it, byte for byte.
 pub(super) struct Image {
     /// The database file.
     pub file: DatabaseFile,
@@ -22,7 +22,7 @@ impl Image {
         let first = self.page_at(offset);
         let last = self.page_at(offset + (length as u64).saturating_sub(1));
         if let Some(overlay) = self.overlay.as_ref().filter(|overlay| overlay.is_current()) {
-            // Where a page stands in the log, the file is not asked: a checkpoint may be writing it there right now.
+            // A page in the log is not read from the file: a checkpoint may be writing it there now.
             let frames = overlay.frames(first, last);
             if frames.len() < (last - first + 1) as usize {
                 self.file.read(offset, buffer, length)?;

@@ -1,4 +1,4 @@
-//! SQLite's own check of a database that nobody has open.
+//! SQLite's own check of a database that no other process has open.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +11,8 @@ use super::connection::explain;
 use super::open_files::io_error;
 use crate::engine::Depth;
 
-/// Lets SQLite check a restored file that nobody else has open: `PRAGMA quick_check` (each page, without comparing indexes with their tables), or
-/// `PRAGMA integrity_check`. Gives the problems. Takes no locks and makes no side files.
+/// Lets SQLite check a restored file that no other process has open: `PRAGMA quick_check` (each page, without comparing
+/// indexes with their tables), or `PRAGMA integrity_check`. Returns the problems. Takes no locks, makes no side files.
 pub fn check(path: &Path, depth: Depth) -> Result<Vec<String>> {
     let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
     let escaped: String = real.as_os_str().as_bytes().iter().map(|&byte| escape(byte)).collect();

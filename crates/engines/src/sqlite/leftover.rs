@@ -1,4 +1,4 @@
-//! What killed restores have left beside a target, told from what running ones write by their locks.
+//! Temporary files of killed restores beside a target. A running restore holds a lock on its file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -14,20 +14,20 @@ use rustix::fs::OFlags;
 
 use super::open_files::{beside, io_error};
 
-/// Everything that killed restores to `target` have left, by name.
+/// All files that killed restores to `target` left behind, by name.
 pub(super) fn of(target: &Path) -> Result<Vec<PathBuf>> {
     let mut found = named(target, |_| true)?;
     found.retain(|path| !is_being_written(path));
     Ok(found)
 }
 
-/// The database among them that holds most, locked: another restore can go on with it. An empty one holds nothing, and may be of a
-/// run that has just begun and not locked it yet.
+/// The leftover with the most data, locked: another restore can continue it. It is never empty: an empty file may
+/// belong to a run that has just begun and has not locked it yet.
 ///
 /// # Errors
 /// A running restore writes to one of them, or it cannot be opened.
 pub(super) fn take_over(target: &Path) -> Result<Option<(PathBuf, LockableFile)>> {
-    // Longer names are of what stands beside such a file for a while.
+    // Longer names belong to temporary side files of such a file.
     let is_id = |id: &[u8]| !id.is_empty() && id.iter().all(u8::is_ascii_hexdigit);
     let mut candidates = named(target, is_id)?;
     candidates.retain(|path| is_ours(path));
@@ -37,19 +37,19 @@ pub(super) fn take_over(target: &Path) -> Result<Option<(PathBuf, LockableFile)>
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         let file = match OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path) {
             Ok(file) => LockableFile::from(file),
-            Err(error) if error.kind() == ErrorKind::NotFound => continue, // It has been whole, and has its name.
-            Err(error) => return Err(io_error("open what a killed restore has left,", &path, error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => continue, // It was complete and got its final name.
+            Err(error) => return Err(io_error("open the file of a killed restore", &path, error)),
         };
         lock(&path, &file)?;
         if !is_still(&path, &file) {
-            continue; // Another run has taken it meanwhile, and given it its name.
+            continue; // Another run has completed it and given it its final name.
         }
         return Ok(Some((path, file)));
     }
     Ok(None)
 }
 
-/// A running restore holds a lock on its temporary file; one that has just begun takes it within an instant.
+/// A running restore locks its temporary file, immediately after it begins.
 fn is_being_written(path: &Path) -> bool {
     let is_locked = || {
         File::open(path)
@@ -64,7 +64,7 @@ fn is_being_written(path: &Path) -> bool {
         }
 }
 
-/// A plain file of this user's that has one name and holds something: nobody else may write to what is proven.
+/// A regular, non-empty file of this user with one name: no other user can write to the checked bytes.
 fn is_ours(path: &Path) -> bool {
     let ours = |metadata: fs::Metadata| {
         let mine = metadata.uid() == rustix::process::geteuid().as_raw();
@@ -73,33 +73,33 @@ fn is_ours(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(ours)
 }
 
-/// What a killed restore has left is not locked: the lock has gone with it.
+/// Locks the file of a killed restore: its own lock ended with the process.
 fn lock(path: &Path, file: &LockableFile) -> Result<()> {
     for _ in 0..100 {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            // Another run that looks whether this is a leftover holds it for an instant.
+            // Another run that checks whether this is a leftover holds the lock for a moment.
             Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
             Err(TryLockError::Error(error)) => {
-                return Err(io_error("lock what a killed restore has left,", path, error));
+                return Err(io_error("lock the file of a killed restore", path, error));
             }
         }
     }
     Err(Error::refused(
         path.display().to_string(),
-        "a running restore to the same target writes it",
-        "wait until that one has ended, or end it; then run this again",
+        "a running restore to the same target writes to it",
+        "wait until the other restore ends, or end it; then run this command again",
     ))
 }
 
-/// The name still leads to this file.
+/// True if the name still leads to this file.
 fn is_still(path: &Path, file: &File) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let same = |now: fs::Metadata| io::Result::Ok(identity(now) == identity(file.metadata()?));
     fs::symlink_metadata(path).and_then(same).unwrap_or(false)
 }
 
-/// Names beside the target that begin as those of its temporary files do, and whose rest `fits`; sorted.
+/// Names of the target's temporary files whose last part `fits`; sorted.
 fn named(target: &Path, fits: impl Fn(&[u8]) -> bool) -> Result<Vec<PathBuf>> {
     let folder = target.parent().unwrap_or(Path::new("/"));
     let start = beside(Path::new(target.file_name().unwrap_or_default()), ".restoring-");

@@ -1,9 +1,10 @@
-//! SQLite: a consistent physical snapshot of a live database file, and its safe return.
+//! SQLite: a consistent physical snapshot of a live database file, and its safe restore.
 //!
-//! [`source`] holds a read transaction. Several threads read what it sees: the database file, overlaid with the frames of the
-//! write-ahead log ([`wal`]). [`position`] says which state that is. [`restore`] puts a restored file under its name. [`log`] backs up the
-//! log between two states. [`digest`] proves that two databases hold the same rows. `docs/engines/sqlite.md` says what is locked, and
-//! for how long. The parsers ([`header`], [`wal`], [`wal_index`], [`freelist`], [`btree`]) take bytes and trust none of them.
+//! [`source`] holds a read transaction. Several threads read what it sees: the database file, overlaid with the frames
+//! of the write-ahead log ([`wal`]). [`position`] identifies this state. [`restore`] puts a restored file under its
+//! name. [`log`] backs up the log between two states. [`digest`] proves that two databases hold the same rows.
+//! `docs/engines/sqlite.md` lists the locks and how long they are held. The parsers ([`header`], [`wal`],
+//! [`wal_index`], [`freelist`], [`btree`]) do not trust their bytes.
 
 pub mod btree;
 pub mod digest;

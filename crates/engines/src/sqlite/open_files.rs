@@ -1,8 +1,8 @@
-//! The one place where this process opens database files past SQLite.
+//! The only place where this process opens database files without SQLite.
 //!
-//! POSIX drops all of a process's locks on a file when *any* descriptor of it is closed (sqlite.org, "How To Corrupt
-//! An SQLite Database File", §2.2). So whoever wants raw descriptors takes a [`Claim`] on the database first, opens
-//! through it, and the claim closes them when it is dropped: after the SQLite connection. A database that this
+//! POSIX drops all of a process's locks on a file when *any* descriptor of it is closed (sqlite.org, "How To Corrupt An
+//! SQLite Database File", §2.2). So code that needs raw descriptors first takes a [`Claim`] on the database and opens
+//! files through it. The claim closes them when it is dropped: after the SQLite connection. A database that this
 //! process has open already, through fullbore or otherwise, cannot be claimed.
 
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 use rustix::fs::OFlags;
 
-/// A file, whatever its name: device and inode.
+/// A file, independent of its name: device and inode.
 type Identity = (u64, u64);
 
 static CLAIMED: LazyLock<Mutex<HashSet<Identity>>> = LazyLock::new(Mutex::default);
@@ -48,7 +48,7 @@ impl Claim {
             Error::refused(
                 path.display().to_string(),
                 "this process has the database open already, and closing a second descriptor would drop its locks",
-                "close it first, or run fullbore as a process of its own",
+                "close it first, or run fullbore in a separate process",
             )
         };
         let mut claimed = claimed();
@@ -64,15 +64,15 @@ impl Claim {
         &self.path
     }
 
-    /// Opens the database file itself. Refused when its name has come to mean another file.
+    /// Opens the database file itself. Refused if its name now leads to another file.
     pub fn open_database(&self, options: &OpenOptions) -> Result<Arc<RawFile>> {
         // NONBLOCK: a pipe put in the file's place must not hang the job.
         let raw = self.keep(RawFile::open(&self.path, options, OFlags::NONBLOCK)?);
         if identity(&raw.metadata()?) != self.identity {
             return Err(Error::refused(
                 raw.name(),
-                "another file took its name while it was being opened",
-                "wait for whatever replaces the database to end, then try again",
+                "another file took its name while fullbore opened it",
+                "wait for the program that replaces the database to end, then try again",
             ));
         }
         Ok(raw)
@@ -99,7 +99,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Close first: once the claim is gone, someone else may take locks that a later close would drop.
+        // Close first: after the claim ends, another claim may take locks that a later close would drop.
         self.files.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         claimed().remove(&self.identity);
     }
@@ -124,7 +124,7 @@ impl RawFile {
         self.path.display().to_string()
     }
 
-    /// What the file system says about it now.
+    /// Its current state in the file system.
     pub fn metadata(&self) -> Result<Metadata> {
         self.file.metadata().map_err(|e| io_error("look at", &self.path, e))
     }

@@ -1,9 +1,9 @@
-//! The part of a snapshot that stands in the write-ahead log: pages whose newest version had not been copied into
-//! the database file, or may not have been, when the snapshot was taken.
+//! The part of a snapshot that is in the write-ahead log: pages whose newest version was not, or may not have been,
+//! copied into the database file when the snapshot was taken.
 //!
-//! A read transaction on a mark above 0 pins the log. One that began when the log was wholly copied (slot 0)
-//! pins the database file instead, and a writer may restart the log under it: then the log's salts change before
-//! any frame does, which is looked for after each batch of reads.
+//! A read transaction on a mark above 0 pins the log. A transaction that began when the log was wholly copied (slot 0)
+//! pins the database file instead, and a writer may restart the log meanwhile. Then the log's salts change before any
+//! frame does, so they are checked after each batch of reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ pub(super) enum Read {
 }
 
 impl Overlay {
-    /// Reads the log up to `mark`. `None` when the log was restarted meanwhile: the database file alone is the snapshot.
+    /// Reads the log up to `mark`. `None` if the log was restarted meanwhile: the database file alone is the snapshot.
     pub fn new(log: Arc<RawFile>, index: Arc<RawFile>, mark: &IndexHeader) -> Result<Option<Self>> {
         // Before the frames: a restart that begins while they are read must show as a change of this header.
         let mut header = [0; LOG_HEADER_SIZE];
@@ -51,7 +51,7 @@ impl Overlay {
             Err(MapError::TooMany(many)) => Err(Error::refused(
                 log.name(),
                 format!(
-                    "it holds more than {} different pages, the most that fit into {} MiB",
+                    "it has more than {} different pages, the most that fit into {} MiB",
                     many.pages,
                     MAP_LIMIT >> 20
                 ),
@@ -70,12 +70,12 @@ impl Overlay {
         self.map.len() as u64
     }
 
-    /// Whether the log still counts.
+    /// Whether the log is still part of the snapshot.
     pub fn is_current(&self) -> bool {
         !self.overtaken.load(Ordering::Acquire)
     }
 
-    /// Which of the pages `first` to `last` stand in the log, with their frames.
+    /// The pages of `first` to `last` that are in the log, with their frames.
     pub fn frames(&self, first: u32, last: u32) -> &[(u32, u32)] {
         self.map.range(first, last)
     }
@@ -87,7 +87,7 @@ impl Overlay {
         };
         let mut head = [0; FRAME_HEADER_SIZE];
         let mut held = vec![0; self.page_size as usize];
-        // A checkpoint most likely copies the newest one.
+        // Newest first: a checkpoint most likely copies this frame.
         for frame in (1..=newest).rev() {
             let at = page_offset(frame, self.page_size);
             let start = at - FRAME_HEADER_SIZE as u64;
@@ -125,7 +125,7 @@ impl Overlay {
         }
     }
 
-    /// A changed or missing header, and a wal-index that tells of the restart too.
+    /// True if the header changed or is missing, and the wal-index confirms the restart.
     fn was_restarted(&self) -> Result<bool> {
         let mut now = [0; LOG_HEADER_SIZE];
         let got = self.log.read_at(0, &mut now).map_err(|error| self.log.read_error(0, LOG_HEADER_SIZE, error))?;
@@ -135,7 +135,7 @@ impl Overlay {
         if salts_changed(&self.index, self.salts)? {
             return Ok(true);
         }
-        Err(damaged(&self.log, "its header changed, and the wal-index knows nothing of it"))
+        Err(damaged(&self.log, "its header changed, but the wal-index did not"))
     }
 }
 
@@ -147,13 +147,13 @@ fn salts_changed(index: &RawFile, salts: [u8; 8]) -> Result<bool> {
         }
         std::thread::sleep(std::time::Duration::from_millis(1)); // A writer is changing it.
     }
-    Err(damaged(index, "no valid header was seen in it for a second"))
+    Err(damaged(index, "it had no valid header for a second"))
 }
 
 fn damaged(file: &RawFile, why: &str) -> Error {
     Error::refused(
         file.name(),
-        format!("the write-ahead log does not hold what the wal-index says: {why}"),
+        format!("the write-ahead log contradicts the wal-index: {why}"),
         "check the database with PRAGMA integrity_check; was a side file removed, truncated or replaced?",
     )
 }

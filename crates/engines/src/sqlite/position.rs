@@ -1,4 +1,4 @@
-//! What identifies a snapshot: the part of the manifest that tells which state of the database was backed up.
+//! The position of a snapshot: the part of the manifest that identifies the backed-up state of the database.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub enum JournalMode {
     Rollback,
 }
 
-/// Where in the write-ahead log the snapshot ends.
+/// The end of the snapshot in the write-ahead log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPosition {
     /// The last frame that belongs to the snapshot; 0 when the log was empty.
@@ -23,11 +23,11 @@ pub struct LogPosition {
     pub salt_1: u32,
     /// The log's second salt: random.
     pub salt_2: u32,
-    /// How many different pages the log held; of no meaning in a log set.
+    /// How many different pages the log held; meaningless in a log set.
     #[serde(default)]
     pub pages: u64,
-    /// The log's running checksum behind that frame, 16 hexadecimal digits; where the log was empty that of the last frame before its restart, if there was
-    /// one. Absent in sets of older programs.
+    /// The log's running checksum after that frame, 16 hexadecimal digits. If the log was empty: the checksum of the
+    /// last frame before its restart, if there was a frame. Absent in sets of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
 }
@@ -40,7 +40,7 @@ impl LogPosition {
         Self { max_frame, salt_1, salt_2, pages, checksum: checksum.map(|(a, b)| format!("{a:08x}{b:08x}")) }
     }
 
-    /// Both salts, as they stand in the log.
+    /// Both salts, as in the log.
     pub fn salts(&self) -> [u8; 8] {
         let ([a, b, c, d], [e, f, g, h]) = (self.salt_1.to_be_bytes(), self.salt_2.to_be_bytes());
         [a, b, c, d, e, f, g, h]
@@ -51,7 +51,7 @@ impl LogPosition {
         self.last_sums().filter(|_| self.max_frame > 0)
     }
 
-    /// The same, and in an empty log that of the last frame before it was restarted.
+    /// The same; for an empty log, the checksum of the last frame before the restart.
     pub fn last_sums(&self) -> Option<(u32, u32)> {
         let digits = self.checksum.as_ref().filter(|digits| digits.len() == 16)?;
         let half = |range| u32::from_str_radix(digits.get(range)?, 16).ok();
@@ -59,24 +59,24 @@ impl LogPosition {
     }
 }
 
-/// The database file, at a moment when it alone was the snapshot: nothing of it stood in the log only. Whoever writes to the file changes
-/// these numbers.
+/// The database file at a moment when the file alone was the snapshot: no page was in the log only. Every write to the
+/// file changes these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
-    /// Number of the device that it is on.
+    /// Number of its device.
     pub device: u64,
-    /// Its number there.
+    /// Its inode number.
     pub inode: u64,
     /// Its length.
     pub bytes: u64,
-    /// When it was written to, in nanoseconds since 1970.
+    /// When its content was last written, in nanoseconds since 1970.
     pub modified: i64,
     /// When it was changed in any way, in nanoseconds since 1970; no program can set it.
     pub changed: i64,
 }
 
 impl FileState {
-    /// What the file system says of it.
+    /// The state that the file system reports.
     pub fn of(metadata: &std::fs::Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
@@ -90,7 +90,7 @@ impl FileState {
     }
 }
 
-/// The identity of a snapshot. The change counter alone does not identify one: in WAL mode it may stand still.
+/// The identity of a snapshot. The change counter alone does not identify it: it may not change in WAL mode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// Journal mode at the time.
@@ -119,16 +119,16 @@ pub struct Position {
     pub freelist_pages: u32,
     /// The end of the log; absent in rollback mode.
     pub log: Option<LogPosition>,
-    /// When it was seen that this is where the log ends, RFC 3339; empty in sets of older programs.
+    /// When this end of the log was seen, RFC 3339; empty in sets of older programs.
     #[serde(default)]
     pub at: String,
     /// The file, if it alone was the snapshot at the end of the backup, and the database is in WAL mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileState>,
-    /// What that SQLite said of a schema that it could not parse; the pages are there all the same.
+    /// SQLite's message about a schema that it could not parse; the pages are in the set anyway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable_schema: Option<String>,
-    /// The SQLite that held the snapshot open.
+    /// The version of the SQLite that held the snapshot open.
     pub library_version: String,
 }
 

@@ -1,4 +1,4 @@
-//! What can be said about a database before SQLite opens it: refusals with a reason, and warnings.
+//! Checks of a database before SQLite opens it: refusals with a reason, and warnings.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use super::connection::not_a_database;
 use super::header::{HEADER_SIZE, MAGIC};
 use super::open_files::{Claim, RawFile, beside, io_error};
 
-/// The database file behind `path`: links resolved, for SQLite names the side files after the real file.
+/// The database file at `path`, with links resolved: SQLite names the side files after the real file.
 pub(super) fn locate(path: &Path) -> Result<PathBuf> {
     let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
     let metadata = fs::metadata(&real).map_err(|e| io_error("look at", &real, e))?;
@@ -38,7 +38,7 @@ pub(super) fn look(claim: &Claim) -> Result<Vec<String>> {
     let raw = claim.open_database(fs::OpenOptions::new().read(true))?;
     let mut start = [0; HEADER_SIZE];
     let got = raw.read_at(0, &mut start).map_err(|error| raw.read_error(0, HEADER_SIZE, error))?;
-    // Where a journal may have to be rolled back first, only SQLite can tell what the file is.
+    // If a journal may have to be rolled back first, only SQLite can tell what the file is.
     let journal = fs::metadata(beside(path, "-journal")).is_ok_and(|journal| journal.len() > 0);
     if !start[..got].starts_with(MAGIC) && !journal {
         return Err(not_a_database(&raw.name()));
@@ -49,27 +49,29 @@ pub(super) fn look(claim: &Claim) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     if let Some(kind) = is_network(&raw) {
         warnings.push(format!(
-            "{} is on a {kind} file system: SQLite's locks may not work there, and then neither does the snapshot; back up on the machine that holds the disk",
+            "{} is on a {kind} file system: if SQLite's locks do not work there, the snapshot is not consistent; run \
+             the backup on the machine that has the disk",
             raw.name()
         ));
     }
     let links = raw.metadata()?.nlink();
     if links > 1 {
         warnings.push(format!(
-            "{} has {links} names (hard links): an application that opens another name uses other side files, which can corrupt it",
+            "{} has {links} names (hard links): an application that opens another name uses other side files, which \
+             can corrupt the database",
             raw.name()
         ));
     }
     Ok(warnings)
 }
 
-/// A reader in WAL mode has to write to the wal-index; found out here, because SQLite's own error names no file.
+/// A reader in WAL mode has to write to the wal-index. This is checked here, because SQLite's own error names no file.
 fn wal_can_be_joined(path: &Path) -> Result<()> {
     let read_only = |thing: &Path, what: &str| {
         Error::refused(
             thing.display().to_string(),
             format!("{what}, and the database is in WAL mode, where a reader has to write to its wal-index"),
-            "run as the application's user or one of its group",
+            "run fullbore as the application's user, or as a member of its group",
         )
     };
     let mut missing = false;
@@ -78,8 +80,8 @@ fn wal_can_be_joined(path: &Path) -> Result<()> {
         match rustix::fs::accessat(CWD, &file, Access::WRITE_OK, AtFlags::EACCESS) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => missing = true,
-            // The log is only read by a reader, but SQLite opens it for writing.
-            Err(_) => return Err(read_only(&file, "this user may not write it")),
+            // A reader only reads the log, but SQLite opens it for writing.
+            Err(_) => return Err(read_only(&file, "this user may not write to it")),
         }
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -89,9 +91,9 @@ fn wal_can_be_joined(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The name of the network or user-space file system that the file is on, if it is on one.
+/// The name of the network or user-space file system that holds the file, if it is on such a file system.
 pub(super) fn is_network(raw: &RawFile) -> Option<&'static str> {
-    // The numbers are those of statfs(2).
+    // The numbers are from statfs(2).
     const KINDS: [(u64, &str); 14] = [
         (0x6969, "NFS"),
         (0x517b, "SMB"),

@@ -1,8 +1,9 @@
-//! The safe return of a database file: written beside the target, and under its name only when complete.
+//! Restores a database file safely: it is written beside the target and gets the target's name only when complete.
 //!
-//! [`prepare`] finds out whether the target is free. The caller writes to the temporary file, and lets it be checked. Then it
-//! publishes or abandons it ([`FileRestore`]). After a kill between any two steps the old database or the new one is whole under the
-//! name. SQLite would apply a stale `-wal` or `-journal` to whatever file has the name beside it, so none may be there.
+//! [`prepare`] checks that the target is free. The caller writes the temporary file and has it checked. Then it
+//! publishes or abandons the file ([`FileRestore`]). After a kill between any two steps, the old or the new database is
+//! whole under the name. SQLite would apply a stale `-wal` or `-journal` to any file with this name, so these files
+//! must not exist.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -23,17 +24,17 @@ use super::leftover;
 use super::open_files::{Claim, RawFile, beside, io_error};
 use crate::engine::{FileRestore, Over};
 
-/// The side files whose presence beside a database means that it is in use, or was when something crashed.
+/// The side files beside a database that is in use, or was in use at a crash.
 pub(super) const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// How long to wait for the old database's lock: long enough for a commit that is under way.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// What has just been done while a restored file is published: where a test stops it.
+/// The last completed step of publishing a restored file; a test can stop after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The restored file is durable under its temporary name.
     Synced,
-    /// The old database is locked against everyone (only when it is replaced).
+    /// The old database is locked exclusively (only when it is replaced).
     Locked,
     /// Its log has been copied into it and emptied (only when it is replaced).
     Checkpointed,
@@ -72,11 +73,11 @@ pub struct Restore {
     leftovers: Vec<PathBuf>,
 }
 
-/// Finds out whether a database can be restored to `target`. Writes nothing. Where a database may be replaced, the target is an SQLite database, or
-/// neither it nor a side file exists.
+/// Checks whether a database can be restored to `target`. Writes nothing. Where a database may be replaced, the target
+/// is an SQLite database, or neither it nor a side file exists.
 ///
 /// # Errors
-/// The target is in the way, or a file beside it that SQLite would apply.
+/// The target exists, or a file beside it that SQLite would apply.
 pub fn prepare(target: &Path, over: Over) -> Result<Restore> {
     let target = resolve(target)?;
     match over {
@@ -90,17 +91,17 @@ pub fn prepare(target: &Path, over: Over) -> Result<Restore> {
     Ok(Restore { target, temporary, replace: over == Over::Database, leftovers })
 }
 
-/// SQLite would apply what stands beside `target` to whatever has its name.
+/// Refuses side files of `target`: SQLite would apply them to any file with its name.
 ///
 /// # Errors
-/// Something does.
+/// A side file exists.
 pub fn refuse_side_files(target: &Path) -> Result<()> {
     match SIDE_FILES.iter().map(|suffix| beside(target, suffix)).find(|side| side.symlink_metadata().is_ok()) {
         None => Ok(()),
         Some(side) => Err(Error::refused(
             target.display().to_string(),
             format!("`{}`, which belongs to it, exists", side.display()),
-            "SQLite would apply it to what is restored: move it away, then restore again",
+            "SQLite would apply it to the restored database: move it away, then restore again",
         )),
     }
 }
@@ -139,7 +140,7 @@ impl Restore {
     /// As [`FileRestore::publish`], with a hook after each step.
     ///
     /// # Errors
-    /// Those of the hook, too.
+    /// Also the errors of the hook.
     pub fn publish_with(&self, hook: Hook<'_>) -> Result<Vec<String>> {
         let restored =
             OpenOptions::new().write(true).open(&self.temporary).map_err(|e| io_error("open", &self.temporary, e))?;
@@ -167,13 +168,13 @@ impl Restore {
         let claim = Claim::take(&self.target)?;
         must_be_a_database(&claim)?;
         let old = claim.open_database(OpenOptions::new().read(true).write(true))?;
-        // Before SQLite opens it: the connection of a second restore would make side files beside what the first has put
-        // there. A file system without locks has no way to tell.
+        // Before SQLite opens it: the connection of a second restore would make side files beside the result of the
+        // first. A file system without locks cannot detect this.
         if matches!(old.file().try_lock(), Err(fs::TryLockError::WouldBlock)) {
             return Err(Error::refused(
                 self.target.display().to_string(),
-                "another restore is replacing it just now",
-                "wait until that one has ended, then look whether this one is still wanted",
+                "another restore is replacing it now",
+                "wait until the other restore ends, then check whether you still need this one",
             ));
         }
         must_still_be(&self.target, &old)?;
@@ -194,8 +195,9 @@ impl Restore {
         hook(Step::Renamed)?;
         sync_folder(&self.target)?;
         hook(Step::RenameSynced)?;
-        // Whoever opened the old file while we held the lock would go on with it, and in WAL mode write its log
-        // beside the new one. Without a header it is no database any more. A second name is someone's copy: spared.
+        // A program that opened the old file while we held the lock would continue with it, and in WAL mode write its
+        // log beside the new file. Without a header the old file is not a database any more. If it has a second name
+        // (a hard link), that is a copy of the user: it stays.
         if old.metadata()?.nlink() == 0 {
             old.file().write_all_at(&[0; HEADER_SIZE], 0).map_err(|e| io_error("retire the old", &self.target, e))?;
         }
@@ -221,12 +223,12 @@ impl Restore {
         let mode = restored.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777));
         if let Err(error) = owner.and(mode) {
             let target = self.target.display();
-            warnings.push(format!("{target} could not be given the old file's owner and permissions: {error}"));
+            warnings.push(format!("{target} did not get the old file's owner and permissions: {error}"));
         }
     }
 }
 
-/// The old database, locked so that nobody reads or writes it.
+/// The old database, locked against all reads and writes.
 struct ExclusiveLock {
     connection: Connection,
     path: PathBuf,
@@ -240,8 +242,8 @@ impl ExclusiveLock {
             // Closing must not look for a log: by then the name belongs to the new database.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             connection.busy_timeout(LOCK_WAIT)?;
-            // Before the first access: in WAL mode this asks for the file's exclusive lock, which every other
-            // connection, however idle, stands in the way of.
+            // Before the first access: in WAL mode this asks for the file's exclusive lock. Every other connection,
+            // even an idle one, prevents it.
             connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
             connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
             Ok(connection)
@@ -249,7 +251,7 @@ impl ExclusiveLock {
         let connection = lock().map_err(|error: rusqlite::Error| match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::refused(
                 path.display().to_string(),
-                "the database that is to be replaced is in use",
+                "the database to replace is in use",
                 "stop the applications that have it open, then restore again",
             ),
             _ => explain(path, error),
@@ -268,7 +270,7 @@ impl ExclusiveLock {
         if busy != 0 || left != 0 {
             return Err(Error::refused(
                 self.path.display().to_string(),
-                format!("its log could not be emptied: {left} bytes are left in {}", log.display()),
+                format!("its log could not be emptied: {left} bytes remain in {}", log.display()),
                 "stop the applications that have it open, then restore again",
             ));
         }
@@ -281,7 +283,7 @@ fn resolve(target: &Path) -> Result<PathBuf> {
     let name = target.file_name().ok_or_else(|| {
         Error::usage(
             target.display().to_string(),
-            "this names no file",
+            "this is not the name of a file",
             "write sqlite:PATH with a file name at the end",
         )
     })?;
@@ -307,7 +309,7 @@ fn resolve(target: &Path) -> Result<PathBuf> {
 fn must_be_new(target: &Path) -> Result<()> {
     let names = [target.to_owned()].into_iter().chain(SIDE_FILES.iter().map(|suffix| beside(target, suffix)));
     for name in names {
-        // Not exists(): a dangling link, or a file that may not be looked at, is in the way too.
+        // Not exists(): a dangling link, or a file without permission to stat, is in the way too.
         if !matches!(fs::symlink_metadata(&name), Err(error) if error.kind() == ErrorKind::NotFound) {
             return Err(Error::refused(
                 target.display().to_string(),
@@ -319,7 +321,7 @@ fn must_be_new(target: &Path) -> Result<()> {
                 if target.exists() {
                     "restore to another name, or add --replace"
                 } else {
-                    "its database is gone, and it may hold that one's last changes: move it away, then restore again"
+                    "its database is gone, and the file may hold the last changes: move it away, then restore again"
                 },
             ));
         }
@@ -327,7 +329,7 @@ fn must_be_new(target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lock is on the file that was opened: what has taken its name since is not locked, and not ours to replace.
+/// The lock is on the opened file. Another file that has taken its name since is not locked and must not be replaced.
 fn must_still_be(target: &Path, locked: &RawFile) -> Result<()> {
     let identity = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
     let now = fs::metadata(target).map_err(|e| io_error("look at", target, e))?;
@@ -336,8 +338,8 @@ fn must_still_be(target: &Path, locked: &RawFile) -> Result<()> {
     }
     Err(Error::refused(
         target.display().to_string(),
-        "another file took its name while the old database was being locked",
-        "find out what replaces the database, then restore again",
+        "another file took its name while fullbore locked the old database",
+        "find the program that replaces the database, then restore again",
     ))
 }
 
@@ -350,12 +352,12 @@ fn must_be_a_database(claim: &Claim) -> Result<()> {
     if got != 0 && start != *MAGIC { Err(not_a_database(&raw.name())) } else { Ok(()) }
 }
 
-/// Renames without ever replacing; by a hard link where the file system cannot.
+/// Renames without replacing anything; by a hard link if the file system has no such rename.
 fn rename_new(from: &Path, to: &Path) -> Result<()> {
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::AlreadyExists => Error::refused(
             to.display().to_string(),
-            "someone created it while the restore was running",
+            "another program created it during the restore",
             "restore to another name, or add --replace",
         ),
         _ => io_error("rename the restored file to", to, error),

@@ -33,11 +33,11 @@ const UNIT_MIN: u32 = 4096;
 /// The longest time in which two writes to a file may leave it with the same times.
 const CLOCK_TICK: Duration = Duration::from_millis(50);
 
-/// How often to try for a snapshot that is exactly what the transaction sees; each try takes some 20 µs.
+/// How often to try for a snapshot that is exactly the state of the transaction; each try takes some 20 µs.
 const EXACT_ATTEMPTS: u32 = 500;
 
-/// A snapshot that is held open. Fields are dropped in this order: the connection before the descriptors, see
-/// `Claim`.
+/// An open snapshot. The order of the fields is the order in which they are dropped: the connection before the
+/// descriptors, see `Claim`.
 pub struct Snapshot {
     state: Mutex<State>,
     exact: bool,
@@ -63,7 +63,7 @@ struct State {
     connection: QuietConnection,
     /// How long the transaction was open, once it is over.
     held: Option<Duration>,
-    /// The file at its end, if it alone is the snapshot.
+    /// The state of the file at the end of the transaction, if the file alone is the snapshot.
     file: Option<FileState>,
 }
 
@@ -76,24 +76,25 @@ struct LogWatch {
 }
 
 impl LogWatch {
-    /// The log and the wal-index; bytes that the log may grow by.
+    /// Watches the log and the wal-index; the log may grow by `limit` bytes.
     fn begin((file, index): (Arc<RawFile>, Arc<RawFile>), limit: u64) -> Result<Self> {
         Ok(Self { start: file.metadata()?.len(), file, index, limit })
     }
 }
 
 impl Snapshot {
-    /// Opens the database at `path`, takes the snapshot, and learns what is free in it.
+    /// Opens the database at `path`, takes the snapshot, and finds its free pages.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         Self::open_within(path, options, EXACT_ATTEMPTS)
     }
 
-    /// Beside connections of this process that `claim` keeps the descriptors of; `path` is the claimed one.
+    /// As `open`, beside other connections of this process; `claim` keeps their descriptors, and `path` is the claimed
+    /// path.
     pub(super) fn open_beside(path: &Path, options: &Options, claim: &Arc<Claim>) -> Result<Self> {
         Self::open_claimed(path.to_owned(), Arc::clone(claim), options, EXACT_ATTEMPTS)
     }
 
-    /// As if writers had left no quiet moment: for tests of what follows then.
+    /// As if writers had left no quiet moment, for tests.
     #[doc(hidden)]
     pub fn open_amid_commits(path: &Path, options: &Options) -> Result<Self> {
         Self::open_within(path, options, 0)
@@ -119,7 +120,7 @@ impl Snapshot {
             None => None,
             Some((_, index)) => {
                 let mark = connection.begin_at_mark(&path, index, attempts, &patience)?;
-                // Not later: what is committed while the rest is looked at is not in it.
+                // Not later: commits that come after the mark are not in the snapshot.
                 (since, at) = (Instant::now(), jiff::Timestamp::now());
                 Some(mark)
             }
@@ -176,20 +177,20 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// What identifies this snapshot.
+    /// The identity of this snapshot.
     pub fn position(&self) -> &Position {
         &self.position
     }
 
-    /// The digest of all rows, as the snapshot's own transaction sees them through SQLite; `None` when writers were
-    /// so fast that the snapshot is of a commit just after the one that the transaction sees.
+    /// The digest of all rows, as the snapshot's own transaction sees them through SQLite. `None` if writers were so
+    /// fast that the snapshot is one commit later than the transaction.
     pub fn digest(&self) -> Result<Option<Digest>> {
         let state = self.state();
         if state.held.is_some() {
             return Err(Error::refused(
                 self.raw.name(),
-                "the snapshot is over: everything has been read",
-                "ask before reading",
+                "the snapshot has ended: everything was read",
+                "take the digest before you read",
             ));
         }
         if self.exact { content_digest_of(&state.connection, &self.path).map(Some) } else { Ok(None) }
@@ -228,7 +229,8 @@ impl Snapshot {
             .all(|page| u32::try_from(page).is_ok_and(|page| self.free.contains(page)))
     }
 
-    /// Fills `buffer` with the extent; free units at either end are not read but zeroed. Gives which part of it was read.
+    /// Fills `buffer` with the extent. Free units at either end are zeroed and not read. Returns the part that was
+    /// read.
     fn fill(&self, offset: u64, buffer: &mut [u8], length: usize) -> Result<Range<usize>> {
         let unit = self.unit();
         let end = offset + length as u64;
@@ -249,7 +251,7 @@ impl Snapshot {
         Ok(start..stop.max(start))
     }
 
-    /// No page that was read, and is in use, refers to one that is left out as free. `pages` begins with the page at `offset`.
+    /// Checks that no page in use refers to a page that is left out as free. `pages` begins with the page at `offset`.
     fn nothing_in_use_is_left_out(&self, offset: u64, pages: &[u8]) -> Result<()> {
         if !self.free.names_pages() {
             return Ok(());
@@ -262,21 +264,22 @@ impl Snapshot {
                 continue;
             }
             if let Some(wrong) = self.free.contradicted_by(&self.header, number, page, is_left_out) {
-                // What is written over the file contradicts itself too.
+                // A foreign write to the file causes contradictions too.
                 self.check_files()?;
                 return Err(Error::refused(
                     self.raw.name(),
                     format!(
-                        "page {wrong} is in the free-list, and page {number} says that it is in use: without it rows could be lost"
+                        "page {wrong} is in the free-list, but page {number} refers to it: without it rows could be \
+                         lost"
                     ),
-                    "back up with --keep-free-pages, which stores every page; then look with PRAGMA integrity_check",
+                    "back up with --keep-free-pages, which stores every page; then run PRAGMA integrity_check",
                 ));
             }
         }
         Ok(())
     }
 
-    /// Counts what was delivered; the last byte ends the transaction, so that nobody waits for the media.
+    /// Counts delivered bytes. The last byte ends the transaction, so that writers do not wait for the media.
     fn deliver(&self, length: usize) -> Result<()> {
         let before = self.delivered.fetch_add(length as u64, Ordering::AcqRel);
         if before + length as u64 == self.size() {
@@ -285,7 +288,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Proves that the files stayed what they were, then lets go of every lock.
+    /// Proves that the files did not change, then releases all locks.
     fn release(&self) -> Result<()> {
         let mut state = self.state();
         if state.held.is_some() {
@@ -299,7 +302,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The state of the file, if every frame up to the mark has been copied into it. Within the transaction, so that it stays so.
+    /// The state of the file, if every frame up to the mark has been copied into it. Called within the transaction, so
+    /// that this stays true.
     fn file_alone(&self) -> Result<Option<FileState>> {
         let (Some(watch), Some(log)) = (&self.log, &self.position.log) else { return Ok(None) };
         if probe::is_network(&self.raw).is_some() {
@@ -313,7 +317,7 @@ impl Snapshot {
             return Ok(None);
         }
         let state = FileState::of(&self.raw.metadata()?);
-        // The clock of the file system ticks every few milliseconds: what is written within one tick does not show.
+        // The clock of the file system ticks every few milliseconds: two writes within one tick have the same time.
         let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64 - state.changed;
         std::thread::sleep(CLOCK_TICK.saturating_sub(Duration::from_nanos(age.max(0) as u64)));
         Ok(Some(state))
@@ -333,7 +337,8 @@ impl Snapshot {
         Err(Error::refused(
             log.file.name(),
             format!("the write-ahead log grew by {grown} bytes since the backup began; the limit is {}", log.limit),
-            "the log cannot be reset while the backup reads: back up to a faster device, when less is written, or raise --max-wal-growth",
+            "the log cannot be reset during the backup: use a faster device, back up when fewer changes are written, \
+             or raise --max-wal-growth",
         ))
     }
 }
@@ -343,7 +348,7 @@ impl Source for Snapshot {
         &self.stream
     }
 
-    /// All readers share one cursor, so that their number and share do not matter. One pass only.
+    /// All readers share one cursor, so their number does not matter. One pass only.
     fn reader(&self, _index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(PageReader { snapshot: self, unread: 0 }))
     }
@@ -448,7 +453,7 @@ pub(super) fn open_log(claim: &Claim) -> Result<(Arc<RawFile>, Arc<RawFile>)> {
         return Err(Error::refused(
             claim.path().display().to_string(),
             "it is in WAL mode without a wal-index file: the index is in the memory of one process",
-            "an application runs with PRAGMA locking_mode=EXCLUSIVE or a VFS without shared memory; stop it for the backup",
+            "an application uses PRAGMA locking_mode=EXCLUSIVE or a VFS without shared memory; stop it for the backup",
         ));
     }
     Ok((claim.open_beside("-wal")?, claim.open_beside("-shm")?))

@@ -77,7 +77,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads a frame's header; whether it is valid only the chain can say.
+    /// Reads a frame's header; only the chain can tell whether it is valid.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let bytes: &[u8; FRAME_HEADER_SIZE] =
             bytes.first_chunk().ok_or_else(|| Malformed(format!("{} bytes are too few for a frame", bytes.len())))?;
@@ -116,14 +116,14 @@ pub fn checksum(big_endian: bool, start: (u32, u32), bytes: &[u8]) -> (u32, u32)
 pub enum MapError {
     /// The log could not be read.
     Io(io::Error),
-    /// The chain does not reach the mark: the log was restarted under us, or it is damaged.
+    /// The chain does not reach the mark: the log was restarted meanwhile, or it is damaged.
     Broken(String),
     /// More pages than the map may hold.
     TooMany(TooMany),
 }
 
 /// Reads the log once from its start to the mark, checks salts and running checksums, and notes for each page
-/// the newest frame. `read` fills the buffer from an offset and says how many bytes there were.
+/// the newest frame. `read` fills the buffer from an offset and returns how many bytes there were.
 pub fn map_frames(
     mark: &IndexHeader,
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>,
@@ -133,7 +133,7 @@ pub fn map_frames(
     let got = read(0, &mut start).map_err(MapError::Io)?;
     let header = LogHeader::parse(&start[..got.min(LOG_HEADER_SIZE)]).map_err(|bad| broken(bad.0))?;
     if (header.page_size, header.salts) != (mark.page_size, mark.salts) {
-        return Err(broken("its page size or salts are not those of the wal-index".into()));
+        return Err(broken("its page size or salts differ from those of the wal-index".into()));
     }
     let mut map = FrameMap::new(mark.max_frame);
     let mut chain = Chain::new(header.salts, header.big_endian, header.sums);
@@ -155,7 +155,7 @@ pub fn map_frames(
         }
     }
     if chain.sums != mark.frame_checksum && mark.max_frame > 0 {
-        return Err(broken(format!("the checksum of frame {} is not that of the wal-index", mark.max_frame)));
+        return Err(broken(format!("the checksum of frame {} differs from the wal-index", mark.max_frame)));
     }
     if chain.last_commit != mark.pages {
         return Err(broken(format!(
@@ -167,31 +167,31 @@ pub fn map_frames(
     Ok((header, map))
 }
 
-/// What links one frame to the next.
+/// The running state that links one frame to the next.
 #[derive(Debug, Clone)]
 pub struct Chain {
     salts: [u8; 8],
     big_endian: bool,
-    /// Running checksum behind the last frame.
+    /// Running checksum after the last frame.
     pub sums: (u32, u32),
-    /// What the last frame says of the database's size: pages behind a commit, else 0.
+    /// The size of the database in pages after the last frame if that is a commit, else 0.
     pub last_commit: u32,
 }
 
 impl Chain {
-    /// Goes on behind a frame, or the header, whose running checksum is `sums`.
+    /// Continues after a frame, or the header, with the running checksum `sums`.
     pub fn new(salts: [u8; 8], big_endian: bool, sums: (u32, u32)) -> Self {
         Self { salts, big_endian, sums, last_commit: 0 }
     }
 
-    /// Checks that `bytes`, a frame with its page, is the next one; gives its page's number.
+    /// Checks that `bytes`, a frame with its page, is the next frame; returns the number of its page.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it is not.
     pub fn link(&mut self, bytes: &[u8]) -> Result<u32, String> {
         let frame = FrameHeader::parse(bytes).map_err(|bad| bad.0)?;
         if frame.salts != self.salts {
-            return Err("its salts are not those of the log".into());
+            return Err("its salts differ from those of the log".into());
         }
         let sums = checksum(self.big_endian, self.sums, &bytes[..8]);
         let sums = checksum(self.big_endian, sums, &bytes[FRAME_HEADER_SIZE..]);
@@ -199,7 +199,7 @@ impl Chain {
             return Err("its checksum is wrong".into());
         }
         if frame.page == 0 {
-            return Err("it names page 0".into());
+            return Err("it is for page 0".into());
         }
         (self.sums, self.last_commit) = (sums, frame.commit_pages);
         Ok(frame.page)
@@ -285,7 +285,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_the_map_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..3000), frames: u32) {
+        fn no_bytes_make_the_map_panic(
+            bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..3000), frames: u32,
+        ) {
             let (good, mut mark) = log(512, &[(1, 0), (2, 2)], false);
             let _ = map(&bytes, &mark);
             let mut joined = good.clone();

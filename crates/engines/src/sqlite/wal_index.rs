@@ -1,22 +1,22 @@
-//! The header of the wal-index, the `-shm` file (sqlite.org, "WAL-mode File Format", §2.1): it says how far the
-//! log reaches at this moment. Two copies of 48 bytes in the byte order of the host.
+//! The header of the wal-index, the `-shm` file (sqlite.org, "WAL-mode File Format", §2.1): it has the current end of
+//! the log. Two copies of 48 bytes in the byte order of the host.
 
 use super::header::Malformed;
 use super::wal::checksum;
 
-/// Where, behind both copies, the number of frames stands that have been copied into the database (`nBackfill`, §2.2), in bytes.
+/// Offset in bytes, after both copies, of the number of frames that were copied into the database (`nBackfill`, §2.2).
 pub const COPIED_AT: u64 = 96;
-/// Where the number of frames stands that a checkpoint has begun to copy (`nBackfillAttempted`, §2.2), in bytes. It is moved before the first of them
-/// is copied, and `nBackfill` after the last.
+/// Offset in bytes of the number of frames that a checkpoint has begun to copy (`nBackfillAttempted`, §2.2). SQLite
+/// changes it before the first of them is copied, and `nBackfill` after the last.
 pub const BEGUN_AT: u64 = 128;
 
 /// Bytes that hold both copies.
 pub const INDEX_HEADER_SIZE: usize = 96;
 const COPY: usize = 48;
-/// The only version there is.
+/// The only known version.
 const VERSION: u32 = 3_007_000;
 
-/// The state of the log at one moment: what a read transaction that starts now would see.
+/// The state of the log at one moment: the view of a read transaction that starts now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexHeader {
     /// Counts every change of this header.
@@ -27,14 +27,14 @@ pub struct IndexHeader {
     pub max_frame: u32,
     /// Size of the database in pages after that frame.
     pub pages: u32,
-    /// Running checksum of the log up to that frame. A restart of the log leaves it as it is, until the next commit.
+    /// Running checksum of the log up to that frame. A restart of the log does not change it before the next commit.
     pub frame_checksum: (u32, u32),
     /// The log's salts, in the byte order of the log file.
     pub salts: [u8; 8],
 }
 
 impl IndexHeader {
-    /// Reads both copies. Copies that differ, or a wrong checksum, mean that a writer is at work: try again.
+    /// Reads both copies. If the copies differ or a checksum is wrong, a writer is changing them: try again.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let bytes: &[u8; INDEX_HEADER_SIZE] = bytes
             .first_chunk()
@@ -56,7 +56,7 @@ impl IndexHeader {
         let page_size = (u32::from(size) & 0xfe00) | ((u32::from(size) & 1) << 16);
         // A log that was empty when its index was made has no page size yet.
         if !page_size.is_power_of_two() && (page_size, native(first, 16)) != (0, 0) {
-            return Err(Malformed(format!("page size {size} in the wal-index is no page size")));
+            return Err(Malformed(format!("page size {size} in the wal-index is not a page size")));
         }
         let mut salts = [0; 8];
         salts.copy_from_slice(&first[32..40]);
@@ -72,7 +72,8 @@ impl IndexHeader {
 }
 
 impl IndexHeader {
-    /// The checksum of the last frame that was committed: where the log is empty, of the log that was restarted before it. `None` when there was no frame since the wal-index was made.
+    /// The checksum of the last committed frame; if the log is empty, of the log before its restart. `None` if there
+    /// was no frame since the wal-index was made.
     pub fn last_sums(&self) -> Option<(u32, u32)> {
         Some(self.frame_checksum).filter(|&sums| sums != (0, 0))
     }

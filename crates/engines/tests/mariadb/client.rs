@@ -41,7 +41,7 @@ impl Client {
                 return refused.map_or(Ok(lines), Err);
             }
             if ["ERROR 2006", "ERROR 2013", "ERROR 2026", "ERROR 4031"].iter().any(|gone| line.starts_with(gone)) {
-                return Err(line); // The client goes on without a server, and answers nothing more.
+                return Err(line); // The client continues without a server, and gives no more answers.
             }
             if line.starts_with("ERROR ") {
                 refused.get_or_insert(line);

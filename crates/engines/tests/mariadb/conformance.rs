@@ -55,10 +55,10 @@ impl OpenEngineUnderTest for MariaDb {
 fn mariadb_conforms() {
     let server = Server::start(Kind::Mariadb11, &ServerOptions::new().redo("8M"));
     server.sql(
-        "CREATE DATABASE shop; USE shop; CREATE TABLE item (id INT PRIMARY KEY, t VARCHAR(200), KEY (t)); \
-         INSERT INTO item SELECT seq, REPEAT(MD5(seq), 5) FROM seq_1_to_3000; \
-         CREATE TABLE parts (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3; INSERT INTO parts SELECT id FROM item; \
-         CREATE TABLE aria ENGINE=Aria SELECT * FROM item; CREATE TABLE myisam ENGINE=MyISAM SELECT * FROM item",
+        "CREATE DATABASE shop; USE shop; CREATE TABLE item (id INT PRIMARY KEY, t VARCHAR(200), KEY (t)); INSERT INTO \
+         item SELECT seq, REPEAT(MD5(seq), 5) FROM seq_1_to_3000; CREATE TABLE parts (id INT PRIMARY KEY) PARTITION BY \
+         HASH (id) PARTITIONS 3; INSERT INTO parts SELECT id FROM item; CREATE TABLE aria ENGINE=Aria SELECT * FROM \
+         item; CREATE TABLE myisam ENGINE=MyISAM SELECT * FROM item",
     );
     open_engine_conforms(&MariaDb(server));
 }

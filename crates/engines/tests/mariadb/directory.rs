@@ -1,4 +1,4 @@
-//! A hot copy in a plain directory: what a restore makes of it.
+//! A hot copy in a plain directory, like the result of a restore.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -13,14 +13,15 @@ use fullbore_engines::mariadb::hot_copy::{CopiedFile, FileNumber, HotCopy, LOG, 
 
 /// Takes the files of a copy.
 pub trait Target: Sync {
-    /// Bytes of a file. Called by several threads, in any order, each byte at most once; what never comes is zero.
+    /// Bytes of a file. Called by several threads, in any order, each byte at most once; bytes that never come are
+    /// zero.
     fn write(&self, file: FileNumber, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// The copy is complete, and these are its files. Not called when the copy fails.
     fn finish(&self, files: &[CopiedFile]);
 }
 
-/// Copies into `target`, with so many readers.
+/// Copies into `target`, with this many readers.
 pub fn copy_into(
     target: &dyn Target,
     mut stages: impl Statements + Send + 'static,
@@ -96,7 +97,7 @@ impl Target for Directory {
             self.open(file.number).set_len(file.size).unwrap();
             self.open.lock().unwrap().remove(&file.number);
             let name = self.root.join(&file.name);
-            // The copy stands in the data directory: what said that it was elsewhere is not wanted.
+            // The copy is in the data directory, so the links to other places must not be in it.
             if file.name.ends_with(".isl") {
                 fs::remove_file(self.part(file.number)).unwrap();
                 continue;

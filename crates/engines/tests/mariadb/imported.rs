@@ -1,4 +1,5 @@
-//! Tables that are imported while a server is copied: `ALTER TABLE … IMPORT TABLESPACE` replaces a file past the redo log.
+//! Tables that are imported while a server is copied: `ALTER TABLE … IMPORT TABLESPACE` replaces a file past the redo
+//! log.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -60,7 +61,7 @@ impl Source {
         Ok((to, outcome))
     }
 
-    /// What a server says of the table after it has started on the copy.
+    /// The answer of a server about the table after it has started on the copy.
     fn restored(&self, copy: &Path, asked: &str) -> String {
         let mut options = ServerOptions::new().datadir(copy).password_file(self.server.password_file().unwrap());
         if let Some(keyring) = self.server.keyring() {
@@ -169,8 +170,8 @@ fn an_import_during_a_copy_of_a_server_with_an_encrypted_log_is_refused_by_name(
         source.server.flush_pages();
         let others = || {
             source.server.sql(
-                "CREATE TABLE aaa.made LIKE aaa.new; INSERT INTO aaa.made SELECT * FROM aaa.new; TRUNCATE TABLE aaa.new; DROP TABLE aaa.new; \
-                 CREATE TABLE aaa.new LIKE aaa.made",
+                "CREATE TABLE aaa.made LIKE aaa.new; INSERT INTO aaa.made SELECT * FROM aaa.new; TRUNCATE TABLE \
+                 aaa.new; DROP TABLE aaa.new; CREATE TABLE aaa.new LIKE aaa.made",
             );
         };
         let (copy, _) = source.copy("b", others).unwrap();

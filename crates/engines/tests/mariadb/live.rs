@@ -32,8 +32,8 @@ pub fn copy(server: &Server, to: &Path) -> Outcome {
     copy_to(server, &Directory::new(to), &options).unwrap().0
 }
 
-/// A few copies under load; each is started and checked. How many pages were torn.
-/// `made_with` is what the restored server has to be told too.
+/// A few copies under load; each is started and checked. Returns how many pages were torn.
+/// `made_with` are options that the restored server needs too.
 fn survives(kind: Kind, server_options: &ServerOptions, made_with: &ServerOptions, tables: &str, rounds: u64) -> u64 {
     let server = Server::start(kind, server_options);
     workload::prepare(&server, tables);
@@ -48,7 +48,8 @@ fn survives(kind: Kind, server_options: &ServerOptions, made_with: &ServerOption
         let done = workload.done();
         drop(workload);
         eprintln!(
-            "{} round {round}: {:?}, {} files, blocked {:?}, while blocked {} tablespaces and {} others, {} torn pages; {done:?} by the writers",
+            "{} round {round}: {:?}, {} files, blocked {:?}, while blocked {} tablespaces and {} others, {} torn \
+             pages; {done:?} by the writers",
             server.version(),
             outcome.elapsed,
             outcome.files.len(),
@@ -65,7 +66,7 @@ fn survives(kind: Kind, server_options: &ServerOptions, made_with: &ServerOption
             options = options.option("plugin-load-add=file_key_management").option(&keys);
         }
         let copied = restored::check(&server, &target, options);
-        // What was written before the copy began is there.
+        // The rows from before the copy are in it.
         assert_eq!(copied.sql("SELECT COUNT(*) FROM shop.old; SELECT * FROM shop.csv"), "3\n1\tone\n");
     }
     torn
@@ -126,8 +127,9 @@ fn a_server_with_a_small_log_has_room_in_it_while_it_recovers() {
     for kind in Kind::MARIADB {
         let source = Server::start(kind, &ServerOptions::new().redo("4M"));
         source.sql(
-            "CREATE DATABASE shop; USE shop; CREATE TABLE large ENGINE=InnoDB SELECT seq AS id, REPEAT(MD5(seq), 30) AS v FROM seq_1_to_40000; \
-             CREATE TABLE shop.small (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(1000)) ENGINE=InnoDB",
+            "CREATE DATABASE shop; USE shop; CREATE TABLE large ENGINE=InnoDB SELECT seq AS id, REPEAT(MD5(seq), 30) \
+             AS v FROM seq_1_to_40000; CREATE TABLE shop.small (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(1000)) \
+             ENGINE=InnoDB",
         );
         source.flush_pages();
         let lsn = || {
@@ -176,7 +178,8 @@ fn the_position_is_that_of_the_copy() {
 /// Every table of the workload with its checksum.
 fn checksums(server: &Server) -> String {
     let tables = server.sql(
-        "SELECT CONCAT('shop.', table_name) FROM information_schema.tables WHERE table_schema = 'shop' AND table_type = 'BASE TABLE' ORDER BY 1",
+        "SELECT CONCAT('shop.', table_name) FROM information_schema.tables WHERE table_schema = 'shop' AND table_type \
+         = 'BASE TABLE' ORDER BY 1",
     );
     server.sql(&format!("CHECKSUM TABLE {}", tables.trim().replace('\n', ", ")))
 }
@@ -214,7 +217,7 @@ fn a_copy_and_the_binary_log_from_its_position_on_are_the_source() {
     }
 }
 
-/// What was measured stands in the report of the one who measured; this shows the numbers again.
+/// Shows the numbers of a measurement again.
 #[test]
 fn a_copy_into_nothing_tells_its_speed() {
     let server = Server::start(Kind::Mariadb11, &ServerOptions::new());

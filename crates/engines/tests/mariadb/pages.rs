@@ -1,4 +1,4 @@
-//! Pages of real servers of every kind, all of them: each file of a server that was shut down has only whole pages.
+//! All pages of real servers of every kind: each file of a server that was shut down has only whole pages.
 
 use std::fs;
 use std::path::Path;

@@ -6,7 +6,8 @@ use fullbore_test_servers::{Options, Server};
 
 use crate::workload::{AMOUNT, ROWS, TABLES};
 
-/// Starts the same series of the server on `copy` and checks the invariant and every table; the server goes on running.
+/// Starts the same series of the server on `copy` and checks the invariant and every table; the server continues to
+/// run.
 pub fn check(source: &Server, copy: &Path, options: Options) -> Server {
     let options = options.datadir(copy).password_file(source.password_file().unwrap());
     let server = Server::start(source.kind(), &options);

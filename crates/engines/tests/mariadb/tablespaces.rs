@@ -1,4 +1,4 @@
-//! Where files can be: everywhere that the server was told.
+//! Files in all places that the server can be configured for.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,9 +17,9 @@ fn a_table_outside_of_the_data_directory_is_in_the_copy_and_recovers_where_it_wa
         workload::prepare(&server, "");
         let outside = server.tablespaces().display().to_string();
         server.sql(&format!(
-            "USE shop; CREATE TABLE remote (id INT PRIMARY KEY) ENGINE=InnoDB DATA DIRECTORY='{outside}'; \
-             INSERT INTO remote SELECT seq FROM seq_1_to_1000; \
-             CREATE TABLE far (id INT PRIMARY KEY) ENGINE=MyISAM DATA DIRECTORY='{outside}'; INSERT INTO far VALUES (1), (2)"
+            "USE shop; CREATE TABLE remote (id INT PRIMARY KEY) ENGINE=InnoDB DATA DIRECTORY='{outside}'; INSERT INTO \
+             remote SELECT seq FROM seq_1_to_1000; CREATE TABLE far (id INT PRIMARY KEY) ENGINE=MyISAM DATA \
+             DIRECTORY='{outside}'; INSERT INTO far VALUES (1), (2)"
         ));
         let outcome = copy(&server, &target);
         let remote = outcome.files.iter().find(|file| file.name == "shop/remote.ibd").unwrap();

@@ -1,4 +1,5 @@
-//! What goes on in a server while it is copied: money that moves, tables that come and go, and writers of other engines.
+//! The load on a server during a copy: money that moves, tables that are created and dropped, and writers of other
+//! engines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +19,8 @@ pub fn prepare(server: &Server, options: &str) {
     let mut client = Client::connect(server);
     client.run("CREATE DATABASE shop; USE shop");
     client.run(&format!(
-        "CREATE TABLE empty (id INT PRIMARY KEY, amount BIGINT NOT NULL, pad VARCHAR(300), KEY (amount)) ENGINE=InnoDB {options}"
+        "CREATE TABLE empty (id INT PRIMARY KEY, amount BIGINT NOT NULL, pad VARCHAR(300), KEY (amount)) ENGINE=InnoDB \
+         {options}"
     ));
     for table in 0..TABLES {
         client.run(&format!("CREATE TABLE account{table} LIKE empty"));
@@ -78,7 +80,8 @@ impl Workload {
             all_good.map_err(|error| eprintln!("{error}")).is_ok()
         }));
         spawn(Box::new(|client| {
-            let other = "INSERT INTO myisam (b) VALUES (REPEAT('m', 150)); INSERT INTO aria (b) VALUES (REPEAT('a', 150)), ('b')";
+            let other = "INSERT INTO myisam (b) VALUES (REPEAT('m', 150)); INSERT INTO aria (b) VALUES (REPEAT('a', \
+                         150)), ('b')";
             client.try_run(other).is_ok()
         }));
         Self { stop, threads, transfers, definitions }
@@ -107,7 +110,7 @@ impl Drop for Workload {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // What it has to say it has said.
+            let _ = thread.join(); // It has already reported its errors.
         }
     }
 }
@@ -139,7 +142,8 @@ fn definitions_of(round: u64) -> Vec<String> {
         format!("ALTER TABLE {a} FORCE, ALGORITHM=COPY"),
         format!("DROP TABLE {}", if round.is_multiple_of(2) { &a } else { &b }),
         format!(
-            "CREATE OR REPLACE TABLE files{} (id INT, b VARCHAR(50)) ENGINE=MyISAM AS SELECT seq AS id FROM seq_1_to_20",
+            "CREATE OR REPLACE TABLE files{} (id INT, b VARCHAR(50)) ENGINE=MyISAM AS SELECT seq AS id FROM \
+             seq_1_to_20",
             round % 3
         ),
         format!("ALTER TABLE parts TRUNCATE PARTITION p{}", round % 3),

@@ -1,4 +1,4 @@
-//! What a clone gives to whoever stores it, and how it is run: one thread for each connection.
+//! The target of a clone, and how a clone is run: one thread for each connection.
 
 use std::thread;
 
@@ -10,18 +10,18 @@ use fullbore_engines::mysql::clone::donor::Donor;
 use fullbore_engines::mysql::clone::files::{Change, CloneFile};
 use fullbore_engines::mysql::clone::task::{DataExtent, Event, Task};
 
-/// Something that takes a clone. All methods but [`CloneTarget::data`] are called by one thread; `data` by all at once.
+/// A target for a clone. One thread calls all methods but [`CloneTarget::data`]; all threads call `data` at once.
 ///
-/// Bytes of a later [`Stage`] replace those of an earlier one: whoever writes in place may rely on all calls of a stage
-/// having returned before `stage_ends`, and on none of the next coming before that has returned.
+/// Bytes of a later [`Stage`] replace the bytes of an earlier stage. A target that writes in place may rely on this:
+/// all calls of a stage return before `stage_ends`, and the calls of the next stage come after it has returned.
 pub trait CloneTarget: Sync {
     /// A stage begins.
     fn stage_begins(&self, stage: &StateDescriptor) -> Result<()>;
 
-    /// A file, or what has become of one; before any data of it.
+    /// A file, or a change of it; before any data of it.
     fn file(&self, change: &Change) -> Result<()>;
 
-    /// Bytes of a file, to be read from `bytes`; what is not read is passed over.
+    /// Bytes of a file, to read from `bytes`; unread bytes are skipped.
     fn data(&self, extent: &DataExtent, bytes: &mut Bytes<'_>) -> Result<()>;
 
     /// Everything of the stage was given.

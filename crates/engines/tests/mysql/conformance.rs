@@ -63,9 +63,9 @@ fn mysql_conforms() {
     let server = Server::start(Kind::Mysql9, &ServerOptions::new());
     server.sql(
         "CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY AUTO_INCREMENT, t VARCHAR(200), KEY (t)); \
-         INSERT INTO shop.item (t) VALUES ('a'), ('b'), ('c'), ('d'); \
-         INSERT INTO shop.item (t) SELECT CONCAT(a.t, UUID()) FROM shop.item a, shop.item b, shop.item c, shop.item d, shop.item e; \
-         CREATE TABLE shop.parts (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3; INSERT INTO shop.parts SELECT id FROM shop.item",
+         INSERT INTO shop.item (t) VALUES ('a'), ('b'), ('c'), ('d'); INSERT INTO shop.item (t) SELECT CONCAT(a.t, \
+         UUID()) FROM shop.item a, shop.item b, shop.item c, shop.item d, shop.item e; CREATE TABLE shop.parts (id INT \
+         PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3; INSERT INTO shop.parts SELECT id FROM shop.item",
     );
     open_engine_conforms(&MySql(server));
 }

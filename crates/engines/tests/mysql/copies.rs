@@ -1,4 +1,4 @@
-//! Clones that succeed: the copy starts, and every table is what it was.
+//! Clones that succeed: a server starts on the copy, and every table is unchanged.
 
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
@@ -124,7 +124,10 @@ fn under_writers_and_ddl_the_copy_with_the_rest_of_the_binary_log_is_the_source(
 fn encrypted_tables_also_new_ones_start_under_another_keyring_and_no_key_is_stored_in_clear() {
     let server = Server::start(Kind::Mysql9, &Options::new().binlog().encrypt());
     load::fill(&server);
-    server.sql("CREATE TABLE shop.secret (id INT PRIMARY KEY, v INT) ENCRYPTION='Y'; INSERT INTO shop.secret SELECT * FROM ddl.steady");
+    server.sql(
+        "CREATE TABLE shop.secret (id INT PRIMARY KEY, v INT) ENCRYPTION='Y'; INSERT INTO shop.secret SELECT * FROM \
+         ddl.steady",
+    );
     server.sql("SET GLOBAL default_table_encryption = ON; ALTER DATABASE ddl ENCRYPTION='Y'");
     let load = Load::start_with(&server, false);
     std::thread::sleep(Duration::from_secs(1));
@@ -156,7 +159,7 @@ fn prove(server: &Server, copy: &Copy) {
     assert_eq!(load::checksums(&restored), load::checksums(server));
 }
 
-/// Gives `restored` what is in the source's binary log from `first` on and not in `gtids`.
+/// Replays the source's binary log into `restored`, from `first` on and without `gtids`.
 fn replay(server: &Server, restored: &Server, first: &str, gtids: &str) {
     let logs = server.sql("SHOW BINARY LOGS");
     let names = logs.lines().filter_map(|line| line.split('\t').next()).skip_while(|name| *name != first);
@@ -174,7 +177,10 @@ fn pages_of_4_and_64_kib_come_over_too() {
     for size in ["4k", "64k"] {
         let server = Server::start(Kind::Mysql9, &Options::new().page_size(size));
         server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop");
-        server.sql("CREATE TABLE shop.a (id INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(1000)); INSERT INTO shop.a (v) VALUES ('x')");
+        server.sql(
+            "CREATE TABLE shop.a (id INT AUTO_INCREMENT PRIMARY KEY, v VARBINARY(1000)); INSERT INTO shop.a (v) VALUES \
+             ('x')",
+        );
         for _ in 0..14 {
             server.sql("INSERT INTO shop.a (v) SELECT RANDOM_BYTES(500) FROM shop.a");
         }

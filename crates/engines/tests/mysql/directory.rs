@@ -18,7 +18,7 @@ use fullbore_engines::mysql::clone::task::DataExtent;
 use fullbore_engines::mysql::restore;
 use tempfile::TempDir;
 
-/// What a test does when data comes.
+/// The action of a test when data comes.
 type OnData = Box<dyn Fn(&DataExtent) -> Result<()> + Sync + Send>;
 
 /// Files under their numbers until the end, when they get their names: no rename on the way can collide.
@@ -27,7 +27,7 @@ pub struct Directory {
     files: Mutex<HashMap<FileId, Arc<File>>>,
     /// Files whose first page may hold a key.
     encrypted: Mutex<std::collections::BTreeSet<FileId>>,
-    /// Keys that came in clear.
+    /// Keys that were received in clear.
     pub keys: AtomicU64,
     /// Bytes taken.
     pub bytes: AtomicU64,

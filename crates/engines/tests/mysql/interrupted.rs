@@ -120,7 +120,8 @@ fn a_cut_connection_ends_the_clone_and_the_next_one_can_begin_at_once() {
     }
 }
 
-/// Passes bytes on in both directions, until the server has sent `limit` over all connections: then it cuts all of them.
+/// Passes bytes on in both directions, until the server has sent `limit` over all connections: then it cuts all of
+/// them.
 fn cutting_proxy(server: u16, limit: u64) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! Writers: money moves between tables, whose sum never changes, and tables come, change and go.
+//! Writers: money moves between tables, whose sum never changes, and tables are created, changed and dropped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use super::{address, root};
 
 pub const TABLES: usize = 8;
 pub const ROWS: usize = 2000;
-/// What all accounts hold together.
+/// The sum of all accounts.
 pub const TOTAL: &str = "16000000";
 
 /// Makes the tables: accounts, a table of some size, partitions, compressed pages, and engines that are not cloned.
@@ -23,8 +23,9 @@ pub fn fill(server: &Server) {
         format!("SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d n FROM {digits} a, {digits} b, {digits} c, {digits} e");
     for table in 0..TABLES {
         server.sql(&format!(
-            "CREATE TABLE shop.account{table} (id INT PRIMARY KEY, amount BIGINT NOT NULL, note VARCHAR(200), KEY (amount)); \
-             INSERT INTO shop.account{table} SELECT n, 1000, REPEAT('x', n % 200) FROM ({numbers}) t WHERE n < {ROWS}"
+            "CREATE TABLE shop.account{table} (id INT PRIMARY KEY, amount BIGINT NOT NULL, note VARCHAR(200), KEY \
+             (amount)); INSERT INTO shop.account{table} SELECT n, 1000, REPEAT('x', n % 200) FROM ({numbers}) t WHERE \
+             n < {ROWS}"
         ));
     }
     server.sql(&format!(
@@ -165,7 +166,7 @@ pub fn checksums(server: &Server) -> String {
     server.sql(&format!("CHECKSUM TABLE {}", tables.join(", ")))
 }
 
-/// `CHECK TABLE` of each: those that are not OK.
+/// Runs `CHECK TABLE` for each table; returns the tables that are not OK.
 pub fn broken_tables(server: &Server) -> String {
     let list = checksums(server);
     let tables: Vec<&str> = list.lines().filter_map(|line| line.split('\t').next()).collect();

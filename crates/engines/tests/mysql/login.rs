@@ -127,10 +127,10 @@ fn nobody_there_silence_and_another_protocol_are_told_apart_and_end() {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     });
     let text = refusal(Connection::open(&at(port), &somebody, None));
-    assert!(text.contains("it does not greet as a MySQL or MariaDB server does; it begins with `HTTP`"), "{text}");
+    assert!(text.contains("it does not greet like a MySQL or MariaDB server; it begins with `HTTP`"), "{text}");
     web.join().unwrap();
 
-    // Somebody who accepts and says nothing: the job's halt ends the wait at once.
+    // A listener that accepts and sends nothing: the job's halt ends the wait at once.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let halt = Halt::new();
     let stopper = halt.clone();
@@ -141,7 +141,7 @@ fn nobody_there_silence_and_another_protocol_are_told_apart_and_end() {
     });
     let end = Connection::open(&at(silent.local_addr().unwrap().port()), &somebody, Some(halt));
     assert!(matches!(end.err().unwrap(), Error::Halted));
-    // By itself it gives a login half a minute, and says so.
+    // Without a halt, a login ends after half a minute with an error.
     assert!(started.elapsed() < Duration::from_secs(25));
     waiting.join().unwrap();
 }

@@ -33,7 +33,8 @@ fn begin(server: &Server, options: &str, tasks: usize, halt: &Halt) -> Result<Do
     Donor::begin(&address(server, options), &root(server), &how)
 }
 
-/// The donor is clean: within some seconds no session of a clone is left, and another clone can begin and is given up again.
+/// The donor is clean: within some seconds no session of a clone is left, and another clone can begin and is given up
+/// again.
 fn assert_clean(server: &Server) {
     drop(begin(server, "", 2, &Halt::new()).unwrap());
     wait_until("no session of a clone is left", || !server.sql("SHOW PROCESSLIST").to_lowercase().contains("clone"));

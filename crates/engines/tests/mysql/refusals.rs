@@ -1,4 +1,4 @@
-//! What stands against a clone is said by name, before anything has begun.
+//! Every obstacle to a clone is an error that names it, before the clone begins.
 
 use fullbore_core::halt::Halt;
 use fullbore_engines::mysql::clone::donor::{Donor, DonorOptions};
@@ -13,7 +13,10 @@ use super::{address, assert_clean, begin, load, root};
 #[test]
 fn the_missing_privilege_is_named_and_the_least_ones_suffice() {
     let server = Server::start(Kind::Mysql9, &Options::new().binlog());
-    server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop; CREATE TABLE shop.old (a INT) ENGINE=MyISAM");
+    server.sql(
+        "INSTALL PLUGIN clone SONAME 'mysql_clone.so'; CREATE DATABASE shop; CREATE TABLE shop.old (a INT) \
+         ENGINE=MyISAM",
+    );
     server.sql("CREATE USER weak@'%' IDENTIFIED BY 'p'; CREATE USER b@'%' IDENTIFIED BY 'p'; CREATE ROLE backup_role");
     server
         .sql("CREATE USER r@'%' IDENTIFIED BY 'p' DEFAULT ROLE backup_role; GRANT BACKUP_ADMIN ON *.* TO backup_role");

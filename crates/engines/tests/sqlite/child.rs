@@ -54,7 +54,7 @@ impl Child {
         child
     }
 
-    /// What the command gave, or its error.
+    /// The result of the command, or its error.
     pub fn ask(&mut self, command: &str) -> Result<String, String> {
         let line = command.replace('\n', " ");
         writeln!(self.process.stdin.as_mut().unwrap(), "{line}").unwrap();
@@ -204,7 +204,8 @@ fn write_until(stop: &AtomicBool, seed: u64, path: &str) -> u64 {
         let (id, size) = (random.u32(..400), random.u32(..9000));
         let sql = match random.u8(..20) {
             0..10 => format!(
-                "BEGIN; UPDATE t SET b = randomblob({size}) WHERE id % 400 = {id}; INSERT INTO t(k, b) VALUES (hex(randomblob(9)), randomblob({size})); COMMIT"
+                "BEGIN; UPDATE t SET b = randomblob({size}) WHERE id % 400 = {id}; INSERT INTO t(k, b) VALUES \
+                 (hex(randomblob(9)), randomblob({size})); COMMIT"
             ),
             10..14 => format!(
                 "BEGIN; DELETE FROM t WHERE id % 97 = {}; REPLACE INTO w VALUES ({id}, randomblob(99)); COMMIT",

@@ -15,7 +15,7 @@ use crate::copy::{Live, assert_whole};
 
 struct Sqlite {
     live: Mutex<Live>,
-    /// In WAL mode writers go on while a session is open; without one they wait.
+    /// In WAL mode writers continue while a session is open; in rollback mode they wait.
     wal: bool,
 }
 
@@ -67,7 +67,7 @@ impl EngineUnderTest for Sqlite {
 
     fn while_locked(&self, during: &mut dyn FnMut()) -> bool {
         if self.wal {
-            return false; // A reader of a log waits for nobody.
+            return false; // A reader of a log never waits.
         }
         self.ask("BEGIN EXCLUSIVE").unwrap();
         during();

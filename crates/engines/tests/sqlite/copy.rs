@@ -57,7 +57,7 @@ impl Live {
         self.folder.path().join("copy.db")
     }
 
-    /// The salts of the log as it is now; `None` when it is too short to have any.
+    /// The current salts of the log; `None` if it is too short to have salts.
     pub fn salts(&self) -> Option<[u8; 8]> {
         let bytes = std::fs::read(self.path.with_extension("db-wal")).ok()?;
         bytes.get(16..24).map(|salts| salts.try_into().unwrap())

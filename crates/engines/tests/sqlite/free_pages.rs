@@ -13,23 +13,25 @@ use crate::copy::copy;
 
 const PAGE: u64 = 4096;
 
-/// A database of several tables whose free-list has some hundred pages; nobody has it open.
+/// A closed database of several tables whose free-list has some hundred pages.
 fn with_free_pages(folder: &Path, auto_vacuum: &str) -> PathBuf {
     let path = folder.join("free.db");
     let connection = Connection::open(&path).unwrap();
     let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)";
     let sql = format!(
-        "PRAGMA page_size = 4096; PRAGMA auto_vacuum = {auto_vacuum}; CREATE TABLE t(a INTEGER PRIMARY KEY, b); CREATE TABLE other(b);
+        "PRAGMA page_size = 4096; PRAGMA auto_vacuum = {auto_vacuum};
+         CREATE TABLE t(a INTEGER PRIMARY KEY, b); CREATE TABLE other(b);
          CREATE INDEX tb ON t(b); CREATE TABLE w(k PRIMARY KEY, v) WITHOUT ROWID;
          {numbers} INSERT INTO t(b) SELECT 'row ' || i || hex(zeroblob(200)) FROM n;
-         INSERT INTO w SELECT b, zeroblob(20000) FROM t WHERE a < 20; INSERT INTO other VALUES (zeroblob(50000)), (zeroblob(900000));
+         INSERT INTO w SELECT b, zeroblob(20000) FROM t WHERE a < 20;
+         INSERT INTO other VALUES (zeroblob(50000)), (zeroblob(900000));
          DELETE FROM other WHERE rowid = 2; DELETE FROM t WHERE a > 2000;"
     );
     connection.execute_batch(&sql).unwrap();
     path
 }
 
-/// What SQLite says of each page: which b-tree or what else it is part of.
+/// The b-tree, or other structure, of each page, according to SQLite.
 fn pages(path: &Path) -> Vec<(u32, String, String)> {
     let connection = Connection::open(path).unwrap();
     let mut used = connection.prepare("SELECT pageno, name, pagetype FROM dbstat").unwrap();
@@ -46,7 +48,7 @@ fn list_as_free(path: &Path, page: u32) {
     file.write_all_at(&page.to_be_bytes(), (trunk - 1) * PAGE + 8).unwrap();
 }
 
-/// What became of a database whose free-list names `page`.
+/// The result for a database whose free-list names `page`.
 enum Outcome {
     /// Everything was stored, with this warning.
     Stored(String),
@@ -70,7 +72,7 @@ fn outcome(path: &Path, page: u32) -> Outcome {
     drop(reader);
     drop(snapshot);
     if let Some(refused) = refused {
-        // What the refusal advises.
+        // The hint of the refusal.
         let options = Options { flags: [&KEEP_FREE_PAGES].into_iter().collect(), ..Options::default() };
         let snapshot = Snapshot::open(path, &options).unwrap();
         assert_eq!(snapshot.facts().free_bytes, 0);

@@ -19,7 +19,7 @@ fn grow(path: &Path, pages: u32) {
     file.read_exact_at(&mut header, 0).unwrap();
     assert_eq!(header[36..40], [0; 4], "no free pages so far");
     let now = u32::from_be_bytes(header[28..32].try_into().unwrap());
-    // SQLite takes pages from the first trunk: those around the lock page, and those behind 4 GiB.
+    // SQLite takes pages from the first trunk: the pages around the lock page, and the pages after 4 GiB.
     let (wanted, rest): (Vec<u32>, Vec<u32>) = (now + 1..=pages)
         .filter(|&page| page != LOCK_PAGE)
         .partition(|&page| page.abs_diff(LOCK_PAGE) < 4 || u64::from(page - 1) * PAGE >= 4 << 30);

@@ -1,4 +1,4 @@
-//! Snapshots while writers, checkpoints and crashes go on.
+//! Snapshots during writes, checkpoints and crashes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use fullbore_engines::{Options, Session};
 use crate::child::SPRINT;
 use crate::copy::{Live, assert_whole, copy, copy_slowly};
 
-/// SQLite finds the copy sound, and compares it with what the snapshot's transaction saw where that is possible.
+/// SQLite finds the copy sound, and it has the content of the snapshot's transaction, where that can be compared.
 #[track_caller]
 fn copy_and_check(live: &Live, snapshot: Snapshot, buffer_size: usize) -> bool {
     let expected = snapshot.digest().unwrap();
@@ -142,8 +142,12 @@ fn frames_behind_the_mark_and_checkpoints_up_to_it_change_nothing() {
     live.fill(300, 4000);
     let snapshot = live.snapshot();
     let expected = snapshot.digest().unwrap().unwrap();
-    // Newer frames of the same pages, then a checkpoint: it skips exactly the pages whose newest frame is behind the mark.
-    live.sql("UPDATE t SET b = randomblob(2000) WHERE id % 2 = 0; DELETE FROM w WHERE k > 'key5'; PRAGMA wal_checkpoint(PASSIVE)");
+    // Newer frames of the same pages, then a checkpoint: it skips exactly the pages whose newest frame is after the
+    // mark.
+    live.sql(
+        "UPDATE t SET b = randomblob(2000) WHERE id % 2 = 0; DELETE FROM w WHERE k > 'key5'; PRAGMA \
+         wal_checkpoint(PASSIVE)",
+    );
     copy_slowly(&snapshot, &live.copy_path(), |number| {
         if number % 2 == 0 {
             live.child.sql(0, "INSERT INTO t(b) VALUES (randomblob(20000)); PRAGMA wal_checkpoint(RESTART)");
@@ -201,14 +205,14 @@ fn in_rollback_mode_a_commit_waits_until_the_last_byte_is_read_and_no_longer() {
             assert!(live.child.ask("sql 0 VACUUM").unwrap_err().contains("locked"));
         }
     });
-    // The session is still there, as it is while the media are being finished.
+    // The session is still open, as it is while the media are finished.
     live.sql("DELETE FROM t");
     let facts = snapshot.facts();
     assert!(facts.writers_blocked > Duration::from_millis(100), "{facts:?}");
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(snapshot.facts().writers_blocked, facts.writers_blocked);
     snapshot.check().unwrap();
-    assert!(snapshot.digest().unwrap_err().to_string().contains("over"));
+    assert!(snapshot.digest().unwrap_err().to_string().contains("has ended"));
     drop(snapshot);
     assert_whole(&live.copy_path(), &expected);
 }
@@ -313,7 +317,8 @@ fn a_write_past_the_locks_is_noticed_at_the_end() {
     );
 }
 
-/// A hot journal of `path` with the first bytes of `original` as page 2, which names `super_journal` as the super-journal of its transaction.
+/// A hot journal of `path` with the first bytes of `original` as page 2, which names `super_journal` as the
+/// super-journal of its transaction.
 fn hot_journal(original: &[u8], pages: u32, super_journal: &Path) -> Vec<u8> {
     const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
     let numbers = [1, 7, pages, 512, 4096];

@@ -19,7 +19,7 @@ fn the_bundled_sqlite_has_the_fix_of_the_wal_reset_bug() {
     assert!(rusqlite::version_number() >= 3_051_003, "SQLite {} can corrupt databases", rusqlite::version());
 }
 
-/// Not a test: what the test binary does when [`child::Child`] starts it again.
+/// Not a test: the action of the test binary when [`child::Child`] starts it again.
 #[test]
 fn child_process() {
     if std::env::var_os(child::ROLE).is_some() {

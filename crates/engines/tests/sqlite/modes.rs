@@ -13,7 +13,8 @@ const PAGE_SIZES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 /// Rows, some of them deleted again, then a snapshot while the writer's connection stays open.
 fn comes_out_whole(page_size: u32, journal_mode: &str, auto_vacuum: &str) {
     let pragmas = format!(
-        "PRAGMA page_size = {page_size}; PRAGMA auto_vacuum = {auto_vacuum}; PRAGMA journal_mode = {journal_mode}; PRAGMA wal_autocheckpoint = 300"
+        "PRAGMA page_size = {page_size}; PRAGMA auto_vacuum = {auto_vacuum}; PRAGMA journal_mode = {journal_mode}; \
+         PRAGMA wal_autocheckpoint = 300"
     );
     let mut live = Live::new(&pragmas);
     live.fill(300, 4000);
@@ -95,7 +96,7 @@ fn a_reader_tells_how_much_of_an_extent_was_free_and_not_read() {
         unread += reader.unread();
     }
     assert_eq!(passed, size);
-    // What is free between pages that are not is read with them: that is in the first and the last extent here.
+    // Free pages between used pages are read with them: here in the first and the last extent.
     assert!(unread <= free && unread + (256 << 10) >= free, "{unread} of {free} bytes were not read");
 }
 

@@ -15,7 +15,12 @@ use crate::copy::Live;
 fn database(path: &Path, rows: u32, journal_mode: &str) -> Digest {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection.pragma_update(None, "journal_mode", journal_mode).unwrap();
-    connection.execute_batch(&format!("CREATE TABLE t(x); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) INSERT INTO t SELECT hex(randomblob(50)) FROM n")).unwrap();
+    connection
+        .execute_batch(&format!(
+            "CREATE TABLE t(x); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) \
+             INSERT INTO t SELECT hex(randomblob(50)) FROM n"
+        ))
+        .unwrap();
     drop(connection);
     content_digest(path).unwrap()
 }

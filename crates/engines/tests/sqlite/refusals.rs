@@ -1,4 +1,4 @@
-//! What the engine refuses, and in which words.
+//! The refusals of the engine, and their words.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
@@ -22,7 +22,7 @@ fn assert_says(text: &str, words: &[&str]) {
     }
 }
 
-/// A database that nobody has open.
+/// A closed database.
 fn closed(folder: &Path, sql: &str) -> std::path::PathBuf {
     let path = folder.join("closed.db");
     rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
@@ -93,7 +93,7 @@ fn a_lock_that_keeps_readers_out_is_refused_after_the_timeout() {
     live.sql("BEGIN EXCLUSIVE");
     let since = std::time::Instant::now();
     assert_says(&refusal(&live.path), &["lock", "--lock-timeout"]);
-    // The other end of it is that it comes to one, for the lock is held until then.
+    // An upper bound is not needed: the lock is held until COMMIT, so the timeout ended the wait.
     assert!(since.elapsed() >= Duration::from_millis(200));
     live.sql("COMMIT");
     drop(live.snapshot());
@@ -134,7 +134,7 @@ fn a_damaged_log_is_refused_and_not_taken_for_a_restarted_one() {
     assert_says(&refusal(&live.path), &["live.db-wal", "log"]);
 }
 
-/// What a user without rights is told about `path`.
+/// The error about `path` for a user without rights.
 fn refusal_of_others(folder: &Path, path: &Path) -> String {
     let mut child = Child::start_unprivileged(folder);
     child.ask(&format!("snapshot - {}", path.display())).unwrap_err()

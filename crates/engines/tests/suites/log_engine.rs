@@ -1,4 +1,5 @@
-//! What every engine with log backups keeps. An engine implements [`LogEngineUnderTest`] on a real database and calls [`log_engine_conforms`].
+//! The contract of every engine with log backups. An engine implements [`LogEngineUnderTest`] on a real database and
+//! calls [`log_engine_conforms`].
 
 use std::fs::File;
 use std::io::Seek;
@@ -23,10 +24,10 @@ pub trait LogEngineUnderTest {
     /// Commits a transaction that `content` shows.
     fn commit(&mut self);
 
-    /// What is in the database.
+    /// The content of the database.
     fn content(&mut self) -> String;
 
-    /// What is in a copy.
+    /// The content of a copy.
     fn content_of(&self, copy: &Path) -> String;
 
     /// Copies the database to `copy`, as the restore of a full does. Gives the position of that full.
@@ -35,7 +36,8 @@ pub trait LogEngineUnderTest {
     /// Commits something, and takes away the log that has it.
     fn lose_log(&mut self);
 
-    /// Removes every commit after `back_to`, and starts a new history there. Returns false if the engine cannot do this.
+    /// Removes every commit after `back_to`, and starts a new history there. Returns false if the engine cannot do
+    /// this.
     fn fail_over(&mut self, back_to: &SetEnd) -> bool {
         let _ = back_to;
         false
@@ -86,7 +88,7 @@ impl Stored {
         Self { streams, position, end: end.clone() }
     }
 
-    /// What the next set behind `base` holds.
+    /// The content of the next set after `base`.
     fn next(test: &impl LogEngineUnderTest, base: &SetEnd) -> Self {
         let (engine, bases) = (test.engine(), std::slice::from_ref(base));
         let (taken, session) = engine.open(&test.url(), bases, &Options::default()).unwrap();

@@ -1,4 +1,5 @@
-//! An engine in memory: each commit is a number at an LSN of a timeline. Its log has what SQLite's has not: LSNs and fail-overs.
+//! An engine in memory: each commit is a number at an LSN of a timeline. Unlike SQLite's, its log has LSNs and
+//! fail-overs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ struct State {
     end: End,
     /// Everything that was committed and not taken back.
     records: Vec<Record>,
-    /// Before this LSN the log is gone.
+    /// The log before this LSN was removed.
     log_from: u64,
     /// Where each timeline but the first began.
     forks: Vec<u64>,
@@ -65,7 +66,7 @@ impl State {
         (1..=self.end.timeline).contains(&end.timeline) && end.lsn <= until
     }
 
-    /// What was committed behind `base`.
+    /// The commits after `base`.
     fn behind(&self, base: &End) -> Result<Vec<Record>> {
         if base.timeline == 0 || !self.was_at(base) || base.lsn < self.log_from {
             return Err(Error::refused("memory", format!("its log does not continue {base:?}"), "take a new full"));

@@ -1,4 +1,5 @@
-//! Who conducts a hot copy: takes the stages, says what is to be read, and follows the redo log beside it. Reading is done by others.
+//! The conductor of a hot copy: enters the stages, names the files to read, and follows the redo log. Other threads
+//! read the files.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -35,15 +36,16 @@ use crate::mariadb::redo::write::LinearLog;
 use crate::mariadb::redo_follower;
 use crate::mysql_family::innodb::damage::{self, DamagedPage};
 
-/// How often new tablespaces are looked for before the server has to hold still.
+/// How often to search for new tablespaces before the server is blocked.
 const CATCH_UP_ROUNDS: usize = 2;
-/// What the server makes anew in its data directory when the first stage begins.
+/// The file that the server creates in its data directory when the first stage begins.
 const LOG_OF_DDL: &str = "ddl.log";
 
 /// Makes the copy; the readers of `work` do the reading.
 ///
 /// # Errors
-/// Whatever makes the copy unusable, the overrun of the redo log among it; the lock is given back and all threads have ended then.
+/// Every cause that makes the copy unusable, such as an overrun of the redo log. Then the lock is released and all
+/// threads have ended.
 pub(super) fn conduct(
     work: &Work,
     stages: &mut dyn Statements,
@@ -75,7 +77,7 @@ pub(super) fn conduct(
             follow_to_the_end(tail, monitor, connection, told, halt, &mut emit)
         });
         let still = copier.copy(stages, &mut |lsn| {
-            let _ = tell.send(lsn); // Nobody listens when the log's thread has failed: it says why.
+            let _ = tell.send(lsn); // If the log's thread has failed, it reports the reason.
         });
         let still = halt.watch(still);
         drop(tell);
@@ -107,7 +109,7 @@ pub(super) fn conduct(
     })
 }
 
-/// The redo log of the copy, of so many bytes.
+/// The redo log of the copy, with this many bytes.
 fn redo_log(size: u64) -> CopiedFile {
     CopiedFile {
         number: LOG,
@@ -129,7 +131,8 @@ fn trace(datadir: &Path) -> Trace {
     Some((stat.ino(), stat.ctime(), stat.ctime_nsec()))
 }
 
-/// The server leaves a trace in its data directory when a backup begins. Where it does not appear is the data directory of another server.
+/// The server leaves a trace in its data directory when a backup begins. If the trace does not appear, the directory
+/// belongs to another server.
 fn demand_its_trace(before: Trace, datadir: &Path) -> Result<()> {
     let now = trace(datadir);
     if now.is_some() && now != before {
@@ -137,33 +140,36 @@ fn demand_its_trace(before: Trace, datadir: &Path) -> Result<()> {
     }
     Err(another_server(
         datadir.display().to_string(),
-        format!("the server that answers has just begun `{LOG_OF_DDL}` in its data directory, and not in this one"),
+        format!(
+            "the connected server has just created `{LOG_OF_DDL}` in its data directory, but not in this directory"
+        ),
     ))
 }
 
-/// A log that is not where the server says its log is belongs to another server: a copy of the directory, or another host.
+/// A log ahead of the server's own LSN belongs to another server: a copy of the directory, or another host.
 fn demand_same_server(tail: &Tail, places: &Places, server: ServerLsn) -> Result<()> {
     let checkpoint = tail.checkpoint().lsn;
     if checkpoint <= server.current {
-        // More behind than the log is long: it was overrun since it was opened.
+        // If it is behind by more than the length of the log, the log was overwritten since it was opened.
         return tail.prove(server);
     }
     Err(another_server(
         places.redo_log.display().to_string(),
         format!(
-            "this is not the redo log of the server that answers: its checkpoint is {checkpoint}, and that server is at LSN {}",
+            "this is not the redo log of the connected server: the log's checkpoint is {checkpoint}, and the server is \
+             at LSN {}",
             server.current
         ),
     ))
 }
 
 fn another_server(place: String, why: String) -> Error {
-    let hint = "run the backup on the server's own host; datadir= says where its data directory is there, if that is elsewhere \
-                than for the server (a container)";
+    let hint = "run the backup on the server's own host; if the data directory has another path there than for the \
+                server (a container), add datadir=PATH to the URL";
     Error::refused(place, why, hint)
 }
 
-/// The log's thread. When the copy ends early, a statement of the other connection that waits for a lock is ended too.
+/// The log's thread. If the copy ends early, it also ends a statement of the other connection that waits for a lock.
 fn follow_to_the_end(
     tail: Tail,
     monitor: &mut dyn Statements,
@@ -175,14 +181,14 @@ fn follow_to_the_end(
     let result = redo_follower::follow(tail, monitor, &told, halt, emit);
     if let Err(error) = result {
         halt.stop(error);
-        // The connection may be idle, or gone: then there is nothing to end.
+        // The connection may be idle or lost: then there is nothing to end.
         let _ = monitor.execute(&format!("KILL QUERY {connection}"));
         return Err(Error::Halted);
     }
     result
 }
 
-/// What the copy was while the server held still.
+/// The state of the copy while the server was blocked.
 struct Still {
     files: Vec<CopiedFile>,
     kept: Vec<Kept>,
@@ -220,7 +226,7 @@ impl Copier<'_> {
         tablespaces.copy_first(listing.tablespaces, open, &check)?;
         self.stop_at(&self.work.damaged())?;
         others.copy_settled(&listing.others, &check)?;
-        // What is looked up now need not be looked up while DDL waits.
+        // Look it up now, and not while DDL waits.
         let mut engines = TableEngines::default();
         engines.look(&listing.others)?;
         for _ in 0..CATCH_UP_ROUNDS {
@@ -249,7 +255,7 @@ impl Copier<'_> {
         }
         let listing = list(self.places)?;
         let warnings = missing::demand_files(&listing, stages.server())?;
-        // Nobody creates or drops a table now.
+        // No session can create or drop a table now.
         let left_out = engines.look(&listing.others)?;
         // The lock is not asked after here: every statement that follows would fail without it.
         let tablespaces_while_blocked = tablespaces.reconcile(listing.tablespaces, Moment::DdlBlocked, &|| Ok(()))?;
@@ -262,8 +268,8 @@ impl Copier<'_> {
         stages.enter(Stage::BlockCommit)?;
         // Aria's log is flushed with InnoDB's; after this statement both have everything that was committed.
         stages.server().execute("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")?;
-        // What is below is on disk for good: the rest of the log can be read while the server goes on. The log's thread has to know it before
-        // that, or it might take some of what comes then.
+        // Everything below is final on disk: the rest of the log can be read while the server continues. The log's
+        // thread has to know this LSN before that, or it might read later bytes too.
         target(server_lsn(stages.server())?.flushed);
         let undo_lengths = tablespaces.undo_lengths()?;
         let late = others.copy_changed(&list_late(self.places)?, Settles::WithoutCommits)?;
@@ -292,7 +298,7 @@ impl Copier<'_> {
         imported::demand_recoverable_early(&self.lives, &self.places.datadir)
     }
 
-    /// A page that stays damaged ends the copy, unless it was asked to go on.
+    /// A page that stays damaged ends the copy, unless the user wants to continue after errors.
     fn stop_at(&self, damaged: &[DamagedPage]) -> Result<()> {
         match damage::refuse(damaged) {
             Some(refusal) if !self.options.continue_after_error => Err(refusal),

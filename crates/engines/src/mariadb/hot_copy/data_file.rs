@@ -29,7 +29,7 @@ const BLOCK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 1 });
 /// Smaller files of other engines are read through the page cache.
 const DIRECT_FROM: u64 = 1 << 20;
-/// How often a table of extents is read that may have been written meanwhile.
+/// How often to read a table of extents that the server may be writing.
 const TABLE_ATTEMPTS: usize = 5;
 /// How long to wait before it is read again.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -39,13 +39,13 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub struct Entry {
     /// Its number in the copy.
     pub number: FileNumber,
-    /// What was found when files were listed.
+    /// The file in the listing.
     pub file: ListedFile,
-    /// The tablespace's number; none if page 0 was still zero, or in a further file of the system tablespace.
+    /// The tablespace's number; `None` if page 0 was still zero, or in a further file of the system tablespace.
     pub space: Option<u32>,
-    /// The flags of the tablespace; none as for its number.
+    /// The flags of the tablespace; `None` as for its number.
     pub flags: Option<u32>,
-    /// Bytes of a page; none if page 0 was still zero, or in a file that is no tablespace: it is copied as it stands.
+    /// Bytes of a page; `None` if page 0 was still zero, or in a file that is not a tablespace: it is copied unchanged.
     pub page: Option<u32>,
     /// Its pages are compressed, and have holes.
     pub holes: bool,
@@ -53,20 +53,20 @@ pub struct Entry {
     pub encrypted: bool,
     /// Bytes when it was opened, after its first page was read.
     pub size: u64,
-    /// Pages of the whole tablespace by its first page; none where that is zero, or in a file that is no tablespace.
+    /// Pages of the whole tablespace by its first page; `None` if that is zero, or in a file that is not a tablespace.
     pub counted: Option<u32>,
-    /// What the file was when it was opened.
+    /// The stamp of the file at its opening.
     pub stamp: Stamp,
     /// Whether any write since then changes that stamp.
     pub settled: bool,
     /// The first page has no LSN: IMPORT TABLESPACE writes pages so, past the redo log.
     pub without_lsn: bool,
-    /// Where what was read of it ends.
+    /// The end of the bytes that were read.
     pub end: AtomicU64,
 }
 
 impl Entry {
-    /// Of a file of another engine that was read at once: `size` bytes of it.
+    /// The whole content of a file of another engine that was read at once: `size` bytes.
     pub fn of_other(number: FileNumber, file: ListedFile, size: u64, stamp: Stamp) -> Self {
         Self {
             number,
@@ -85,8 +85,8 @@ impl Entry {
         }
     }
 
-    /// What tells it from all other files of this server also in the next backup, whatever its name is then: the number of the
-    /// tablespace, which is never given again. Further files of the system tablespace keep their names.
+    /// Its identity among all files of this server, also in the next backup and under another name: the number of the
+    /// tablespace, which is never used again. Further files of the system tablespace keep their names.
     pub fn identity(&self) -> Option<String> {
         match (self.file.role, self.space) {
             (Role::System { .. }, _) => Some(format!("space:0:{}", self.file.name)),
@@ -96,12 +96,12 @@ impl Entry {
         }
     }
 
-    /// What is read at once is a multiple of so many bytes, and begins at one: a page, at least [`PIECE_UNIT`].
+    /// Reads begin at a multiple of this many bytes and have a multiple as length: a page, at least [`PIECE_UNIT`].
     pub fn unit(&self) -> usize {
         self.page.map_or(PIECE_UNIT, |page| PIECE_UNIT.max(page as usize))
     }
 
-    /// What of the file is zero or not in units of so many bytes: smaller than a page where pages have holes.
+    /// Zeros are found in units of this many bytes: smaller than a page if pages have holes.
     pub fn stored_unit(&self) -> u32 {
         if self.holes { PIECE_UNIT as u32 } else { self.unit() as u32 }
     }
@@ -109,7 +109,7 @@ impl Entry {
 
 /// An opened file.
 pub struct DataFile {
-    /// What the copy knows about it.
+    /// The entry of the file in the copy.
     pub entry: Arc<Entry>,
     opened: OpenedFile,
     format: Option<PageFormat>,
@@ -124,7 +124,7 @@ pub struct DataFile {
     extents: Mutex<Option<(u32, Option<Extents>)>>,
 }
 
-/// What the first file of the system tablespace says about its further files, which have no head of their own.
+/// The facts from the first file of the system tablespace about its further files, which have no head.
 #[derive(Debug, Clone, Default)]
 pub struct SystemTablespace {
     head: Option<Head>,
@@ -134,7 +134,7 @@ pub struct SystemTablespace {
     encrypted: bool,
 }
 
-/// What a reading found.
+/// The findings of a reading.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Bytes that were read.
@@ -175,7 +175,7 @@ impl SystemTablespace {
 }
 
 impl DataFile {
-    /// Opens a file for copying; `None` if it is gone.
+    /// Opens a file for copying; `None` if it was removed.
     pub fn open(
         file: ListedFile,
         system: &SystemTablespace,
@@ -203,7 +203,7 @@ impl DataFile {
             head = read_head(&opened, &mut memory)?;
             encrypted = head.is_some_and(|head| is_encrypted(&head, &memory));
         }
-        // After the first page was read: a server makes a file longer before it says so there.
+        // After the first page was read: a server extends a file before it writes the new size there.
         let size = stamp_of(&opened)?.size;
         let format = head.map(|head| head.format);
         let entry = Entry {
@@ -227,8 +227,8 @@ impl DataFile {
         Ok(Some(Self { entry, opened, format, first_page, doublewrite, tablespace, together, mode, extents }))
     }
 
-    /// Reads `wanted` bytes of pages from `offset` (a multiple of the page) into `buffer`, which is aligned for direct reads and holds
-    /// whole pages, until each page is whole. Fewer when the file ends.
+    /// Reads `wanted` bytes of pages from `offset` (a multiple of the page) into `buffer`, which is aligned for direct
+    /// reads and holds whole pages, until each page is whole. Fewer when the file ends.
     pub fn read(&self, offset: u64, wanted: usize, buffer: &mut [u8], scratch: &mut Memory) -> Result<Found> {
         let length = read_full(&self.opened, buffer, offset)?.min(wanted);
         let mut found = Found { length, ..Found::default() };
@@ -293,7 +293,7 @@ impl DataFile {
                     std::thread::sleep(PAUSE);
                 }
             }
-            // Gone: the file was cut meanwhile, and the redo log says so.
+            // The file was truncated meanwhile, and the redo log has a record of it.
             let Some(again) = self.read_page(at, page.len(), scratch)? else { break };
             page.copy_from_slice(again);
             verdict = format.check(page, number);
@@ -302,8 +302,8 @@ impl DataFile {
         Ok(())
     }
 
-    /// Which of these zero pages are in use, and whose they are. Their tables are read when they are asked for: what a table says at any
-    /// moment of the copy is true unless the redo log writes to it.
+    /// The zero pages in use, and their owner. The tables are read on demand: a table is true at any moment of the
+    /// copy, unless the redo log writes to it.
     pub fn in_use(&self, zero: &[u32], scratch: &mut Memory) -> Result<Option<(Owner, Vec<u32>)>> {
         let (Some(format), Some((space, limit))) = (self.format, self.tablespace) else { return Ok(None) };
         let layout = Layout::of(&format);
@@ -314,7 +314,7 @@ impl DataFile {
                 continue;
             }
             let table = layout.table_of(number);
-            // Below the limit there is a table wherever one belongs.
+            // Below the limit no table is missing.
             let in_use = table == number || {
                 if last.as_ref().is_none_or(|(page, _)| *page != table) {
                     *last = Some((table, self.read_extents(&format, table, scratch)?));
@@ -327,10 +327,11 @@ impl DataFile {
         Ok((!used.is_empty()).then_some((Owner { file: self.entry.number, space, layout }, used)))
     }
 
-    /// The table of extents in page `number`; none if it cannot be read.
+    /// The table of extents in page `number`; `None` if it is not readable.
     fn read_extents(&self, format: &PageFormat, number: u32, scratch: &mut Memory) -> Result<Option<Extents>> {
         let size = format.physical_size() as usize;
-        // The first page of the file that holds the table, which is another one if that is of an earlier file of the system tablespace.
+        // The first page of the file that holds the table, which is another one if that is of an earlier file of the
+        // system tablespace.
         let holder =
             self.together.iter().rfind(|(_, first)| *first <= number).filter(|(_, first)| *first != self.first_page);
         let earlier = holder.map(|(path, _)| OpenedFile::read(path, self.mode)).transpose()?;
@@ -349,7 +350,7 @@ impl DataFile {
         Ok(None)
     }
 
-    /// One page, read anew into `scratch`; none if the file ends before it does.
+    /// One page, read again into `scratch`; `None` if the file ends before it does.
     fn read_page<'a>(&self, at: u64, length: usize, scratch: &'a mut Memory) -> Result<Option<&'a [u8]>> {
         read_page_of(&self.opened, at, length, scratch)
     }
@@ -365,16 +366,16 @@ fn read_page_of<'a>(opened: &OpenedFile, at: u64, length: usize, scratch: &'a mu
 /// Bytes that [`DataFile::read`] needs as scratch.
 pub const SCRATCH: usize = PAGE_SIZE_MAX as usize;
 
-/// What a file is now.
+/// The current state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The tablespace's number; none while page 0 is zero.
+    /// The tablespace's number; `None` while page 0 is zero.
     pub space: Option<u32>,
     /// Which file it is, and when it was written to.
     pub stamp: Stamp,
 }
 
-/// What a file is now; nothing if it is gone.
+/// The current state of a file; `None` if it was removed.
 pub fn identify(file: &ListedFile) -> Result<Option<Identity>> {
     let opened = match File::open(&file.path) {
         Ok(opened) => opened,
@@ -396,7 +397,7 @@ pub fn identify(file: &ListedFile) -> Result<Option<Identity>> {
     }
 }
 
-/// The head of an opened file, once its page 0 is whole; none while it is zero, or not there.
+/// The head of an opened file, once its page 0 is whole; `None` while it is zero or missing.
 fn read_head(opened: &OpenedFile, memory: &mut Memory) -> Result<Option<Head>> {
     let since = Instant::now();
     loop {
@@ -433,10 +434,10 @@ fn look_at_doublewrite(opened: &OpenedFile, head: &Head, memory: &mut Memory) ->
     Ok(found)
 }
 
-/// Whether some of the pages are, or are to be.
+/// Whether some of the pages are encrypted or will be.
 fn is_encrypted(head: &Head, page: &[u8]) -> bool {
     match head.encryption(page, Dialect::MariaDb) {
-        // 1: the table's own wish; otherwise a key that is in use tells.
+        // Mode 1: encryption is on for the table. Otherwise a key in use shows it.
         Encryption::MariaDb { least_key_version, mode, .. } => mode == 1 || least_key_version > 0,
         Encryption::None | Encryption::MySql { .. } => false,
     }
@@ -456,7 +457,7 @@ fn refused(path: &str, why: String) -> Error {
     Error::refused(
         path,
         why,
-        "check the file with the server (CHECK TABLE) and with innochecksum; a backup of it would be as damaged",
+        "check the file with the server (CHECK TABLE) and with innochecksum; a backup would have the same damage",
     )
 }
 
@@ -468,7 +469,7 @@ mod tests {
     use super::*;
     use crate::mysql_family::innodb::fixtures::{self, Fixture};
 
-    /// A tablespace of a real server with its pages 0 and that with rows; those between are not used yet.
+    /// A tablespace of a real server with its page 0 and the page with rows; the pages between are not used yet.
     fn tablespace(fixture: &Fixture, path: &Path) -> File {
         let file = File::create_new(path).unwrap();
         let (head, rows) = fixture.bytes.split_at(fixture.physical as usize);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::work::FileNumber;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A file of an InnoDB tablespace.
@@ -15,23 +15,23 @@ pub enum FileKind {
     Other,
 }
 
-/// A file of the finished copy. What was copied under a number that no such file has is not part of it.
+/// A file of the finished copy. Bytes that were copied under a number without such a file are not part of the copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiedFile {
     /// Its number.
     pub number: FileNumber,
     /// Its name at the end, relative to the data directory.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its unit in bytes: a page, or less where pages have holes; a power of two of at least 4096.
     pub unit: u32,
-    /// Bytes; what was never given of them is zero.
+    /// Its size in bytes; bytes that were never given are zero.
     pub size: u64,
     /// The tablespace's number, where it is known.
     pub space: Option<u32>,
     /// Its pages are encrypted.
     pub encrypted: bool,
-    /// Where the file really stands, if that is not in the data directory.
+    /// The real place of the file, if it is outside of the data directory.
     pub elsewhere: Option<PathBuf>,
 }

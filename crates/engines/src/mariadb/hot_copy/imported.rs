@@ -1,8 +1,9 @@
-//! Tables that are imported while a backup runs, or shortly before (`ALTER TABLE … DISCARD TABLESPACE`, `IMPORT TABLESPACE`).
+//! Tables that are imported while a backup runs, or shortly before (`ALTER TABLE … DISCARD TABLESPACE`, `IMPORT
+//! TABLESPACE`).
 //!
-//! Import puts another file under the number that the table had, and writes it past the redo log. So a copy of the former file is worth
-//! nothing, and one that was made during the import neither. And a log that has the removal of the former file makes recovery drop what
-//! was written after the import: no copy of the file can mend that.
+//! An import puts another file under the number of the table, and writes it without the redo log. So a copy of the
+//! former file, or a copy that was made during the import, is useless. If the log has the removal of the former file,
+//! recovery drops the changes after the import: no copy of the file can repair that.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -23,21 +24,21 @@ pub struct Kept {
     pub space: u32,
     /// Its name in the copy.
     pub name: String,
-    /// Its file is copied as it was while DDL was blocked, or was not written to from its copy until then.
+    /// Its file was copied while DDL was blocked, or did not change between its copy and that moment.
     pub is_present: bool,
-    /// Its number was known before and had another file, or no file.
+    /// Its number was known before, with another file or no file.
     pub came_back: bool,
 }
 
-/// The numbers of the tablespaces that the server has open; none if the account may not ask (it needs PROCESS).
+/// The numbers of the tablespaces that the server has open; `None` without the privilege PROCESS.
 pub fn open_numbers(server: &mut dyn Statements) -> Option<HashSet<u32>> {
-    // Not allowed, or a connection that is gone: the next statement says that.
+    // Not allowed, or the connection is lost: then the next statement fails.
     let rows = server.execute("SELECT SPACE FROM information_schema.INNODB_SYS_TABLESPACES").ok()?;
     let numbers = rows.iter().filter_map(|row| u32::try_from(row.number(0)?).ok());
     Some(numbers.filter(|space| *space <= SPACE_MAX).collect())
 }
 
-/// Refuses a copy whose log makes recovery drop what is in its files; `lives` is of the whole log.
+/// Refuses a copy whose log makes recovery drop data in its files; `lives` is of the whole log.
 ///
 /// # Errors
 /// The first such table, by name.
@@ -51,8 +52,9 @@ pub fn demand_recoverable(kept: &[Kept], lives: &Lives) -> Result<()> {
         if let Some(lsn) = lives.unnamed_removal().filter(|_| file.came_back) {
             return Err(refused(
                 &file.name,
-                "the table was imported (ALTER TABLE … IMPORT TABLESPACE) during the backup, and the encrypted redo log does not tell \
-                 whether it has the removal of the former file: recovery could drop what was written after the import"
+                "the table was imported (ALTER TABLE … IMPORT TABLESPACE) during the backup, and the encrypted redo \
+                 log does not show whether it has the removal of the former file: recovery could drop the changes \
+                 after the import"
                     .into(),
                 lsn,
             ));
@@ -61,19 +63,19 @@ pub fn demand_recoverable(kept: &[Kept], lives: &Lives) -> Result<()> {
     Ok(())
 }
 
-/// The same as soon as the log shows it, so that nobody waits for the end of such a copy.
+/// The same as soon as the log shows it, so that such a copy ends early.
 ///
 /// # Errors
 /// The first such table, by the name that it had in the log.
 pub fn demand_recoverable_early(lives: &Mutex<Lives>, datadir: &Path) -> Result<()> {
     let lives = lives.lock().unwrap_or_else(PoisonError::into_inner);
     let removals: Vec<(u32, Removal)> = lives.used_again().map(|(space, removal)| (space, removal.clone())).collect();
-    drop(lives); // The log's thread is not to wait for files.
+    drop(lives); // The log's thread must not wait for files.
     for (space, removal) in removals {
         let name = removal.name.trim_start_matches("./").to_owned();
         let path = datadir.join(&removal.name);
         let file = ListedFile { name, path, elsewhere: false, ambiguous: false, role: Role::Table };
-        // A file that cannot be read now is judged at the end, or is gone.
+        // A file that cannot be read now is checked at the end, or was removed.
         if identify(&file).ok().flatten().is_some_and(|found| found.space == Some(space)) {
             return Err(used_again(&file.name, &removal));
         }
@@ -82,23 +84,24 @@ pub fn demand_recoverable_early(lives: &Mutex<Lives>, datadir: &Path) -> Result<
 }
 
 fn used_again(name: &str, removal: &Removal) -> Error {
-    let why = "the table was imported (ALTER TABLE … IMPORT TABLESPACE) and then written to, and the redo log still has the removal of its \
-               former file: recovery drops what was written after the import, after a crash of this server too";
+    let why = "the table was imported (ALTER TABLE … IMPORT TABLESPACE) and then written to, and the redo log still \
+               has the removal of its former file: recovery drops the changes after the import, also after a crash of \
+               this server";
     refused(name, why.into(), removal.lsn)
 }
 
 fn replaced(name: &str) -> Error {
     Error::refused(
         name,
-        "the table's file was replaced (ALTER TABLE … IMPORT TABLESPACE) while it was copied",
-        "start the backup again when the import is over",
+        "the table's file was replaced (ALTER TABLE … IMPORT TABLESPACE) during the copy",
+        "start the backup again after the import",
     )
 }
 
 fn refused(name: &str, why: String, lsn: u64) -> Error {
     let hint = format!(
-        "start the backup again when the server's Innodb_lsn_last_checkpoint is above {lsn}: SET GLOBAL innodb_max_dirty_pages_pct = 0 \
-         makes the server write its pages and then a checkpoint; set it back afterwards"
+        "start the backup again when the server's Innodb_lsn_last_checkpoint is above {lsn}: SET GLOBAL \
+         innodb_max_dirty_pages_pct = 0 makes the server write its pages and then a checkpoint; set it back afterwards"
     );
     Error::refused(name, why, hint)
 }

@@ -1,7 +1,7 @@
-//! Tables that a copy does not hold: their engines keep the rows in memory, or in files that are not copied. Nobody may take such a copy for
-//! a whole one.
+//! Tables that a copy does not hold: their engines keep the rows in memory, or in files that are not copied. The user
+//! is warned, because such a copy is not whole.
 //!
-//! A table's definition (`.frm`) names its engine. So no privilege is needed, and nothing is asked of the server. The format is in the manual
+//! A table's definition (`.frm`) names its engine. So this needs no privilege and no query. The format is in the manual
 //! of MySQL's internals ("MySQL .frm File Format"). All numbers in it are little-endian:
 //!
 //! | at | bytes | content |
@@ -29,9 +29,9 @@ use crate::mysql_family::single_table::file_name::decode;
 
 /// Engines whose tables are whole in a copy.
 const STORED: [&str; 6] = ["InnoDB", "MyISAM", "MRG_MyISAM", "Aria", "ARCHIVE", "CSV"];
-/// Engines that keep no rows on this server. Their definitions are in the copy, and lead to where they led before.
+/// Engines that keep no rows on this server. The copy has their definitions, which refer to the same places as before.
 const ELSEWHERE: [&str; 8] = ["BLACKHOLE", "FEDERATED", "SPIDER", "SPHINX", "OQGRAPH", "SEQUENCE", "S3", "EXAMPLE"];
-/// Numbers of engines. Those that are plugins have none of their own.
+/// Numbers of engines. Engines that are plugins have no fixed number.
 const NUMBERS: [(u8, &str); 9] = [
     (6, "MEMORY"),
     (9, "MyISAM"),
@@ -47,7 +47,7 @@ const MEMORY: &str = "MEMORY";
 const PARTITION: &str = "partition";
 
 const DEFINITION: [u8; 2] = [0xFE, 0x01];
-/// Bytes of a definition's head that are read.
+/// Bytes to read of a definition's head.
 const HEAD: usize = 64;
 /// Names of engines are shorter.
 const NAME_MAX: usize = 64;
@@ -86,7 +86,7 @@ impl TableEngines {
         Ok(left_out)
     }
 
-    /// The engine of one table; none of a view, and of a definition that is gone or being written.
+    /// The engine of one table; `None` for a view, and for a definition that was removed or is being written.
     fn engine(&mut self, name: &str, path: &Path) -> Result<Option<String>> {
         let failed = |error| Error::io("read", path.display().to_string(), error);
         let stamp = match std::fs::metadata(path) {
@@ -104,7 +104,7 @@ impl TableEngines {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => None,
             Err(error) => return Err(failed(error)),
         };
-        // What was written just now can change again and look the same.
+        // A file that was written a moment ago can change again with the same stamp.
         if stamp.is_settled() {
             self.0.insert(name.to_owned(), (stamp, engine.clone()));
         }
@@ -117,7 +117,7 @@ fn shown(name: &str) -> String {
     name.split('/').map(decode).collect::<Vec<_>>().join(".")
 }
 
-/// The engine that a definition names; none if it is no table's.
+/// The engine in a definition; `None` if it is not the definition of a table.
 fn engine_of(file: &File) -> io::Result<Option<String>> {
     let mut head = [0; HEAD];
     file.read_exact_at(&mut head, 0)?;
@@ -133,7 +133,7 @@ fn engine_of(file: &File) -> io::Result<Option<String>> {
     Ok(Some(if name == PARTITION { by_number(head[61]) } else { name }))
 }
 
-/// The name behind the text of CONNECTION; none if there is none.
+/// The name after the text of CONNECTION, if there is a name.
 fn name_at(file: &File, at: u64) -> io::Result<Option<String>> {
     let two = |at: u64| -> io::Result<u64> {
         let mut bytes = [0; 2];
@@ -155,7 +155,7 @@ fn by_number(number: u8) -> String {
     known.unwrap_or_else(|| format!("engine number {number}"))
 }
 
-/// What the user has to know of tables that are not in the backup.
+/// The warnings of tables that are not in the backup.
 pub fn warnings(left_out: &[LeftOut]) -> Vec<String> {
     let (memory, others): (Vec<_>, Vec<_>) = left_out.iter().partition(|table| table.engine == MEMORY);
     let mut warnings = Vec::new();
@@ -163,13 +163,14 @@ pub fn warnings(left_out: &[LeftOut]) -> Vec<String> {
         let (tables, names) = (counted(others.len() as u64, "table"), named(&others));
         warnings.push(format!(
             "not in this backup: {tables} of engines whose files are not copied: {names}; dump them (mariadb-dump). \
-             --accept-left-out says that this is known"
+             --accept-left-out switches this warning off"
         ));
     }
     if !memory.is_empty() {
         let (tables, names) = (counted(memory.len() as u64, "table"), named(&memory));
         warnings.push(format!(
-            "empty after a restore: {tables} in the server's memory: {names}; --accept-left-out says that this is known"
+            "empty after a restore: {tables} in the server's memory: {names}; --accept-left-out switches this warning \
+             off"
         ));
     }
     warnings

@@ -18,15 +18,15 @@ pub struct ListedFile {
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
-    /// Whether it is said to be elsewhere: by an `.isl` beside the table definition, or by a variable of the server.
+    /// Whether it is elsewhere, by an `.isl` beside the table definition or by a variable of the server.
     pub elsewhere: bool,
-    /// Another file has the same tablespace number: nobody can say which of them it is.
+    /// Another file has the same tablespace number: the right file is unknown.
     pub ambiguous: bool,
-    /// What it is a file of.
+    /// The role of the file.
     pub role: Role,
 }
 
-/// What a tablespace is for.
+/// The role of a tablespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The system tablespace; its files follow each other.
@@ -38,7 +38,7 @@ pub enum Role {
     Undo,
     /// A table, or a partition of one.
     Table,
-    /// No tablespace: a file of another engine, copied as it stands.
+    /// Not a tablespace: a file of another engine, copied unchanged.
     Other,
 }
 
@@ -69,15 +69,15 @@ pub struct Listing {
     pub tablespaces: Vec<ListedFile>,
     /// The others.
     pub others: Vec<OtherFile>,
-    /// What was passed over and may matter: a warning.
+    /// Warnings of files that were left out and may matter.
     pub passed_over: Vec<String>,
 }
 
-/// Files in a database's folder that belong to it, by what follows the last dot: definitions, partitions, triggers, and the tables of
-/// MyISAM, Aria, MERGE, ARCHIVE and CSV.
+/// Files in a database's folder that belong to it, by what follows the last dot: definitions, partitions, triggers, and
+/// the tables of MyISAM, Aria, MERGE, ARCHIVE and CSV.
 const OTHER_SUFFIXES: [&str; 15] =
     ["frm", "opt", "par", "TRG", "TRN", "isl", "MYD", "MYI", "MAD", "MAI", "MRG", "ARM", "ARZ", "CSM", "CSV"];
-/// Files that may lie there and are not worth a word: what EXPORT or a repair left.
+/// Files that are left out without a warning: leftovers of EXPORT or of a repair.
 const KNOWN_SUFFIXES: [&str; 5] = ["cfg", "cfp", "BAK", "TMD", "TMM"];
 /// Files in the data directory itself that belong to the copy.
 const TOP_FILES: [&str; 2] = ["mariadb_upgrade_info", "mysql_upgrade_info"];
@@ -100,7 +100,7 @@ pub fn list(places: &Places) -> Result<Listing> {
         });
     }
     for (name, path) in entries(&places.undo_directory)? {
-        // A database may have this name too, and any other.
+        // A database may have this name too.
         if is_undo_tablespace(&name) && is_file(&path)? {
             let elsewhere = path.strip_prefix(&places.datadir).is_err();
             listing.tablespaces.push(ListedFile { name, path, elsewhere, ambiguous: false, role: Role::Undo });
@@ -121,7 +121,8 @@ pub fn list(places: &Places) -> Result<Listing> {
     if !unknown.is_empty() {
         let named = unknown.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         listing.passed_over.push(format!(
-            "not in this backup: {} of an unknown kind in the folders of databases: {named}{}; --accept-left-out says that this is known",
+            "not in this backup: {} of an unknown kind in the folders of databases: {named}{}; --accept-left-out \
+             switches this warning off",
             counted(unknown.len() as u64, "file"),
             if unknown.len() > NAMED_MAX { ", …" } else { "" }
         ));
@@ -129,7 +130,7 @@ pub fn list(places: &Places) -> Result<Listing> {
     Ok(listing)
 }
 
-/// Those of the other files that hold still only while commits are blocked.
+/// The other files that do not change only while commits are blocked.
 pub fn list_late(places: &Places) -> Result<Vec<OtherFile>> {
     let mut listing = Listing { others: aria_log(places)?, ..Listing::default() };
     list_database(SYSTEM_DATABASE, &places.datadir.join(SYSTEM_DATABASE), &mut listing, &mut Vec::new())?;
@@ -147,7 +148,7 @@ fn aria_log(places: &Places) -> Result<Vec<OtherFile>> {
     Ok(logs)
 }
 
-/// Whether it is a file, or a link to one; not if it is gone.
+/// Whether it is a file or a link to a file; false if it was removed.
 fn is_file(path: &Path) -> Result<bool> {
     Ok(found(fs::metadata(path), path)?.is_some_and(|stat| stat.is_file()))
 }
@@ -185,16 +186,16 @@ fn list_database(database: &str, folder: &Path, listing: &mut Listing, unknown: 
     Ok(())
 }
 
-/// Folders of the server inside the data directory that are no databases.
+/// Folders of the server inside the data directory that are not databases.
 fn server_folders(places: &Places) -> HashSet<PathBuf> {
     let logs = [Some(places.undo_directory.as_path()), Some(&places.aria_log_directory), places.redo_log.parent()];
     let files = places.system_files.iter().map(|file| file.parent());
     let folders = logs.into_iter().chain(files).flatten().filter(|folder| *folder != places.datadir);
-    // What ends with a slash is the same folder: collected by components.
+    // A path with a slash at its end is the same folder: collected by components.
     folders.map(|folder| folder.components().collect()).collect()
 }
 
-/// The path in an `.isl`; none if the file is gone again or says nothing.
+/// The path in an `.isl`; `None` if the file was removed or is empty.
 fn read_link(path: &Path) -> Result<Option<PathBuf>> {
     /// More than any path has.
     const LENGTH_MAX: u64 = 64 << 10;
@@ -211,13 +212,13 @@ fn read_link(path: &Path) -> Result<Option<PathBuf>> {
     Ok((!text.is_empty()).then(|| PathBuf::from(std::ffi::OsString::from_vec(text))))
 }
 
-/// The names in a folder, sorted, with their paths. A folder that is gone again has none.
+/// The names in a folder, sorted, with their paths; empty if the folder was removed.
 fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let Some(read) = found(fs::read_dir(folder), folder)? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for entry in read {
         let entry = entry.map_err(|error| Error::io("list", folder.display().to_string(), error))?;
-        // The server makes names of letters, digits, and @ with digits; what is no text is not its own.
+        // The server's names have letters, digits, and @ with digits; a name that is not text is not the server's.
         if let Ok(name) = entry.file_name().into_string() {
             all.push((name, entry.path()));
         }
@@ -226,7 +227,7 @@ fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(all)
 }
 
-/// What was not there when it was looked at is no error: it was removed in between.
+/// A missing file is not an error: it was removed in between.
 fn found<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -235,7 +236,7 @@ fn found<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
     }
 }
 
-/// Its name in the copy, and whether it stands outside of the data directory: then it is its last part.
+/// Its name in the copy, and whether it is outside of the data directory: then the name is its last part.
 fn name_of(path: &Path, datadir: &Path) -> (String, bool) {
     match path.strip_prefix(datadir) {
         Ok(inside) => (inside.to_string_lossy().into_owned(), false),

@@ -1,7 +1,7 @@
-//! Pages that have lost their content: zero although the tablespace uses them, or behind the end of their file.
+//! Pages that have lost their content: zero although the tablespace uses them, or after the end of their file.
 //!
-//! A page may be zero, and a file short, because the redo log still has what belongs there. So both are only suspected while files are
-//! read, and judged when the log is complete. What the server itself has left unfinished only the server can tell.
+//! A page may be zero, and a file short, because the content is still only in the redo log. So both are only suspects
+//! while files are read, and are judged when the log is complete. Only the server knows its own unfinished pages.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -14,17 +14,17 @@ use crate::mysql_family::innodb::damage::DamagedPage;
 use crate::mysql_family::innodb::extents::Layout;
 use crate::mysql_family::innodb::page::Fault;
 
-/// Runs of suspected pages that are remembered: 2 MiB, a part of `plan::FIXED_MEMORY`. What is beyond is not judged.
+/// Most runs of suspected pages: 2 MiB, a part of `plan::FIXED_MEMORY`. Further runs are not judged.
 const RUNS_MAX: usize = 1 << 16;
 
-/// Whose pages are suspected.
+/// The file and tablespace of suspected pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// The file in the copy.
     pub file: FileNumber,
     /// The tablespace.
     pub space: u32,
-    /// Where it says which pages are in use.
+    /// Where it lists the pages in use.
     pub layout: Layout,
 }
 
@@ -43,32 +43,32 @@ pub struct Short {
     pub file: String,
     /// The tablespace.
     pub space: u32,
-    /// The first page that is not there, by its number in the tablespace.
+    /// The first missing page, by its number in the tablespace.
     pub page: u32,
-    /// Pages that the tablespace has by its first page.
+    /// Pages of the tablespace according to its first page.
     pub counted: u32,
-    /// The server makes such a file shorter, and its log says so.
+    /// True for an undo file: the server makes it shorter, and its log shows that.
     pub undo: bool,
 }
 
-/// Where pages may be in use that the server never wrote: it takes pages for an index before it fills them, and one that was killed
-/// meanwhile leaves them so.
+/// Tablespaces that may have pages in use that the server never wrote. It allocates pages for an index before it fills
+/// them, and a kill in between leaves them empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfinished {
     /// In these tablespaces: each has an index that is not complete.
     In(HashSet<u32>),
-    /// Anywhere: the server still rolls back what a crash ended, or loads an empty table.
+    /// Anywhere: the server still rolls back transactions after a crash, or loads an empty table.
     Anywhere,
-    /// The account may not ask.
+    /// The account has no permission to ask.
     Unknown,
 }
 
 impl Unfinished {
     /// Asks the server, while DDL is blocked.
     pub fn ask(server: &mut dyn Statements) -> Self {
-        // Without both checks, what is inserted into an empty table is loaded as an index is.
-        let busy = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE (trx_mysql_thread_id = 0 AND trx_state = 'ROLLING BACK') \
-                    OR (trx_unique_checks = 0 AND trx_foreign_key_checks = 0)";
+        // Without both checks, an insert into an empty table is a bulk load, as for an index.
+        let busy = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE (trx_mysql_thread_id = 0 AND trx_state = \
+                    'ROLLING BACK') OR (trx_unique_checks = 0 AND trx_foreign_key_checks = 0)";
         // The name of such an index is shown with a question mark before it.
         let indexes = "SELECT DISTINCT SPACE FROM information_schema.INNODB_SYS_INDEXES WHERE NAME LIKE '?%'";
         let answers = server.execute(busy).and_then(|busy| Ok((busy, server.execute(indexes)?)));
@@ -89,21 +89,21 @@ impl Unfinished {
     }
 }
 
-/// What became of the suspicions.
+/// The verdict on the suspects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Judged {
     /// Lost pages.
     pub damaged: Vec<DamagedPage>,
-    /// Of pages that may be lost or unfinished, where the account may not ask.
+    /// The warning of pages that may be lost or unfinished, if the account has no permission to ask.
     pub warning: Option<String>,
 }
 
-/// What is suspected so far. Called by all readers.
+/// The suspects so far. All readers add to it.
 #[derive(Default)]
 pub struct LostPages(Mutex<Vec<Run>>);
 
 impl LostPages {
-    /// Remembers pages that are zero and in use, in ascending order, unless the log already says why they are zero.
+    /// Remembers pages that are zero and in use, in ascending order, unless the log already explains them.
     pub fn suspect(&self, owner: Owner, pages: &[u32], touched: &Touched) {
         let left: Vec<u32> = pages.iter().copied().filter(|page| !excused(&owner, *page, touched)).collect();
         if left.is_empty() {
@@ -125,7 +125,7 @@ impl LostPages {
         !self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// The damage among what was suspected, once the log is complete; at most `most` pages.
+    /// The damaged pages among the suspects, once the log is complete; at most `most` pages.
     pub fn judge(
         &self,
         touched: &Touched,
@@ -141,7 +141,7 @@ impl LostPages {
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         runs.sort_by_key(|run| (run.owner.file, run.first));
         for run in runs.iter().filter(|run| !unfinished.holds(run.owner.space)) {
-            // A file that is not in the copy in the end was dropped, or copied again.
+            // A file that is not in the final copy was dropped, or copied again.
             let Some(name) = names.get(&run.owner.file) else { continue };
             let pages = (run.first..=run.first + (run.count - 1)).filter(|page| !excused(&run.owner, *page, touched));
             let why = Fault::Zero.to_string();
@@ -156,24 +156,24 @@ impl LostPages {
     }
 }
 
-/// The warning of zero pages that nobody can judge.
+/// The warning of zero pages that cannot be judged.
 fn unclear(zero: &[DamagedPage]) -> Option<String> {
     let first = zero.first()?;
     Some(format!(
-        "{} pages are all zero, but their tablespaces say that they are in use (page {} of `{}`): they are damaged, or a server that was \
-         killed while it added an index has left them so; an account with PROCESS lets fullbore tell",
+        "{} pages are all zero, but in use according to their tablespaces (page {} of `{}`): they are damaged, or the \
+         server was killed while it added an index; with an account that has PROCESS, fullbore can tell",
         zero.len(),
         first.page,
         first.file
     ))
 }
 
-/// Whether the log takes care of a page that is zero and in use.
+/// Whether the log explains a page that is zero and in use.
 fn excused(owner: &Owner, page: u32, touched: &Touched) -> bool {
     touched.page(owner.space, page, owner.layout.table_of(page), owner.layout.byte_of(page))
 }
 
-/// The first page that is not there, unless the log may say that the tablespace was cut.
+/// The first missing page, unless the log may show that the tablespace was truncated.
 fn missing(short: &Short, touched: &Touched) -> Option<DamagedPage> {
     let cut = if touched.is_known() { touched.size(short.space) } else { short.undo };
     let why = Fault::Missing { counted: short.counted }.to_string();
@@ -226,7 +226,7 @@ mod tests {
         lost.suspect(owner(8, 8), &[10], &touched);
         lost.suspect(owner(9, 9), &[10], &touched);
         log(&touched, 0x00, &[7, 12], &[]);
-        // The byte that says whether page 20 is in use: the one behind 150 + 24 + 20 / 4.
+        // The byte with the bits of page 20: the byte after 150 + 24 + 20 / 4.
         log(&touched, 0x30, &[7, 0, 150 + 24 + 5], &[0]);
         log(&touched, 0x10, &[8, 10], &[]);
         let none = Unfinished::In(HashSet::new());
@@ -242,7 +242,7 @@ mod tests {
         assert!(unclear.damaged.is_empty() && unclear.warning.unwrap().contains("2 pages are all zero"));
     }
 
-    /// A server that answers two questions, or refuses the one that says `refused`.
+    /// A server that answers two queries, or refuses the query with the text `refused`.
     struct Answers(u64, Vec<u32>, &'static str);
 
     impl Statements for Answers {

@@ -1,7 +1,7 @@
-//! Tables of InnoDB that are defined and have no file: nobody may take a backup without them for a whole one.
+//! InnoDB tables with a definition and without a file: a backup without them is not whole.
 //!
-//! A table is in its own file, unless it is in the system tablespace, or its tablespace was discarded. Which of them it is only the server
-//! can tell; a file that somebody removed is known to it still.
+//! A table is in its own file, unless it is in the system tablespace or its tablespace was discarded. Only the server
+//! can tell which; it still knows a file that was removed.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,22 +14,22 @@ use super::listing::{Listing, list};
 use super::places::Places;
 use super::statements::Statements;
 
-/// How many tables are asked after and named at once.
+/// How many tables one query asks for, and how many a message names.
 const ASKED_MAX: usize = 1000;
 const NAMED_MAX: usize = 5;
 /// A table's definition begins with these two bytes, and at 3 has the number of its engine: 12 is InnoDB.
 const DEFINITION: [u8; 2] = [0xFE, 0x01];
 const ENGINE_AT: usize = 3;
 const INNODB: u8 = 12;
-/// How often it is looked while DDL goes on, and how long is waited in between.
+/// How often it looks while DDL runs, and the pause in between.
 const LOOKS: usize = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 
-/// Refuses tables whose files are gone; what the user should know of others that have none. DDL has to be blocked: a table that is made or
-/// dropped has for a moment only one of its files.
+/// Refuses tables whose files were removed; returns warnings of other tables without a file. DDL has to be blocked: a
+/// table that is created or dropped has only one of its files for a moment.
 ///
 /// # Errors
-/// The server knows a tablespace whose file is not there.
+/// The server knows a tablespace whose file is missing.
 pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Vec<String>> {
     let tables = without_file(listing)?;
     if tables.is_empty() {
@@ -37,7 +37,8 @@ pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Ve
     }
     let Some(open) = asked(server, "INNODB_SYS_TABLESPACES", "", &tables) else {
         return Ok(vec![format!(
-            "{}: if they are not in the system tablespace, they are not in this backup; an account with PROCESS lets it tell",
+            "{}: if they are not in the system tablespace, they are not in this backup; with an account that has \
+             PROCESS, fullbore can tell",
             named(&tables, "without a file of their own")
         )]);
     };
@@ -50,14 +51,14 @@ pub fn demand_files(listing: &Listing, server: &mut dyn Statements) -> Result<Ve
         return Ok(Vec::new());
     }
     Ok(vec![format!(
-        "{}: their tablespaces were discarded, or lost before the server started; there is nothing of them in this backup",
+        "{}: their tablespaces were discarded, or lost before the server started; their rows are not in this backup",
         named(&rest, "without a file")
     )])
 }
 
-/// Before anything is copied, while DDL goes on: refuses what the server has open and what is not there, partitions of tables among them.
-/// Only a tablespace that is missing at each of several looks, under the same number, is believed: DDL that makes a table again and again
-/// gives it a new number each time.
+/// Before the copy, while DDL runs: refuses tablespaces, also of partitions, that the server has open and whose file is
+/// missing. A tablespace counts as missing only if it is missing at each of several looks under the same number: DDL
+/// that creates a table again and again gives it a new number each time.
 ///
 /// # Errors
 /// As [`demand_files`].
@@ -67,9 +68,9 @@ pub fn demand_files_early(places: &Places, server: &mut dyn Statements) -> Resul
         if look > 0 {
             std::thread::sleep(BETWEEN_LOOKS);
         }
-        // In this order: a table that is made in between is there.
+        // In this order: the list then has a table that is created in between.
         let Ok(open) = server.execute("SELECT NAME, SPACE FROM information_schema.INNODB_SYS_TABLESPACES") else {
-            return Ok(()); // Not allowed, or a connection that is gone: the next statement says that.
+            return Ok(()); // Not allowed, or the connection is lost: then the next statement fails.
         };
         let there: HashSet<String> = list(places)?.tablespaces.into_iter().map(|file| file.name).collect();
         let tables = open.iter().map(|row| (row.text(0), row.number(1))).filter(|(name, _)| is_of_table(name));
@@ -89,7 +90,7 @@ pub fn demand_files_early(places: &Places, server: &mut dyn Statements) -> Resul
     }
 }
 
-/// Inside, a table is `database/table`; those with # at the begin are of running DDL.
+/// The server's internal name of a table is `database/table`; names that begin with # belong to running DDL.
 fn is_of_table(name: &str) -> bool {
     name.split_once('/').is_some_and(|(_, table)| !table.starts_with('#'))
 }
@@ -98,7 +99,8 @@ fn lost(file: &str) -> Error {
     Error::refused(
         file,
         "the server has this tablespace open, and its file is not there any more: it was removed, or moved away",
-        "while the server runs its data can still be read: copy the table (CREATE TABLE … SELECT), drop it, and start the backup again",
+        "while the server runs, its data can still be read: copy the table (CREATE TABLE … SELECT), drop it, and start \
+         the backup again",
     )
 }
 
@@ -107,13 +109,13 @@ fn named(tables: &[String], what: &str) -> String {
     format!("InnoDB tables {what}: {} ({first}{})", tables.len(), if tables.len() > NAMED_MAX { ", …" } else { "" })
 }
 
-/// The tables of InnoDB that have a definition and no file, as the server names them inside: `shop/item`.
+/// The InnoDB tables with a definition and without a file, by the server's internal name: `shop/item`.
 fn without_file(listing: &Listing) -> Result<Vec<String>> {
     let stems = |names: &mut dyn Iterator<Item = &str>| -> HashSet<String> {
         names.filter_map(|name| Some(name.rsplit_once('.')?.0.to_owned())).collect()
     };
     let tablespaces = stems(&mut listing.tablespaces.iter().map(|file| file.name.as_str()));
-    // Tables of other engines have files of their own; a partitioned one has those of its partitions.
+    // Tables of other engines have files of their own; a partitioned table has the files of its partitions.
     let others =
         stems(&mut listing.others.iter().map(|file| file.name.as_str()).filter(|name| !name.ends_with(".frm")));
     let mut found = Vec::new();
@@ -126,7 +128,7 @@ fn without_file(listing: &Listing) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Whether this is the definition of a table of InnoDB, and not of a view, or of an engine without files.
+/// Whether this is the definition of an InnoDB table, and not of a view or of an engine without files.
 fn is_of_innodb(path: &std::path::Path) -> Result<bool> {
     let mut head = [0; ENGINE_AT + 1];
     match File::open(path).and_then(|mut file| file.read_exact(&mut head)) {
@@ -136,9 +138,10 @@ fn is_of_innodb(path: &std::path::Path) -> Result<bool> {
     }
 }
 
-/// Those of the tables that a table of the server's dictionary has; none if the account may not ask.
+/// The tables of `tables` that are in a table of the server's dictionary; `None` if the account has no permission to
+/// ask.
 fn asked(server: &mut dyn Statements, from: &str, and: &str, tables: &[String]) -> Option<HashSet<String>> {
-    // Inside, names are of letters, digits and the like: what needs more is written with @.
+    // Internal names have letters, digits and the like; other characters are written with @.
     let quoted: Vec<String> = tables
         .iter()
         .filter(|table| !table.contains(['\'', '\\']))
@@ -146,7 +149,7 @@ fn asked(server: &mut dyn Statements, from: &str, and: &str, tables: &[String]) 
         .map(|table| format!("'{table}'"))
         .collect();
     let query = format!("SELECT NAME FROM information_schema.{from} WHERE {and} NAME IN ({})", quoted.join(", "));
-    // Not allowed, or a connection that is gone: the next statement says that.
+    // Not allowed, or the connection is lost: then the next statement fails.
     let rows = server.execute(&query).ok()?;
     Some(rows.iter().map(|row| row.text(0)).collect())
 }
@@ -158,7 +161,7 @@ mod tests {
     use super::super::statements::Row;
     use super::*;
 
-    /// A dictionary: what is open, and what is in the system tablespace; none of one that may not be asked.
+    /// A dictionary: the open tablespaces, and the tables in the system tablespace; `None` without permission.
     struct Dictionary(Option<(&'static str, &'static str)>);
 
     impl Statements for Dictionary {
@@ -209,7 +212,7 @@ mod tests {
         assert!(said.len() == 1 && said[0].contains("shop/lost") && said[0].contains("PROCESS"), "{said:?}");
         assert!(demand_files(&Listing::default(), &mut Dictionary(None)).unwrap().is_empty());
     }
-    /// A server that has a table open whose file is not there. Each look finds the next number.
+    /// A server that has a table open whose file is missing. Each look finds the next number.
     struct Remade(&'static [u64], usize);
 
     impl Statements for Remade {

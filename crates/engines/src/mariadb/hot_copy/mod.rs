@@ -1,7 +1,8 @@
-//! The hot copy: a running server's files, copied while they are written, and consistent after the server's own recovery.
+//! The hot copy: a running server's files, copied while they are written, and consistent after the server's own
+//! recovery.
 //!
-//! [`HotCopy::start`] needs two connections ([`Statements`]) and begins; readers ([`HotCopy::reader`]) then fill their buffers with pieces
-//! of files until there are no more. What happens in which stage, and why that is enough, is in `docs/engines/mariadb-hot-copy.md`.
+//! [`HotCopy::start`] needs two connections ([`Statements`]) and begins; readers ([`HotCopy::reader`]) then fill their
+//! buffers with pieces of files until the end. `docs/engines/mariadb-hot-copy.md` explains the stages.
 //!
 //! ```text
 //! START ── follow the redo log ───────────────────────────────────────────────────────────▶ target LSN
@@ -59,19 +60,19 @@ const TICK: Duration = Duration::from_millis(20);
 /// How a hot copy is made.
 #[derive(Clone)]
 pub struct Options {
-    /// How many files are looked at at once while the server holds still.
+    /// How many files are checked at once while the server is blocked.
     pub threads: usize,
     /// How files are read.
     pub mode: Mode,
-    /// How long each stage may wait for the locks of others; meanwhile new ones wait behind it.
+    /// How long each stage may wait for the locks of other sessions; meanwhile new sessions wait for it.
     pub lock_timeout: Duration,
-    /// Pages that stay damaged are named, and the copy goes on.
+    /// Reports pages that stay damaged, and continues the copy.
     pub continue_after_error: bool,
-    /// Refuses encrypted tablespaces, and those just made, whose first page does not tell yet.
+    /// Refuses encrypted tablespaces, and new tablespaces whose first page is still zero.
     pub refuse_encrypted: bool,
     /// Ends the copy.
     pub halt: Halt,
-    /// Stopped when the copy was ended and does not come to an end: ends what the connections wait for.
+    /// Stopped if a cancelled copy does not end: ends the waits of the connections.
     pub cut: Halt,
 }
 
@@ -89,7 +90,7 @@ impl Default for Options {
     }
 }
 
-/// What a finished copy is.
+/// The result of a finished copy.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The server's version: the restored directory needs the same series.
@@ -98,9 +99,9 @@ pub struct Outcome {
     pub checkpoint: Checkpoint,
     /// Where its redo log ends.
     pub end_lsn: u64,
-    /// Where it stands in the binary log.
+    /// Its position in the binary log.
     pub position: BinlogPosition,
-    /// Whom it kept waiting, and for how long.
+    /// How long it blocked other sessions.
     pub blocked: Blocked,
     /// Its files.
     pub files: Vec<CopiedFile>,
@@ -108,7 +109,8 @@ pub struct Outcome {
     pub copied_while_blocked: u64,
     /// Files of other engines that had to be copied while DDL or commits were blocked.
     pub others_while_blocked: u64,
-    /// How long the server's undo tablespaces were where the redo log ends, in bytes, by their numbers. Their copies may be shorter.
+    /// How long the server's undo tablespaces were where the redo log ends, in bytes, by their numbers. Their copies
+    /// may be shorter.
     pub undo_lengths: BTreeMap<u32, u64>,
     /// Pages that were being written when they were read, and were read again.
     pub torn_pages: u64,
@@ -118,13 +120,13 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Tables that are not in it.
     pub left_out: Vec<LeftOut>,
-    /// What else is not in it.
+    /// Warnings of other files that are not in it.
     pub passed_over: Vec<String>,
-    /// What the user should know although the copy is good.
+    /// What the user should know, although the copy is good.
     pub warnings: Vec<String>,
 }
 
-/// Lets the readers come to their end on every path: they would wait for ever, also behind a panic.
+/// Ends the readers on every path, also after a panic: they would wait for ever.
 struct Ending<'a>(&'a Work);
 
 impl Drop for Ending<'_> {
@@ -145,11 +147,11 @@ pub struct HotCopy {
 }
 
 impl HotCopy {
-    /// Begins a copy of what is at `places`. `stages` holds the backup lock all the time; `monitor` is asked for LSNs by another thread.
-    /// Whatever makes the copy unusable stops [`Options::halt`].
+    /// Begins a copy of the files at `places`. `stages` holds the backup lock all the time; another thread queries LSNs
+    /// over `monitor`. Every error that makes the copy unusable stops [`Options::halt`].
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be started.
     pub fn start(
         mut stages: Box<dyn Statements + Send>,
         mut monitor: Box<dyn Statements + Send>,
@@ -163,7 +165,7 @@ impl HotCopy {
             let ending = Ending(&working);
             let made = conductor::conduct(&working, &mut *stages, &mut *monitor, &places, &options);
             if let Some(made) = options.halt.watch(made) {
-                let _ = tell.set(made); // Nobody else does.
+                let _ = tell.set(made); // No other code does.
             }
             drop(ending);
         };
@@ -179,7 +181,7 @@ impl HotCopy {
         self.work.reader()
     }
 
-    /// What the copy has become, once all readers have come to their end.
+    /// The result of the copy, after all readers have ended.
     ///
     /// # Errors
     /// It is not complete.
@@ -192,7 +194,7 @@ impl HotCopy {
         self.work.files()
     }
 
-    /// What is known of a file that has begun.
+    /// The entry of a file that has begun.
     pub fn told(&self, file: FileNumber) -> Option<Told> {
         self.work.told(file)
     }
@@ -216,6 +218,6 @@ impl Drop for HotCopy {
             // A server that does not answer any more gives the lock back when it sees the connection end.
             self.cut.stop(Error::Halted);
         }
-        let _ = thread.join(); // What it had to say the halt knows.
+        let _ = thread.join(); // The halt has its error.
     }
 }

@@ -1,5 +1,5 @@
-//! Files of other engines, table definitions and Aria's log: copied before the server holds still where they have settled, and again
-//! only where they have changed since.
+//! Files of other engines, table definitions and Aria's log: copied before the server holds still where they have
+//! settled, and again only where they have changed since.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -39,17 +39,18 @@ pub struct OtherFiles<'a> {
 pub struct Round {
     /// Files that were copied, or copied again.
     pub files: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
 }
 
 impl<'a> OtherFiles<'a> {
-    /// None copied so far. `times_count` is false where the server writes through memory, which leaves times as they are.
+    /// Without a copied file. `times_count` is false if the server writes through memory, which does not change file
+    /// times.
     pub fn new(work: &'a Work, times_count: bool) -> Self {
         Self { work, times_count, taken: BTreeMap::new(), kept: 0 }
     }
 
-    /// Copies those that have settled, while the server goes on; `check` is called every second meanwhile.
+    /// Copies the files that have settled, while the server continues; it calls `check` every second.
     pub fn copy_settled(&mut self, files: &[OtherFile], check: &dyn Fn() -> Result<()>) -> Result<Round> {
         if !self.times_count {
             return Ok(Round::default());
@@ -61,7 +62,7 @@ impl<'a> OtherFiles<'a> {
         self.copy(&files, check)
     }
 
-    /// Copies those that hold still from this stage on and are not yet copied as they are now, and forgets those that are gone.
+    /// Copies the files that do not change from this stage on and whose copy is not current, and drops removed files.
     pub fn copy_changed(&mut self, files: &[OtherFile], settles: Settles) -> Result<Round> {
         let files: Vec<&OtherFile> = files.iter().filter(|file| file.settles == settles).collect();
         let names: std::collections::BTreeSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
@@ -85,10 +86,11 @@ impl<'a> OtherFiles<'a> {
         Ok(Round { files: kept.files + copied.files, bytes: kept.bytes + copied.bytes })
     }
 
-    /// Reads a small file at once, so that the server need not hold still until a reader has a buffer free; false if there is no room for it.
+    /// Reads a small file at once, so that the server is not blocked until a reader has a free buffer; false if there
+    /// is no room for it.
     fn keep(&mut self, file: &OtherFile, round: &mut Round) -> Result<bool> {
         let Some(stamp) = stamp_of(file)? else { return Ok(true) };
-        // It does not grow, for it holds still.
+        // It does not grow, because the server is blocked.
         if self.kept + stamp.size > KEPT_MAX {
             return Ok(false);
         }
@@ -137,7 +139,7 @@ impl<'a> OtherFiles<'a> {
             let Some((file, stamp, settled)) = stamps.get(entry.file.name.as_str()) else { continue };
             round.files += 1;
             round.bytes += entry.end.load(Ordering::Relaxed);
-            // Another file under the name, or more in it, than what the stamp is of: then it does not count as settled.
+            // The stamp is of another file or of less content: then it does not count as settled.
             let settled = *settled && stamp_of(file)? == Some(*stamp);
             let taken = Taken { stamp: *stamp, settled, settles: file.settles, entry: Arc::clone(&entry) };
             self.taken.insert(file.name.clone(), taken);

@@ -35,7 +35,7 @@ impl Places {
     /// Asks the server.
     ///
     /// # Errors
-    /// It says something that cannot be copied: no InnoDB, an archived redo log.
+    /// The server cannot be copied: it has no InnoDB, or an archived redo log.
     pub fn ask(server: &mut dyn Statements) -> Result<Self> {
         let names = [
             "aria_log_dir_path",
@@ -52,7 +52,7 @@ impl Places {
         Self::from_variables(&variables(server, &names)?)
     }
 
-    /// The data directory is here, and elsewhere only for the server: what is inside of it moves along.
+    /// The data directory is here, and has another path for the server: moves all paths inside of it.
     pub fn move_to(&mut self, datadir: &Path) {
         let from = std::mem::replace(&mut self.datadir, datadir.to_owned());
         let places = [&mut self.undo_directory, &mut self.redo_log, &mut self.aria_log_directory];
@@ -69,8 +69,8 @@ impl Places {
         let refused = |why: &str, hint: &str| Err(Error::refused("MariaDB", why, hint));
         if !datadir.is_absolute() {
             return refused(
-                "it does not say where its data directory is",
-                "the account needs no privilege to see `datadir`: is this MariaDB?",
+                "it does not report its data directory",
+                "`datadir` is readable without a privilege: check that this is MariaDB",
             );
         }
         if said("innodb_data_file_path").is_empty() {
@@ -79,10 +79,11 @@ impl Places {
         if said("innodb_log_archive").eq_ignore_ascii_case("ON") {
             return refused(
                 "its redo log is archived (innodb_log_archive=ON), which is not supported",
-                "SET GLOBAL innodb_log_archive=OFF for the time of the backup",
+                "SET GLOBAL innodb_log_archive=OFF during the backup",
             );
         }
-        // An empty value and "." mean the data directory; a relative one is relative to it, because the server runs there.
+        // An empty value and "." mean the data directory; a relative one is relative to it, because the server runs
+        // there.
         let within =
             |base: &Path, name: &str| if matches!(name, "" | "." | "./") { base.to_owned() } else { base.join(name) };
         let home = within(&datadir, said("innodb_data_home_dir"));

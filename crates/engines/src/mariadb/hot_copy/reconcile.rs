@@ -1,5 +1,5 @@
-//! What DDL has done to the tablespaces since they were copied: decided by their numbers, because names change and numbers do not; and by
-//! their files, because IMPORT TABLESPACE puts another file under the same number.
+//! The changes by DDL to the tablespaces since they were copied. They are found by numbers, because names change and
+//! numbers do not, and by files, because IMPORT TABLESPACE puts another file under the same number.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,13 +8,13 @@ use super::stamp::Stamp;
 /// A tablespace file that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
-    /// The tablespace's number; none if page 0 was still zero.
+    /// The tablespace's number; `None` if page 0 was still zero.
     pub space: Option<u32>,
     /// Its name in the copy.
     pub name: String,
     /// The file when its copy began; its size among it.
     pub stamp: Stamp,
-    /// The redo log may lack what was written to the file since: then the copy is kept only if nothing was.
+    /// The redo log may lack later writes to the file: then the copy is kept only if there were no writes.
     pub doubtful: bool,
     /// Whether any write since its copy began changes the stamp.
     pub settled: bool,
@@ -26,7 +26,7 @@ impl Copied {
         self.settled && self.stamp == *now
     }
 
-    /// Whether the copy and the redo log together are what the file is now.
+    /// Whether the copy and the redo log together make the current file.
     fn serves(&self, now: &Present) -> bool {
         let shorter = now.undo && now.stamp.size < self.stamp.size;
         // Another file with the same number was imported.
@@ -37,17 +37,17 @@ impl Copied {
 /// A tablespace file that is there now, while DDL is blocked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Present {
-    /// The tablespace's number; none if page 0 is still zero.
+    /// The tablespace's number; `None` if page 0 is still zero.
     pub space: Option<u32>,
     /// Its name in the copy.
     pub name: String,
-    /// The file as it is.
+    /// The current file.
     pub stamp: Stamp,
     /// Whether it has to be copied again if it is shorter than it was.
     pub undo: bool,
 }
 
-/// What to do; every index is into one of the two lists that it was made from.
+/// The steps; every index is into one of the two input lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reconciled {
     /// Copied and present: the copy is kept under the present name.
@@ -58,7 +58,7 @@ pub struct Reconciled {
     pub copy: Vec<usize>,
 }
 
-/// Compares what was copied with what is there.
+/// Compares the copied files with the current files.
 pub fn reconcile(copied: &[Copied], present: &[Present]) -> Reconciled {
     let mut plan = Reconciled::default();
     let (mut once, mut twice) = (HashSet::new(), HashSet::new());
@@ -173,16 +173,19 @@ mod tests {
                 stamp: Stamp::made(*inode, *size, 1), undo: *undo, ..present(*space, &index.to_string(), 0)
             }).collect();
             let plan = reconcile(&before, &now);
-            let mut places: Vec<usize> = plan.keep.iter().map(|(_, present)| *present).chain(plan.copy.iter().copied()).collect();
+            let kept = plan.keep.iter().map(|(_, present)| *present);
+            let mut places: Vec<usize> = kept.chain(plan.copy.iter().copied()).collect();
             places.sort_unstable();
             prop_assert_eq!(places, (0..now.len()).collect::<Vec<_>>());
-            let mut used: Vec<usize> = plan.keep.iter().map(|(copy, _)| *copy).chain(plan.discard.iter().copied()).collect();
+            let kept = plan.keep.iter().map(|(copy, _)| *copy);
+            let mut used: Vec<usize> = kept.chain(plan.discard.iter().copied()).collect();
             used.sort_unstable();
             prop_assert_eq!(used, (0..before.len()).collect::<Vec<_>>());
             for (copy, present) in &plan.keep {
                 let (copy, present) = (&before[*copy], &now[*present]);
                 prop_assert!(copy.space.is_some() && copy.space == present.space);
-                prop_assert!(copy.stamp.is_same_file(&present.stamp) && (!copy.doubtful || copy.stamp == present.stamp));
+                prop_assert!(copy.stamp.is_same_file(&present.stamp));
+                prop_assert!(!copy.doubtful || copy.stamp == present.stamp);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The server's backup lock: its stages, how long each was waited for and held, and that it is given back on every way out.
+//! The server's backup lock: its stages, how long each was waited for and held, and that it is given back on every way
+//! out.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use fullbore_core::halt::Halt;
 
 use super::statements::Statements;
 
-/// A refusal after so long was a wait that ended; one that came sooner will come again.
+/// A refusal after this time was a timeout; an earlier refusal is final.
 const WAITED: Duration = Duration::from_millis(900);
 
 /// The stages, in the order in which the server takes them.
@@ -52,21 +53,22 @@ pub struct Blocked {
 /// The backup lock, held until [`end`](Self::end) or until it is dropped.
 pub struct Stages<'a> {
     server: &'a mut dyn Statements,
-    /// Each stage with the moments it was asked for and had.
+    /// Each stage, with the moments when it was requested and reached.
     entered: Vec<(Stage, Instant, Instant)>,
     held: bool,
 }
 
 impl<'a> Stages<'a> {
-    /// Takes the lock in its first stage, which blocks nobody. Any wait for a lock ends after `timeout`, or with the job.
+    /// Takes the lock in its first stage, which blocks no session. A wait for a lock ends after `timeout`, or with the
+    /// job.
     pub fn start(server: &'a mut dyn Statements, timeout: Duration, halt: &Halt) -> Result<Self> {
-        // The connection is idle while the files are copied; the statements themselves may take their time.
+        // The connection is idle while the files are copied, and its statements may take long.
         server.execute("SET SESSION lock_wait_timeout=1, wait_timeout=31536000, max_statement_time=0")?;
         let mut stages = Self { server, entered: Vec::new(), held: false };
         let since = Instant::now();
         loop {
             halt.check()?;
-            // Nobody could end a longer wait: the thread that does that later reads the log, and that is not to begin before this.
+            // A longer wait could not be ended: the log's thread, which ends later waits, must not begin before this.
             let asked = Instant::now();
             match stages.enter(Stage::Start) {
                 Ok(()) => break,
@@ -79,10 +81,10 @@ impl<'a> Stages<'a> {
         Ok(stages)
     }
 
-    /// Goes on to `stage`.
+    /// Advances to `stage`.
     pub fn enter(&mut self, stage: Stage) -> Result<()> {
         let asked = Instant::now();
-        // Held from here on: a connection that fails in between may have reached the stage.
+        // Held from here on: the stage may be reached although the connection fails.
         self.held = true;
         let answer = self.server.execute(&format!("BACKUP STAGE {}", stage.name()));
         answer.map_err(|error| error.noting(hint(stage)))?;
@@ -95,7 +97,7 @@ impl<'a> Stages<'a> {
         self.server
     }
 
-    /// An error if the connection, and with it the lock, is gone.
+    /// An error if the connection, and with it the lock, is lost.
     pub fn check(&mut self) -> Result<()> {
         let answer = self.server.execute("DO 1");
         answer
@@ -103,11 +105,11 @@ impl<'a> Stages<'a> {
             .map_err(|error| error.noting("the connection that held the backup lock is gone: start the backup again"))
     }
 
-    /// Gives the lock back, and tells how long it blocked whom.
+    /// Releases the lock, and returns how long each stage blocked other sessions.
     pub fn end(mut self) -> Result<Blocked> {
         let result = self.server.execute("BACKUP STAGE END");
         let now = Instant::now();
-        self.held = result.is_err(); // Then it is tried once more when this is dropped.
+        self.held = result.is_err(); // After an error, `drop` tries again.
         result?;
         let at = |stage: Stage| self.entered.iter().find(|(entered, ..)| *entered == stage);
         let since = |stage: Stage| at(stage).map_or(Duration::ZERO, |(_, asked, _)| now - *asked);
@@ -124,8 +126,8 @@ impl<'a> Stages<'a> {
 
 impl Drop for Stages<'_> {
     fn drop(&mut self) {
-        // Twice, because a statement that was cancelled may take the first with it. If both fail the connection is broken, and the
-        // server gives the lock back by itself.
+        // Twice, because the cancellation of an earlier statement may hit the first. If both fail, the connection is
+        // broken, and the server releases the lock by itself.
         if self.held && self.server.execute("BACKUP STAGE END").is_err() {
             let _ = self.server.execute("BACKUP STAGE END");
         }
@@ -135,12 +137,14 @@ impl Drop for Stages<'_> {
 fn hint(stage: Stage) -> &'static str {
     match stage {
         Stage::Start => {
-            "another backup may be running on this server, or a session holds LOCK TABLES: look at SHOW PROCESSLIST, or raise --lock-timeout; the account needs RELOAD"
+            "another backup may be running on this server, or a session holds LOCK TABLES: look at SHOW PROCESSLIST, \
+             or raise --lock-timeout; the account needs RELOAD"
         }
         Stage::Flush | Stage::BlockDdl => {
-            "a long statement, or LOCK TABLES, on a table of another engine than InnoDB, or running DDL, holds the backup up: look at SHOW PROCESSLIST, or raise --lock-timeout"
+            "the backup waits for running DDL, or for a long statement or LOCK TABLES on a table of another engine \
+             than InnoDB: look at SHOW PROCESSLIST, or raise --lock-timeout"
         }
-        Stage::BlockCommit => "commits did not come to rest in time: raise --lock-timeout",
+        Stage::BlockCommit => "running commits did not end in time: raise --lock-timeout",
     }
 }
 
@@ -151,7 +155,7 @@ mod tests {
     use super::*;
     use fullbore_core::Error;
 
-    /// Writes down what it is told, and refuses one statement.
+    /// Records its statements, and refuses one of them.
     struct Recorder {
         said: Vec<String>,
         refused: &'static str,

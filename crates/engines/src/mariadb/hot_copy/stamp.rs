@@ -1,14 +1,14 @@
-//! What tells one file from another that stands under its name later, and whether it was written to.
+//! Stamps: detect another file under the same name, and writes to a file.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file that was changed less long ago can change again without a sign: the clocks of file systems tick in milliseconds, some in
-/// seconds.
+/// A file that was changed less long ago can change again without a sign: the clocks of file systems tick in
+/// milliseconds, some in seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What says that a file is still the one that was copied.
+/// The evidence that a file is still the copied file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
@@ -22,7 +22,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of a file as it is now.
+    /// The stamp of a file now.
     pub fn of(stat: &Metadata) -> Self {
         Self {
             device: stat.dev(),
@@ -41,12 +41,12 @@ impl Stamp {
         now - newest > SETTLED.as_secs() as i64
     }
 
-    /// Whether both are of the same file, whatever was written to it in between.
+    /// Whether both are of the same file, also after writes in between.
     pub fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode, self.born) == (other.device, other.inode, other.born)
     }
 
-    /// Of a file that is not there: for tests of what is done with stamps.
+    /// The stamp of no file, for tests.
     #[cfg(test)]
     pub fn made(inode: u64, size: u64, modified: i64) -> Self {
         Self { device: 1, inode, born: None, size, modified: (modified, 0), changed: (modified, 0) }

@@ -1,4 +1,4 @@
-//! The seam to the server: statements in, rows out. Whoever has a connection implements it.
+//! The interface to the server: statements in, rows out. Each kind of connection implements it.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use crate::mariadb::redo::tail::ServerLsn;
 
 /// A connection that runs statements one after the other.
 pub trait Statements {
-    /// Runs one statement and gives its rows; the server's refusal is an error that has its message.
+    /// Runs one statement and returns its rows; if the server refuses, the error has the server's message.
     fn execute(&mut self, sql: &str) -> Result<Vec<Row>>;
 }
 
-/// A row of an answer: each column's text as the server sends it, or none for NULL.
+/// A row of an answer: each column's text as the server sends it, or `None` for NULL.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Row(pub Vec<Option<Vec<u8>>>);
 
@@ -28,12 +28,12 @@ impl Row {
     }
 }
 
-/// Global variables of the server, those of `names` that it knows.
+/// The global variables in `names` that the server knows.
 pub fn variables(server: &mut dyn Statements, names: &[&str]) -> Result<HashMap<String, String>> {
     named(server, "VARIABLES", names)
 }
 
-/// How far the server's redo log has got.
+/// The end of the server's redo log.
 pub fn server_lsn(server: &mut dyn Statements) -> Result<ServerLsn> {
     let (flushed, current) = ("Innodb_lsn_flushed", "Innodb_lsn_current");
     let answer = named(server, "STATUS", &[flushed, current])?;
@@ -41,7 +41,7 @@ pub fn server_lsn(server: &mut dyn Statements) -> Result<ServerLsn> {
         answer.get(&name.to_ascii_lowercase()).and_then(|value| value.parse().ok()).ok_or_else(|| {
             Error::refused(
                 format!("SHOW GLOBAL STATUS LIKE '{name}'"),
-                "the server does not say how far its redo log has got",
+                "the server does not report the end of its redo log",
                 "a hot copy needs InnoDB (no skip-innodb) in MariaDB 10.8 or later",
             )
         })
@@ -49,7 +49,7 @@ pub fn server_lsn(server: &mut dyn Statements) -> Result<ServerLsn> {
     Ok(ServerLsn { flushed: number(flushed)?, current: number(current)? })
 }
 
-/// What `SHOW GLOBAL …` says for these names; the names in the answer are in lower case.
+/// The answer of `SHOW GLOBAL …` for these names; the names in the answer are in lower case.
 fn named(server: &mut dyn Statements, what: &str, names: &[&str]) -> Result<HashMap<String, String>> {
     let list: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
     let rows = server.execute(&format!("SHOW GLOBAL {what} WHERE Variable_name IN ({})", list.join(", ")))?;

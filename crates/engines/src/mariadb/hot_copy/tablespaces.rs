@@ -1,4 +1,4 @@
-//! The copied tablespaces, and what is done to them round by round until names and numbers fit what the server has.
+//! The copied tablespaces, and the rounds of changes until their names and numbers match the server.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -23,10 +23,10 @@ const FILES_PER_THREAD: usize = 64;
 /// The tablespaces of a copy.
 pub struct Tablespaces<'a> {
     work: &'a Work,
-    /// How many files are looked at at once.
+    /// How many files are checked at once.
     threads: usize,
     copies: Vec<Taken>,
-    /// What the log has said about files so far.
+    /// The file records of the log so far.
     lives: Arc<Mutex<Lives>>,
     /// Numbers of which the log has everything since before their files were copied.
     known: HashSet<u32>,
@@ -45,28 +45,29 @@ struct Taken {
     came_back: bool,
 }
 
-/// When copies are compared with what is there.
+/// When copies are compared with the current files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// DDL goes on: it is done once more later.
+    /// While DDL runs: the comparison is repeated later.
     DdlGoesOn,
     /// DDL is blocked: this counts.
     DdlBlocked,
 }
 
 impl<'a> Tablespaces<'a> {
-    /// None copied so far.
+    /// Without a copied tablespace.
     pub fn new(work: &'a Work, threads: usize, lives: Arc<Mutex<Lives>>) -> Self {
         Self { work, threads: threads.max(1), copies: Vec::new(), lives, known: HashSet::new(), greatest: 0 }
     }
 
-    /// Looks at the system tablespace, whose further files say nothing about themselves.
+    /// Reads the system tablespace, whose further files have no head.
     pub fn look_at_system(&mut self, files: &[ListedFile]) -> Result<()> {
         self.work.set_system(SystemTablespace::look(files, self.work.mode)?);
         Ok(())
     }
 
-    /// Copies what there is at first. `open` has the numbers that the server had open before the files were listed, where it may be asked.
+    /// Copies the first files. `open` has the numbers that the server had open before the files were listed, if the
+    /// account may ask.
     pub fn copy_first(
         &mut self,
         files: Vec<ListedFile>,
@@ -80,7 +81,7 @@ impl<'a> Tablespaces<'a> {
         Ok(())
     }
 
-    /// Copies files with all readers; `check` is called every second meanwhile.
+    /// Copies files with all readers; calls `check` every second.
     fn copy(&mut self, files: Vec<ListedFile>, check: &dyn Fn() -> Result<()>) -> Result<()> {
         let copied = self.work.copy(files, check)?;
         self.copies.extend(copied.into_iter().map(|entry| {
@@ -90,7 +91,7 @@ impl<'a> Tablespaces<'a> {
         Ok(())
     }
 
-    /// Whether the log may lack some of what was written to the file since it was copied: a table that was imported, or is being imported.
+    /// Whether the log may lack writes to the file since it was copied: true for a table that was or is being imported.
     fn is_doubtful(&self, entry: &Entry, lives: &Lives) -> bool {
         let Some(space) = entry.space.filter(|_| entry.file.role == Role::Table) else { return false };
         entry.without_lsn || lives.removal(space).is_some() || !(self.is_known(space) || lives.was_made(space))
@@ -101,8 +102,8 @@ impl<'a> Tablespaces<'a> {
         space > self.greatest || self.known.contains(&space)
     }
 
-    /// Makes the copies fit what is there now: gives them their present names, forgets what is gone, copies what is new or was replaced. How
-    /// many files had to be copied.
+    /// Makes the copies match the current files: gives them their current names, drops removed files, copies new and
+    /// replaced files. Returns how many files it copied.
     pub fn reconcile(&mut self, files: Vec<ListedFile>, moment: Moment, check: &dyn Fn() -> Result<()>) -> Result<u64> {
         let files: Vec<ListedFile> = files.into_iter().filter(|file| !is_system(file)).collect();
         let (mut present, mut there) = (Vec::new(), Vec::new());
@@ -146,7 +147,7 @@ impl<'a> Tablespaces<'a> {
         Ok(count)
     }
 
-    /// What the copies are compared by. Only while DDL is blocked is it sure that no import is under way.
+    /// The evidence for the comparison of copies. Only while DDL is blocked no import can run.
     fn copied(&self, tables: &[Taken], moment: Moment) -> Vec<Copied> {
         let lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
         let doubtful = |entry: &Entry| moment == Moment::DdlBlocked && self.is_doubtful(entry, &lives);
@@ -160,11 +161,11 @@ impl<'a> Tablespaces<'a> {
         tables.iter().map(copied).collect()
     }
 
-    /// The numbers of what is there now that had another file, or none, when they were looked at before.
+    /// The numbers of current files that had another file, or no file, at an earlier look.
     fn came_back(&self, tables: &[Taken], copied: &[Copied], present: &[Present]) -> HashSet<u32> {
         let files: HashMap<u32, (&Taken, &Copied)> =
             tables.iter().zip(copied).filter_map(|(copy, said)| Some((said.space?, (copy, said)))).collect();
-        // Those whose first page was still zero.
+        // Files whose first page was still zero.
         let untold = || copied.iter().filter(|said| said.space.is_none());
         let is_back = |now: &Present, space: u32| match files.get(&space) {
             Some((taken, said)) => taken.came_back || !said.stamp.is_same_file(&now.stamp),
@@ -173,7 +174,7 @@ impl<'a> Tablespaces<'a> {
         present.iter().filter_map(|now| now.space.filter(|space| is_back(now, *space))).collect()
     }
 
-    /// Number and size of each file; nothing for those that are gone.
+    /// Number and size of each file; `None` for removed files.
     fn identify_all(&self, files: &[ListedFile]) -> Result<Vec<Option<Identity>>> {
         let threads = self.threads.min(files.len() / FILES_PER_THREAD).max(1);
         if threads == 1 {
@@ -219,8 +220,9 @@ impl<'a> Tablespaces<'a> {
         tables.iter().filter_map(|copy| short(copy, pages(&copy.entry))).chain(last).collect()
     }
 
-    /// How long the server's undo tablespaces are now, in bytes, by their numbers; at least as long as their copies. The server extends a file
-    /// before it logs pages of the new part. So this is enough for every page in the log that is flushed before.
+    /// How long the server's undo tablespaces are now, in bytes, by their numbers; at least as long as their copies.
+    /// The server extends a file before it logs pages of the new part. So this is enough for every page in the log that
+    /// is flushed before.
     pub fn undo_lengths(&self) -> Result<BTreeMap<u32, u64>> {
         let undo = self.copies.iter().filter(|copy| copy.file.role == Role::Undo);
         let length = |copy: &Taken| {

@@ -1,6 +1,6 @@
-//! The work of a copy, piece by piece, for several readers: each fills its own buffer with the next piece that nobody has, so that a
-//! large file is read by all of them. Whoever conducts the copy gives files to [`Work::copy`] and waits until they are read; the thread that
-//! follows the redo log gives its bytes to [`Work::give_log`].
+//! The work of a copy, piece by piece, for several readers: each fills its own buffer with the next free piece, so that
+//! all of them read a large file. The conductor of the copy gives files to [`Work::copy`] and waits until they are
+//! read; the thread that follows the redo log gives its bytes to [`Work::give_log`].
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,9 +28,9 @@ pub const PIECE_UNIT: usize = 4096;
 const NAMED_MAX: usize = 1000;
 /// How often the connection with the lock is asked whether it is still there.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
-/// How often those who wait look whether the copy has been ended.
+/// How often waiting threads check whether the copy has been ended.
 const TICK: Duration = Duration::from_millis(50);
-/// The redo log is handed out in chunks of so many bytes.
+/// The redo log is handed out in chunks of this many bytes.
 const LOG_CHUNK: usize = 512 << 10;
 /// Bytes of the redo log that wait for readers, at most; then the log's thread waits.
 const LOG_MAX: usize = 8 << 20;
@@ -49,11 +49,12 @@ pub struct Piece {
     pub file: FileNumber,
     /// Where in the file, in bytes; a multiple of [`PIECE_UNIT`].
     pub offset: u64,
-    /// Bytes, from the start of the buffer: at least one, and a multiple of [`PIECE_UNIT`] except at the end of the file.
+    /// Bytes, from the start of the buffer: at least one, and a multiple of [`PIECE_UNIT`] except at the end of the
+    /// file.
     pub length: usize,
 }
 
-/// What all threads of a copy share from its begin to its end.
+/// The shared state of all threads of a copy.
 pub struct Work {
     /// How files are read.
     pub mode: Mode,
@@ -63,15 +64,15 @@ pub struct Work {
     pub bytes: AtomicU64,
     /// Pages that had to be read again so far.
     pub torn: AtomicU64,
-    /// Encrypted tablespaces are refused, and those that do not tell yet.
+    /// Refuses encrypted tablespaces, and new tablespaces that may be encrypted.
     refuse_encrypted: bool,
     /// Of files so far.
     numbers: AtomicU32,
-    /// Pages that stayed bad, the first of them.
+    /// The first pages that stayed damaged.
     damaged: Mutex<Vec<DamagedPage>>,
     /// Pages that may have lost their content.
     lost: LostPages,
-    /// What the redo log makes anew, once the log is known.
+    /// The pages that the redo log initializes or frees, once the log is known.
     touched: OnceLock<Touched>,
     state: Mutex<State>,
     changed: Condvar,
@@ -106,7 +107,7 @@ impl State {
     }
 }
 
-/// What is known of a file from its begin on.
+/// The entry of a file that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// See [`Entry::stored_unit`].
@@ -122,11 +123,11 @@ struct Chunk {
     file: FileNumber,
     offset: u64,
     bytes: Vec<u8>,
-    /// So many of them were handed out.
+    /// How many of its bytes were handed out.
     given: usize,
 }
 
-/// What a reader is to do next.
+/// The next step of a reader.
 enum Claim {
     Nothing,
     Kept(Chunk),
@@ -135,7 +136,7 @@ enum Claim {
 }
 
 impl Work {
-    /// Nothing to do so far.
+    /// Without work so far.
     pub fn new(mode: Mode, halt: &Halt, refuse_encrypted: bool) -> Self {
         Self {
             mode,
@@ -157,19 +158,19 @@ impl Work {
         self.numbers.load(Ordering::Relaxed)
     }
 
-    /// What is known of a file that has begun.
+    /// The entry of a file that has begun.
     pub fn told(&self, file: FileNumber) -> Option<Told> {
         let log = || Told { unit: PIECE_UNIT as u32, identity: None, flags: None };
         let told = self.lock().told.get(file.0 as usize).cloned().flatten();
         told.or_else(|| (file == LOG).then(log))
     }
 
-    /// The pages that stayed bad so far, the first of them.
+    /// The first pages that stayed damaged so far.
     pub fn damaged(&self) -> Vec<DamagedPage> {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the redo log touches, from its checkpoint on. The first that is given counts.
+    /// The pages that the redo log touches, from its checkpoint on. The first call counts.
     pub fn follow(&self, touched: Touched) -> &Touched {
         self.touched.get_or_init(|| touched)
     }
@@ -179,7 +180,7 @@ impl Work {
         self.lost.is_suspecting()
     }
 
-    /// All pages that stayed bad, and those that are lost, once the log is complete and `files` is the copy.
+    /// All pages that stayed damaged, and lost pages, once the log is complete and `files` is the copy.
     pub fn judge(&self, files: &[CopiedFile], short: &[Short], unfinished: &Unfinished) -> Judged {
         let mut damaged = self.damaged();
         let room = NAMED_MAX.saturating_sub(damaged.len());
@@ -189,13 +190,13 @@ impl Work {
         Judged { damaged, warning }
     }
 
-    /// What the system tablespace says of its further files; before any of them is copied.
+    /// The facts about the further files of the system tablespace; set before the first of them is copied.
     pub fn set_system(&self, system: SystemTablespace) {
         self.lock().system = Arc::new(system);
     }
 
-    /// Has these files read, and returns when all of them are: those that were there, in the order in which they began. `check` is called
-    /// every second meanwhile.
+    /// Lets the readers read these files, and returns the existing files when all are read, in the order in which they
+    /// began. It calls `check` every second.
     pub fn copy(&self, files: Vec<ListedFile>, check: &dyn Fn() -> Result<()>) -> Result<Vec<Arc<Entry>>> {
         let mut state = self.lock();
         state.waiting.extend(files);
@@ -215,7 +216,8 @@ impl Work {
         Ok(std::mem::take(&mut state.entries))
     }
 
-    /// Reads a file into memory, for readers to hand on later; `None` if it is gone. It has at most `most` bytes, or is not taken.
+    /// Reads a file into memory, for readers to return later; `None` if it was removed. A file of more than `most`
+    /// bytes is not read.
     pub fn keep(&self, file: ListedFile, most: u64) -> Result<Option<Arc<Entry>>> {
         let failed = |error| Error::io("read", file.path.display().to_string(), error);
         let opened = match File::open(&file.path) {
@@ -238,7 +240,7 @@ impl Work {
         Ok(Some(entry))
     }
 
-    /// Bytes of the redo log, each behind the one before; waits while too many wait for readers.
+    /// Takes the next bytes of the redo log; waits while too many bytes wait for readers.
     pub fn give_log(&self, offset: u64, mut bytes: &[u8]) -> Result<()> {
         let mut state = self.lock();
         let mut offset = offset;
@@ -293,7 +295,7 @@ impl Work {
         loop {
             self.halt.check()?;
             let whole = state.log.front().is_some_and(|chunk| chunk.bytes.len() == LOG_CHUNK || state.log_ended);
-            // The log first: what is not read in time is overwritten.
+            // The log first: the server overwrites bytes that are not read in time.
             if let Some(chunk) = state.log.pop_front_if(|_| whole) {
                 self.changed.notify_all();
                 return Ok(Claim::Kept(chunk));
@@ -316,8 +318,8 @@ impl Work {
                 if length == 0 {
                     return Err(Error::usage(
                         "--max-transfer-size",
-                        "a buffer does not hold a whole page of this server",
-                        "take 1MiB",
+                        "a buffer is smaller than a page of this server",
+                        "use 1MiB",
                     ));
                 }
                 state.busy += 1;
@@ -340,7 +342,7 @@ impl Work {
         let opened = DataFile::open(file, &system, self.mode, number)?;
         if let Some(opened) = opened {
             let entry = &opened.entry;
-            // At once: the copy could not be stored, however long it went on.
+            // Refused at once: such a copy can never be stored.
             streams::number(entry.number.0.into())?;
             let untold = entry.file.role == Role::Table && entry.space.is_none();
             if self.refuse_encrypted && (entry.encrypted || untold) {
@@ -360,9 +362,10 @@ fn refused_encrypted(entry: &Entry) -> Error {
     Error::refused(
         &entry.file.name,
         format!(
-            "its tablespace {is}, and the server's redo log is not: what was last written to it would be on the media in clear"
+            "its tablespace {is}, and the server's redo log is not: its last changes would be on the media in clear"
         ),
-        "encrypt the backup as well: name its recipients with --encrypt-to; or let the server encrypt its log (innodb_encrypt_log=ON)",
+        "encrypt the backup too: name its recipients with --encrypt-to; or let the server encrypt its log \
+         (innodb_encrypt_log=ON)",
     )
 }
 
@@ -383,8 +386,8 @@ pub struct PieceReader<'a> {
 }
 
 impl PieceReader<'_> {
-    /// Fills the start of `buffer` with the next piece, and waits for one; none when the copy is complete. The buffer is aligned for direct
-    /// reads, and its length a multiple of [`PIECE_UNIT`].
+    /// Fills the start of `buffer` with the next piece, and waits for a piece; `None` when the copy is complete. The
+    /// buffer is aligned for direct reads, and its length is a multiple of [`PIECE_UNIT`].
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Piece>> {
         loop {
             match self.work.claim(buffer.len())? {
@@ -488,7 +491,7 @@ mod tests {
                 (read_all(&work, buffer), longest.join().unwrap())
             });
             assert!(got.len() == 1 && got[&LOG] == expected);
-            // And the one of which a reader had a part in its hands meanwhile.
+            // Also the file that a reader was reading meanwhile.
             assert!(longest <= LOG_MAX / LOG_CHUNK + 1, "{longest} chunks");
         }
     }

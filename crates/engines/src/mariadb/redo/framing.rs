@@ -1,4 +1,4 @@
-//! Mini-transactions: records, a byte that says on which lap they were written, and a checksum.
+//! Mini-transactions: records, a byte for the lap on which they were written, and a checksum.
 
 use fullbore_core::checksum::Crc32c;
 
@@ -26,11 +26,11 @@ pub struct MiniTransaction {
 /// Parses the mini-transaction that begins at `lsn` with the first of `bytes`.
 ///
 /// # Errors
-/// [`Stop::Short`] when `bytes` ends within it, and [`Stop::Bad`] when this is no mini-transaction that was written on the lap
-/// that `lsn` stands for: the end of the log, or what another lap has left.
+/// [`Stop::Short`] if `bytes` ends within it, and [`Stop::Bad`] if this is not a mini-transaction of the lap of `lsn`:
+/// the end of the log, or the rest of another lap.
 ///
-/// The checksum does not cover the LSN. Stale bytes of the same lap can therefore be taken for the log: only bytes below the
-/// LSN up to which the server has flushed may be given.
+/// The checksum does not cover the LSN. So stale bytes of the same lap can look like the log: only bytes below the
+/// server's flushed LSN may be given.
 pub fn parse(bytes: &[u8], lsn: u64, ring: &Ring, encrypted: bool) -> Result<MiniTransaction, Stop> {
     let mut at = 0;
     loop {
@@ -55,13 +55,13 @@ pub fn parse(bytes: &[u8], lsn: u64, ring: &Ring, encrypted: bool) -> Result<Min
     checksum.update(&bytes[..at]);
     checksum.update(&end[1..1 + nonce]);
     if end[1 + nonce..] != checksum.finish().to_be_bytes() {
-        return Err(Stop::Bad("a mini-transaction whose checksum does not fit"));
+        return Err(Stop::Bad("a mini-transaction with a wrong checksum"));
     }
     Ok(MiniTransaction { records: at, length })
 }
 
-/// The records of the first mini-transaction of a log that is not encrypted, and what is behind it. For bytes that [`parse`] found good:
-/// the lap and the checksum are not looked at. `None` at the end.
+/// The records of the first mini-transaction of a log that is not encrypted, and the bytes after it. For bytes that
+/// [`parse`] found good: it does not check the lap and the checksum. `None` at the end.
 pub fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut at = 0;
     while *bytes.get(at)? > 1 {
@@ -95,7 +95,7 @@ mod tests {
     fn records(bodies: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (index, body) in bodies.iter().enumerate() {
-            // Type 0 (a freed page) always has 2 to 15 bytes: its first byte could otherwise not be told from an end.
+            // Type 0 (a freed page) always has 2 to 15 bytes: its first byte would otherwise look like an end.
             put_record(((index as u8 % 5 + 1) << 4) | if index % 3 == 2 { 0x80 } else { 0 }, body, &mut bytes);
         }
         bytes

@@ -4,13 +4,13 @@ use fullbore_core::checksum::crc32c;
 
 use super::ring::{LSN_MAX, LSN_MIN, PAYLOAD_AT};
 
-/// Bytes of the header that its checksum stands for, checksum included.
+/// Bytes of the header that its checksum covers, with the checksum.
 pub const HEADER: usize = 512;
-/// Where the two checkpoints stand in the file; a server writes them by turns.
+/// Where the two checkpoints are in the file; a server writes them by turns.
 pub const CHECKPOINTS_AT: [u64; 2] = [4096, 8192];
 /// Bytes of a checkpoint.
 pub const CHECKPOINT: usize = 64;
-/// All that stands before the payload.
+/// Everything before the payload.
 pub const HEAD: usize = PAYLOAD_AT as usize;
 
 /// Formats, by the first four bytes.
@@ -22,8 +22,8 @@ const ENCRYPTION: std::ops::Range<usize> = 48..508;
 const CHECKSUM: std::ops::Range<usize> = 508..512;
 const CHECKPOINT_CHECKSUM: std::ops::Range<usize> = 60..64;
 
-/// What begins a creator that is a backup tool. A server that finds it treats its start as the first after a restore, and drops
-/// what an ALTER TABLE left behind.
+/// The first bytes of a creator that is a backup tool. A server that finds it treats its start as the first after a
+/// restore, and drops the leftovers of an ALTER TABLE.
 pub const BACKUP_CREATOR: &str = "Backup ";
 
 /// The header.
@@ -31,11 +31,11 @@ pub const BACKUP_CREATOR: &str = "Backup ";
 pub struct Header {
     /// The LSN of the first byte of payload, on the first lap.
     pub first_lsn: u64,
-    /// Who made the file: "MariaDB 10.11.18".
+    /// The creator of the file: "MariaDB 10.11.18".
     pub creator: String,
     /// Whether its records are encrypted. They are copied as they are: no key is needed.
     pub encrypted: bool,
-    /// Its bytes as they stand in the file: what they say about the encryption is kept.
+    /// Its bytes as in the file, to keep the description of the encryption.
     bytes: [u8; HEADER],
 }
 
@@ -48,18 +48,18 @@ pub struct Checkpoint {
     pub end_lsn: u64,
 }
 
-/// Why a head is none that can be copied.
+/// Why a head cannot be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadHead {
     /// Fewer bytes than a head has.
     Short,
     /// The format of MariaDB 10.5 to 10.7.
     Before10_8,
-    /// None of the formats that are known.
+    /// An unknown format.
     Unknown([u8; 4]),
-    /// The checksum does not fit: damaged, or read while it was written.
+    /// The checksum is wrong: the header is damaged, or was read during a write.
     Checksum,
-    /// A first LSN that cannot be.
+    /// An impossible first LSN.
     FirstLsn(u64),
     /// Neither checkpoint is valid.
     NoCheckpoint,
@@ -70,9 +70,9 @@ impl std::fmt::Display for BadHead {
         match self {
             BadHead::Short => write!(f, "it ends within its header"),
             BadHead::Before10_8 => write!(f, "it is in the format of MariaDB 10.5 to 10.7"),
-            BadHead::Unknown(magic) => write!(f, "it begins with {magic:02x?}, which is no format that is known"),
-            BadHead::Checksum => write!(f, "the checksum of its header does not fit"),
-            BadHead::FirstLsn(lsn) => write!(f, "its first LSN is {lsn}, which cannot be"),
+            BadHead::Unknown(magic) => write!(f, "it begins with {magic:02x?}, which is not a known format"),
+            BadHead::Checksum => write!(f, "the checksum of its header is wrong"),
+            BadHead::FirstLsn(lsn) => write!(f, "its first LSN is impossible: {lsn}"),
             BadHead::NoCheckpoint => write!(f, "it has no valid checkpoint"),
         }
     }
@@ -96,12 +96,13 @@ impl Header {
             return Err(BadHead::FirstLsn(first_lsn));
         }
         let creator = String::from_utf8_lossy(&bytes[CREATOR]).trim_end_matches('\0').to_owned();
-        // The older way to say "encrypted": the format stays, and there is something where its key stands.
+        // The older mark of encryption: the format does not change, and the place of the key is not empty.
         let encrypted = magic == ENCRYPTED_11 || bytes[ENCRYPTION.start..ENCRYPTION.start + 4] != [0; 4];
         Ok(Self { first_lsn, creator, encrypted, bytes: *bytes })
     }
 
-    /// The header of the file in the restored directory: the same format and encryption, and a payload that begins with `lsn`.
+    /// The header of the file in the restored directory: the same format and encryption, and a payload that begins with
+    /// `lsn`.
     pub fn restored(&self, lsn: u64, version: &str) -> [u8; HEADER] {
         let mut bytes = self.bytes;
         bytes[8..16].copy_from_slice(&lsn.to_be_bytes());
@@ -126,7 +127,7 @@ impl Header {
 }
 
 impl Checkpoint {
-    /// Parses one of the two places; `None` if it was never written, or is being written.
+    /// Parses one of the two checkpoints; `None` if it was never written, or is being written.
     pub fn parse(block: &[u8], first_lsn: u64) -> Option<Self> {
         let block: &[u8; CHECKPOINT] = block.first_chunk()?;
         let (lsn, end_lsn) = (u64_at(block, 0), u64_at(block, 8));

@@ -1,21 +1,21 @@
-//! What the followed log says about the files of tablespaces: made, removed, and used again under the same number.
+//! The files of tablespaces in the followed log: created, removed, and used again under the same number.
 //!
-//! A number is given once. But `ALTER TABLE … DISCARD TABLESPACE` removes the file of a number, and `IMPORT TABLESPACE` brings another file
-//! with that number, past the redo log. Recovery that finds the removal drops everything that the log has for this number, before and
-//! after it.
+//! The server never uses a number twice. But `ALTER TABLE … DISCARD TABLESPACE` removes the file of a number, and
+//! `IMPORT TABLESPACE` adds another file with that number, without the redo log. If recovery finds the removal, it
+//! drops everything that the log has for this number, before and after it.
 
 use std::collections::{HashMap, HashSet};
 
 use super::record::{FileRecord, records};
 
-/// A record whose first byte is below this is about a page, and so are all behind it in the mini-transaction.
+/// A record with a first byte below this is about a page, and so are all records after it in the mini-transaction.
 pub const FILE_RECORDS_FROM: u8 = 0x80;
 /// The type of a removal, which can be read in an encrypted log too.
 const REMOVED: u8 = 0x90;
 /// More of a file's name is not kept.
 const NAME_MAX: usize = 1024;
 
-/// What the log had about files so far.
+/// The file records of the log so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lives {
     made: HashSet<u32>,
@@ -82,7 +82,7 @@ impl Lives {
         self.removed.iter().filter(|(_, removal)| removal.used_again).map(|(space, removal)| (*space, removal))
     }
 
-    /// The LSN of the last removal in an encrypted log, which does not say of what.
+    /// The LSN of the last removal in an encrypted log, which does not show the file.
     pub fn unnamed_removal(&self) -> Option<u64> {
         self.unnamed_removal
     }

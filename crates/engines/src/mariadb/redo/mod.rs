@@ -1,13 +1,14 @@
-//! The redo log of MariaDB 10.8 and later: parsed, followed while a server writes it, and written for a restored directory.
+//! The redo log of MariaDB 10.8 and later: parsed, followed while a server writes it, and written for a restored
+//! directory.
 //!
 //! | file | what |
 //! |---|---|
-//! | `ring` | where an LSN stands in the file |
+//! | `ring` | the place of an LSN in the file |
 //! | `header` | header and checkpoints |
 //! | `record`, `framing` | records, and mini-transactions with their checksums |
 //! | `lives` | which files were made and removed |
-//! | `tail` | follows the log of a running server, and never takes what may not be final |
-//! | `touched` | which pages the log makes anew or frees |
+//! | `tail` | follows the log of a running server, and reads only final bytes |
+//! | `touched` | the pages that the log initializes or frees |
 //! | `write` | the log of the restored directory: linear, from the checkpoint on |
 //!
 //! All but `tail` are pure. `docs/engines/mariadb-hot-copy.md` specifies the format.

@@ -1,6 +1,6 @@
-//! Records of a mini-transaction: how long each is, and the file names in those about files (for messages only).
+//! Records of a mini-transaction: the length of each, and the file names in records about files (for messages only).
 
-/// A number of one to five bytes, and how many it took; `None` when `bytes` ends too early or it is none.
+/// A number of one to five bytes, and its length; `None` if `bytes` ends too early or it is not a number.
 pub fn varint(bytes: &[u8]) -> Result<(u32, usize), Stop> {
     let first = *bytes.first().ok_or(Stop::Short)?;
     let (length, mask, base) = match first {
@@ -21,11 +21,11 @@ pub fn varint(bytes: &[u8]) -> Result<(u32, usize), Stop> {
 pub enum Stop {
     /// More bytes are needed.
     Short,
-    /// This is no log.
+    /// This is not a log.
     Bad(&'static str),
 }
 
-/// One record: its first byte and what follows.
+/// One record: its first byte and its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Type, and in it a mark whether it is about the page of the record before.
@@ -34,7 +34,8 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// Bytes of the record at the start of `bytes`, its type included. The first byte is above 1: 0 and 1 end a mini-transaction.
+/// Bytes of the record at the start of `bytes`, its type included. The first byte is above 1: 0 and 1 end a
+/// mini-transaction.
 pub fn record_length(bytes: &[u8]) -> Result<usize, Stop> {
     let (start, end) = extent(bytes)?;
     debug_assert!(start <= end);
@@ -63,7 +64,7 @@ pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     })
 }
 
-/// What a record says about a file.
+/// A record about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileRecord<'a> {
     /// The file was made.
@@ -79,14 +80,15 @@ pub enum FileRecord<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The tablespace and the page that it names, and what is behind them. A record that is about the page of the record before names none.
+    /// The tablespace and the page that it names, and the bytes after them. A record about the same page as the record
+    /// before names no page.
     pub fn page(&self) -> Option<(u32, u32, &'a [u8])> {
         let (space, length) = varint(self.body).ok()?;
         let (page, more) = varint(&self.body[length..]).ok()?;
         Some((space, page, &self.body[length + more..]))
     }
 
-    /// What it says about a file, if it is about one. `first` says whether it is the first in its mini-transaction or all before
+    /// The file record, if it is about a file. `first` is true if it is the first in its mini-transaction or all before
     /// it were about files: later, the same types mean a page. Only for a log that is not encrypted.
     pub fn file(&self, first: bool) -> Option<FileRecord<'a>> {
         let kind = self.kind & 0xF0;

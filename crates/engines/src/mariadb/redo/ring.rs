@@ -1,12 +1,13 @@
-//! Where an LSN stands in the file: the arithmetic of the ring. Counts payload bytes one to one; there are no log blocks.
+//! The place of an LSN in the file: the arithmetic of the ring. Payload bytes count one to one; there are no log
+//! blocks.
 
 /// Bytes of the file before its payload: header and two checkpoints, one block each.
 pub const PAYLOAD_AT: u64 = 12288;
 /// The least and the greatest size of the file that a server can be given, in bytes.
 pub const FILE_SIZE_MIN: u64 = 1 << 20;
-/// The greatest size, in bytes: far above what any server takes (512 GiB), and far below where sums could overflow.
+/// The greatest size, in bytes: far above the limit of any server (512 GiB), and far below an overflow of sums.
 pub const FILE_SIZE_MAX: u64 = 1 << 46;
-/// The least LSN: that of the first byte of payload in the first file of a server.
+/// The least LSN: the first byte of payload in the first file of a server.
 pub const LSN_MIN: u64 = PAYLOAD_AT;
 /// The greatest LSN that is believed.
 pub const LSN_MAX: u64 = 1 << 62;
@@ -19,7 +20,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Of a file of `file_size` bytes whose payload began with `first_lsn`; `None` if that cannot be.
+    /// For a file of `file_size` bytes whose payload began with `first_lsn`; `None` if that is impossible.
     pub fn new(first_lsn: u64, file_size: u64) -> Option<Self> {
         let possible = (FILE_SIZE_MIN..=FILE_SIZE_MAX).contains(&file_size) && (LSN_MIN..=LSN_MAX).contains(&first_lsn);
         possible.then_some(Self { first_lsn, file_size })
@@ -35,23 +36,23 @@ impl Ring {
         self.file_size - PAYLOAD_AT
     }
 
-    /// Where the byte at `lsn` stands in the file. `lsn` is at least [`first_lsn`](Self::first_lsn).
+    /// The place of the byte at `lsn` in the file. `lsn` is at least [`first_lsn`](Self::first_lsn).
     pub fn offset(&self, lsn: u64) -> u64 {
         PAYLOAD_AT + lsn.saturating_sub(self.first_lsn) % self.capacity()
     }
 
-    /// What the byte that ends a mini-transaction at `lsn` has to be: it changes with each lap, so that what is left of the
-    /// lap before is not taken for the log.
+    /// The byte that ends a mini-transaction at `lsn`: it changes with each lap, so that the rest of the lap before
+    /// does not look like the log.
     pub fn sequence(&self, lsn: u64) -> u8 {
         u8::from((lsn.saturating_sub(self.first_lsn) / self.capacity()).is_multiple_of(2))
     }
 
-    /// How many bytes from `lsn` on stand one after the other in the file, at most `length`.
+    /// How many bytes from `lsn` on are contiguous in the file, at most `length`.
     pub fn contiguous(&self, lsn: u64, length: u64) -> u64 {
         length.min(self.file_size - self.offset(lsn))
     }
 
-    /// The greatest LSN up to `lsn` that begins a block of `block` bytes in the file: what the server writes at once.
+    /// The greatest LSN up to `lsn` that begins a block of `block` bytes in the file, the unit of the server's writes.
     pub fn round_down(&self, lsn: u64, block: u64) -> u64 {
         lsn - (self.offset(lsn) % block.max(1)).min(lsn - self.first_lsn.min(lsn))
     }
@@ -83,7 +84,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_lsn_stands_inside_the_payload_and_blocks_are_found(
-            first in LSN_MIN..1 << 50, size in FILE_SIZE_MIN..1 << 40, distance in 0_u64..1 << 50, length in 1_u64..1 << 30,
+            first in LSN_MIN..1 << 50, size in FILE_SIZE_MIN..1 << 40, distance in 0_u64..1 << 50,
+            length in 1_u64..1 << 30,
         ) {
             let ring = Ring::new(first, size).unwrap();
             let lsn = first + distance;

@@ -1,8 +1,8 @@
-//! Which pages the followed log makes anew or frees, and which bits of the tables of extents it writes.
+//! The pages that the followed log initializes or frees, and the bits of the tables of extents that it writes.
 //!
-//! A page that the log touches in such a way may be zero in the data file: recovery takes care of it. Of a page that the log does not
-//! touch, the data files hold the truth since the checkpoint. The answer is kept in a filter of fixed size: it never forgets a touch, and
-//! may take a page for touched that is not. The more the log holds, the more often that happens.
+//! Such a page may be zero in the data file: recovery restores it. A page that the log does not touch has had its
+//! content in the data files since the checkpoint. The answers come from a filter of fixed size: it never forgets a
+//! page, but may report a page that the log does not touch. That is more frequent in a longer log.
 
 use super::framing;
 use super::record::{Record, records, varint};
@@ -14,7 +14,7 @@ use crate::mysql_family::innodb::page::{PAGE_SIZE_MIN, TYPE_AT};
 const BYTES_MAX: u32 = 512;
 /// The subtype of an extended record that cuts a tablespace.
 const TRIM_PAGES: u8 = 10;
-/// Stands for a tablespace as a whole.
+/// The number for a tablespace as a whole.
 const WHOLE: u32 = u32::MAX;
 
 /// The filter. Written by the thread that follows the log, asked by all others.
@@ -23,7 +23,8 @@ pub struct Touched {
     encrypted: bool,
 }
 
-/// Where the records of a mini-transaction stand: those behind the first say their offsets by the one before.
+/// The current place in the records of a mini-transaction: later records give their offsets relative to the record
+/// before.
 #[derive(Clone, Copy)]
 struct Place {
     space: u32,
@@ -52,13 +53,14 @@ impl Touched {
         }
     }
 
-    /// Whether the log makes this page anew, frees it, or writes the byte `byte` of the page `table`, which says whether it is in use.
+    /// Whether the log initializes this page, frees it, or writes the byte `byte` of the page `table`, which has its
+    /// bits of use.
     pub fn page(&self, space: u32, number: u32, table: u32, byte: u16) -> bool {
         let asked = [(number, 0), (table, 0), (table, byte), (WHOLE, 0)];
         asked.into_iter().any(|(page, byte)| self.filter.holds(space, page, byte))
     }
 
-    /// Whether the log cuts the file of this tablespace, or makes its first page anew.
+    /// Whether the log truncates the file of this tablespace, or initializes its first page.
     pub fn size(&self, space: u32) -> bool {
         self.filter.holds(space, WHOLE, 0) || self.filter.holds(space, 0, 0)
     }
@@ -71,7 +73,7 @@ impl Touched {
             }
             place = self.look_at_record(&record, place);
             if place.is_none() {
-                return; // What does not make sense here does not to the server either.
+                return; // Such a record is invalid for the server too.
             }
         }
     }
@@ -108,7 +110,7 @@ impl Touched {
 
     /// Bytes from `start` up to the place's offset were written.
     fn put_bytes(&self, place: Place, start: u32) {
-        // No page has less than 1 KiB, and no table begins in another page than every so many.
+        // The least page has 1 KiB, and tables are only in pages with a multiple of the page size as number.
         if !place.page.is_multiple_of(PAGE_SIZE_MIN) || place.offset <= TABLE_AT as u32 {
             return;
         }
@@ -142,7 +144,7 @@ mod tests {
     use super::super::ring::Ring;
     use super::*;
 
-    /// A body of numbers, and bytes behind them.
+    /// A body of numbers, and bytes after them.
     fn body(numbers: &[u32], rest: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         numbers.iter().for_each(|number| put_varint(*number, &mut out));

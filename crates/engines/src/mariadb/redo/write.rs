@@ -1,15 +1,15 @@
 //! The redo log of the restored directory: everything from the checkpoint on, from its first byte, without a wrap.
 //!
-//! The server's own crash recovery does the rest; there is no step of preparation. If the size is not the one the server is
-//! configured for, it makes itself another file after recovery.
+//! The server's own crash recovery does the rest; there is no step of preparation. If the size differs from the
+//! server's configuration, the server makes another file after recovery.
 
 use super::header::{CHECKPOINTS_AT, Checkpoint, HEAD, Header};
 use super::ring::PAYLOAD_AT;
 
-/// The restored file has at least so many bytes; the least that a server can be configured for.
+/// The restored file has at least this many bytes, the smallest size in a server's configuration.
 const SIZE_MIN: u64 = 4 << 20;
-/// Room behind the payload: recovery writes to the log too, before its first checkpoint. A server keeps a fifth of a large log free, which is
-/// a quarter of what is in it, and more of a small one.
+/// Room after the payload: recovery writes to the log too, before its first checkpoint. A server keeps a fifth of a
+/// large log free, which is a quarter of its content, and more of a small log.
 const ROOM_PART: u64 = 4;
 const ROOM_MIN: u64 = 2 << 20;
 /// More room is of no use.
@@ -36,18 +36,18 @@ impl LinearLog {
         Self { checkpoint, head }
     }
 
-    /// All that stands before the payload: [`HEAD`] bytes.
+    /// Everything before the payload: [`HEAD`] bytes.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Where the byte at `lsn` stands in the restored file. `lsn` is at least the checkpoint's.
+    /// The place of the byte at `lsn` in the restored file. `lsn` is at least the checkpoint's.
     pub fn offset(&self, lsn: u64) -> u64 {
         PAYLOAD_AT + lsn.saturating_sub(self.checkpoint.lsn)
     }
 
-    /// Bytes of the restored file that ends with `end_lsn`. The rest of it, at least one byte, is zero: that ends the log. It
-    /// gets the source's size if it fits in with some room, so that the server keeps it.
+    /// Bytes of the restored file that ends with `end_lsn`. The rest of it, at least one byte, is zero: that ends the
+    /// log. It gets the source's size if the log fits with some room, so that the server keeps this size.
     pub fn size(&self, end_lsn: u64, source_size: u64) -> u64 {
         let room = (end_lsn.saturating_sub(self.checkpoint.lsn) / ROOM_PART).clamp(ROOM_MIN, ROOM_MAX);
         (self.offset(end_lsn) + 1 + room).next_multiple_of(BLOCK).max(SIZE_MIN).max(source_size)

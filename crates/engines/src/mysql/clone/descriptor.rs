@@ -12,12 +12,12 @@ const NAME_MAX: usize = 4096;
 pub const DATA_MAX: u32 = 4096 * 65536;
 /// No InnoDB file is larger: 2^32 pages of 64 KiB.
 pub const FILE_SIZE_MAX: u64 = 1 << 48;
-/// A file index above this is no index: more tablespaces fit into no server.
+/// The greatest valid file index: no server has more tablespaces.
 pub const FILE_INDEX_MAX: u32 = 1 << 24;
 
 const HEADER: usize = 12;
 
-/// What breaks the protocol.
+/// A message that breaks the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadMessage(pub &'static str);
 
@@ -28,7 +28,7 @@ pub enum Stage {
     Init = 1,
     /// Files are copied as they are, torn pages included.
     FileCopy = 2,
-    /// Pages that changed meanwhile are sent again.
+    /// Pages that changed in the meantime are sent again.
     PageCopy = 3,
     /// The redo log since the copy of pages began.
     RedoCopy = 4,
@@ -41,7 +41,7 @@ impl Stage {
         [Stage::Init, Stage::FileCopy, Stage::PageCopy, Stage::RedoCopy, Stage::Done]
             .into_iter()
             .find(|stage| *stage as u32 == number)
-            .ok_or(BadMessage("a stage that is none"))
+            .ok_or(BadMessage("an unknown stage"))
     }
 
     /// The stage after this one.
@@ -82,7 +82,7 @@ pub struct StateDescriptor {
     pub flags: u16,
 }
 
-/// What a [`StateDescriptor`] says.
+/// The state in a [`StateDescriptor`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateKind {
     /// The stage begins for this task.
@@ -100,7 +100,7 @@ impl StateDescriptor {
     /// Length in bytes.
     pub const SIZE: usize = 46;
 
-    /// What it says.
+    /// The new state.
     pub fn kind(&self) -> StateKind {
         match self.flags {
             flags if flags & STATE_ACKNOWLEDGED != 0 => StateKind::KeepAlive,
@@ -136,7 +136,7 @@ impl fmt::Debug for TablespaceKey {
     }
 }
 
-/// A file, or what has become of it.
+/// A file, or a change of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileDescriptor {
     /// The stage that it belongs to.
@@ -228,7 +228,7 @@ impl Descriptor {
             return Err(BadMessage("a descriptor of an unknown version"));
         }
         if u32_at(bytes, 4) as usize != bytes.len() {
-            return Err(BadMessage("a descriptor of another length than it says"));
+            return Err(BadMessage("a descriptor with a wrong length field"));
         }
         match (u32_at(bytes, 8), bytes.len()) {
             (TASK, 24) => Ok(Descriptor::Task(u32_at(bytes, 12))),
@@ -260,7 +260,7 @@ fn file(bytes: &[u8]) -> Result<FileDescriptor, BadMessage> {
     }
     let name = match bytes[62..62 + length].split_last() {
         None => "",
-        Some((0, name)) => std::str::from_utf8(name).map_err(|_| BadMessage("a file name that is no UTF-8"))?,
+        Some((0, name)) => std::str::from_utf8(name).map_err(|_| BadMessage("a file name that is not UTF-8"))?,
         Some(_) => return Err(BadMessage("a file name without an end")),
     };
     let key = (key_length > 0).then(|| {
@@ -302,7 +302,7 @@ fn data(bytes: &[u8]) -> Result<DataDescriptor, BadMessage> {
         return Err(BadMessage("a piece of impossible length, file or file size"));
     }
     if end.is_none_or(|end| end > FILE_SIZE_MAX) {
-        return Err(BadMessage("a piece that ends behind every file"));
+        return Err(BadMessage("a piece that ends after the end of its file"));
     }
     Ok(data)
 }

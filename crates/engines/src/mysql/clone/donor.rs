@@ -25,13 +25,13 @@ pub const TASKS_MAX: usize = 128;
 const SILENCE: Duration = Duration::from_secs(120);
 /// The donor waits for its backup lock, and then for tables that are being created.
 const BEGIN_SILENCE: Duration = Duration::from_secs(300 + 300);
-/// How long to try again while the donor says that DDL runs at this very moment.
+/// How long to try again while the donor says that DDL runs.
 const DDL_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the donor may take to give up or to take its leave.
 const PARTING: Duration = Duration::from_secs(3);
 /// ER_CLONE_DDL_IN_PROGRESS.
 const DDL_IN_PROGRESS: u32 = 3633;
-/// ER_QUERY_INTERRUPTED: what the donor is told when we give up.
+/// ER_QUERY_INTERRUPTED: sent to the donor when we give up.
 const INTERRUPTED: i32 = 1317;
 /// More settings, plugins or collations than a server has.
 const LIST_MAX: usize = 1 << 14;
@@ -41,18 +41,18 @@ const LIST_MAX: usize = 1 << 14;
 pub struct DonorOptions {
     /// Connections that carry data, 1 to [`TASKS_MAX`].
     pub tasks: usize,
-    /// Whether DDL may run meanwhile.
+    /// Whether DDL may run during the clone.
     pub ddl: Ddl,
     /// Ends everything.
     pub halt: Halt,
 }
 
-/// What the donor tells of itself before it sends a file: a server that takes the copy must agree with it.
+/// The donor's description before it sends a file: a server that starts on the copy must agree with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Description {
     /// Settings, such as `version` and `innodb_page_size`.
     pub settings: Vec<(String, String)>,
-    /// Plugins with their libraries; empty for those that are built in.
+    /// Plugins with their libraries; empty for built-in plugins.
     pub plugins: Vec<(String, String)>,
     /// Collations.
     pub collations: Vec<String>,
@@ -105,7 +105,7 @@ impl Donor {
             connection.set_silence(SILENCE);
             Ok(connection)
         };
-        // All of them before the clone begins: too many connections are noticed while nothing has happened yet.
+        // All of them before the clone begins: too many connections are an error before anything happens.
         let mut first = connect()?;
         let server_uuid = first.query("SELECT @@server_uuid")?.single().unwrap_or_default().to_owned();
         let mut first = clone(first)?;
@@ -115,7 +115,7 @@ impl Donor {
         first.send(command::INIT, &message::begin(options.ddl, &[Locator::of_version()]))?;
         let (description, locator) = receive_description(&mut first)?;
         first.set_silence(SILENCE);
-        let page = description.page_size().ok_or_else(|| first.broken("it does not tell its innodb_page_size"))?;
+        let page = description.page_size().ok_or_else(|| first.broken("it does not report its innodb_page_size"))?;
         let conversation = Arc::new(Conversation {
             progress: Progress::new(page, &server_uuid, options.halt.clone()),
             acknowledging: Mutex::new(Some(acknowledging)),
@@ -130,7 +130,7 @@ impl Donor {
         Ok(Self { conversation, description, tasks, sessions })
     }
 
-    /// What the donor told of itself.
+    /// The donor's description.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -140,17 +140,17 @@ impl Donor {
         &self.sessions
     }
 
-    /// The tasks, to be run at the same time, each until it gives no more events. Once: later there are none.
+    /// The tasks, to run at the same time, each until it gives no more events. Only the first call returns them.
     pub fn take_tasks(&mut self) -> Vec<Task> {
         std::mem::take(&mut self.tasks)
     }
 
-    /// A file as it stands now.
+    /// The current state of a file.
     pub fn file(&self, id: FileId) -> Option<CloneFile> {
         self.conversation.progress.with_files(|files| files.get(id).cloned())
     }
 
-    /// All files with their final paths and sizes, those that are gone included: complete when all tasks have ended.
+    /// All files with their final paths and sizes, also dropped ones: complete when all tasks have ended.
     pub fn files(&self) -> Vec<CloneFile> {
         self.conversation.progress.with_files(|files| files.all().cloned().collect())
     }
@@ -162,7 +162,7 @@ impl Drop for Donor {
     }
 }
 
-/// What all tasks share.
+/// The shared state of all tasks.
 pub(super) struct Conversation {
     pub progress: Progress,
     /// The connection for acknowledgements, until the clone is finished or given up.
@@ -194,8 +194,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Tells the donor that nobody wants the clone any more, unless it is finished. Nothing can go wrong here that is
-    /// not known already: a donor that cannot be told notices when the connections close.
+    /// Tells the donor to give up the clone, unless it is finished. It ignores errors: a donor that cannot be reached
+    /// notices when the connections close.
     pub fn give_up(&self) {
         self.progress.fail();
         let taken = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -234,7 +234,7 @@ pub(super) fn bad(connection: &Connection, what: &str) -> Error {
     connection.broken(&format!("in the clone protocol it sent {what}"))
 }
 
-/// Passes over everything up to the end of an answer.
+/// Skips everything up to the end of an answer.
 pub(super) fn receive_complete(connection: &mut Connection) -> Result<(), Failure> {
     for _ in 0..LIST_MAX {
         if receive(connection)? == Response::Complete {
@@ -251,7 +251,7 @@ fn receive_description(connection: &mut Connection) -> Result<(Description, Loca
         match receive(connection)? {
             Response::Locators(version, locators) => {
                 if version > message::PROTOCOL_VERSION {
-                    return Err(bad(connection, "a version that was not asked for").into());
+                    return Err(bad(connection, "a version that was not requested").into());
                 }
                 found = locators.into_iter().next();
             }
@@ -266,5 +266,5 @@ fn receive_description(connection: &mut Connection) -> Result<(Description, Loca
             Response::Error { .. } | Response::Unknown(_) => {}
         }
     }
-    Err(connection.broken("its description of itself does not end").into())
+    Err(connection.broken("its description does not end").into())
 }

@@ -1,8 +1,9 @@
-//! Keys of encrypted tablespaces: they come in clear, in page 0 or with a new file, and must not be stored so.
+//! Keys of encrypted tablespaces: the donor sends them in clear, in page 0 or with a new file. They must not be stored
+//! in clear.
 //!
-//! [`wrap`] encrypts the key with the server's built-in master key. That key is public, a constant of the server: it hides
-//! nothing, but a server with any keyring starts on such a file and wraps the key with its own master key. Whoever stores
-//! the page must still encrypt the media.
+//! [`wrap`] encrypts the key with the server's built-in master key. That key is a public constant of the server and
+//! hides nothing. But a server with any keyring starts on such a file and wraps the key with its own master key. Media
+//! with the page must still be encrypted.
 
 use aws_lc_rs::cipher::{AES_256, EncryptingKey, UnboundCipherKey};
 use fullbore_core::checksum::crc32c;
@@ -17,10 +18,10 @@ const ID: usize = 3;
 const SERVER: usize = 7;
 const KEY: usize = 43;
 const CHECKSUM: usize = 107;
-/// The built-in master key, with zeros behind it.
+/// The built-in master key, padded with zeros.
 const BUILT_IN: &[u8; 16] = b"DefaultMasterKey";
 
-/// Where the information is in page 0: behind the page's header, the FSP header and the descriptors of extents.
+/// Where the information is in page 0: after the page's header, the FSP header and the descriptors of extents.
 fn place(page: PageSize) -> usize {
     let pages_in_extent = match page.bytes() {
         bytes @ ..=16384 => (1 << 20) / bytes,
@@ -29,7 +30,7 @@ fn place(page: PageSize) -> usize {
     (38 + 112 + 40 * (page.bytes() / pages_in_extent)) as usize
 }
 
-/// What [`wrap`] found.
+/// The result of [`wrap`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrapped {
     /// A key in clear: it is wrapped now, and the page's checksum is renewed.
@@ -40,8 +41,8 @@ pub enum Wrapped {
     Nothing,
 }
 
-/// Wraps the key in page 0 of a tablespace, whose pages are as large as the server's. An error if there is something in
-/// the key's place that is no key: it must not be stored.
+/// Wraps the key in page 0 of a tablespace with the server's page size. An error if the place of the key has other
+/// data: it must not be stored.
 pub fn wrap(bytes: &mut [u8], page: PageSize) -> Result<Wrapped, BadMessage> {
     if bytes.len() != page.bytes() as usize {
         return Err(BadMessage("a first page of another size than the server's pages"));
@@ -50,7 +51,7 @@ pub fn wrap(bytes: &mut [u8], page: PageSize) -> Result<Wrapped, BadMessage> {
     let information = &mut bytes[at..at + INFORMATION];
     if !information.starts_with(MAGIC) {
         let empty = information.iter().all(|byte| *byte == 0);
-        return if empty { Ok(Wrapped::Nothing) } else { Err(BadMessage("a key of a form that is not known")) };
+        return if empty { Ok(Wrapped::Nothing) } else { Err(BadMessage("a key in an unknown form")) };
     }
     let checksum = crc32c(&information[KEY..CHECKSUM]).to_be_bytes();
     if information[CHECKSUM..] != checksum {

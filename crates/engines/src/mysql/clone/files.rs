@@ -1,7 +1,7 @@
-//! The files of a clone: what the donor said so far, and what each new word of it means.
+//! The files of a clone: their state so far, and the meaning of each new FILE descriptor.
 //!
-//! A FILE descriptor of the stage that runs tells of a file. One of the *next* stage, which comes before that stage
-//! begins, tells what DDL has made of a file during the stage that runs.
+//! A FILE descriptor of the running stage announces a file. A FILE descriptor of the *next* stage, which comes before
+//! that stage begins, announces a change of a file by DDL during the running stage.
 
 use std::collections::BTreeMap;
 
@@ -38,11 +38,11 @@ pub struct CloneFile {
     pub fsp_flags: u32,
     /// See [`file_flags`].
     pub flags: u16,
-    /// Whether it is gone on the donor: it must not be in the copy.
+    /// Whether it was dropped on the donor: it must not be in the copy.
     pub deleted: bool,
 }
 
-/// What a FILE descriptor means to a copy.
+/// The effect of a FILE descriptor on a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// There is a file.
@@ -94,7 +94,7 @@ impl Files {
         Self { server_page, server_uuid: server_uuid.to_owned(), files: BTreeMap::new() }
     }
 
-    /// What `descriptor` means while stage `current` runs; nothing if it is known already. Changes nothing here.
+    /// The effect of `descriptor` while stage `current` runs; `None` if it is known already. Changes nothing here.
     pub fn plan(&self, descriptor: &FileDescriptor, current: Stage) -> Result<Option<Change>, BadMessage> {
         if self.files.len() >= FILES_MAX {
             return Err(BadMessage("more files than a server can have"));
@@ -108,19 +108,19 @@ impl Files {
         let mut file = self.describe(descriptor)?;
         let Some(known) = self.files.get(&file.id) else {
             return match (descriptor.stage == current, file.deleted) {
-                // Created and dropped again: known as gone, so that data for it is passed over.
+                // Created and dropped again: known as dropped, so that data for it is skipped.
                 (_, true) => Ok(Some(Change::Dropped(file))),
                 (true, false) => Ok(Some(Change::Found(file))),
                 (false, false) => self.born(descriptor, file).map(Some),
             };
         };
         if known.space != file.space {
-            return Err(BadMessage("another tablespace under a number that is taken"));
+            return Err(BadMessage("another tablespace under a number in use"));
         }
         file.size = file.size.max(known.size);
         if known.deleted {
             let gone = file.deleted.then_some(None);
-            return gone.ok_or(BadMessage("a file that was gone and is there again"));
+            return gone.ok_or(BadMessage("a dropped file that exists again"));
         }
         Ok(match file {
             file if file.deleted => Some(Change::Dropped(CloneFile { path: known.path.clone(), ..file })),
@@ -149,7 +149,7 @@ impl Files {
         }
     }
 
-    /// All files, those that are gone included.
+    /// All files, also dropped ones.
     pub fn all(&self) -> impl Iterator<Item = &CloneFile> {
         self.files.values()
     }

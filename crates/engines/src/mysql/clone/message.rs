@@ -34,12 +34,12 @@ const LOCATOR_SIZE: u32 = 34;
 const LOCATOR_TYPE: u32 = 1;
 const KEEP_DDL_RUNNING: u32 = 0x8000_0000;
 
-/// What a storage engine calls its clone: bytes that go back as they came.
+/// A storage engine's name for its clone: bytes that are sent back unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Locator(Vec<u8>);
 
 impl Locator {
-    /// The locator of a clone that does not exist yet: it tells our version of descriptors.
+    /// The locator of a clone that does not exist yet: it has our version of descriptors.
     pub fn of_version() -> Self {
         let mut bytes = vec![0; LOCATOR_SIZE as usize];
         bytes[..4].copy_from_slice(&DESCRIPTOR_VERSION.to_be_bytes());
@@ -116,10 +116,10 @@ pub enum Response {
     Error {
         /// The server's number.
         code: u32,
-        /// What the server says.
+        /// A response of the server.
         text: Vec<u8>,
     },
-    /// A type that did not exist when this was written: passed over.
+    /// An unknown, later type: skipped.
     Unknown(u8),
 }
 
@@ -147,7 +147,7 @@ impl Response {
             }
             other => return Ok(Response::Unknown(other)),
         };
-        if rest.is_empty() { Ok(response) } else { Err(BadMessage("a message with bytes behind its end")) }
+        if rest.is_empty() { Ok(response) } else { Err(BadMessage("a message with bytes after its end")) }
     }
 }
 
@@ -158,7 +158,7 @@ fn locators(rest: &mut &[u8]) -> Result<Response, BadMessage> {
         let [engine] = take(rest)?;
         let length = u32::from_le_bytes(take(rest)?) as usize;
         if engine != INNODB || length > LOCATOR_MAX || locators.len() == LOCATORS_MAX {
-            return Err(BadMessage("a locator of another storage engine, or one that is too long"));
+            return Err(BadMessage("a locator of another storage engine, or a locator that is too long"));
         }
         let (bytes, after) = rest.split_at_checked(length).ok_or(BadMessage("a locator that is too short"))?;
         locators.push(Locator(bytes.to_vec()));

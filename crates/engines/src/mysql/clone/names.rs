@@ -1,4 +1,4 @@
-//! Names of the donor's files: they come from the server, so none may lead out of where the copy goes.
+//! Names of the donor's files: they come from the server, so no name may lead out of the target directory.
 
 use super::descriptor::BadMessage;
 
@@ -30,11 +30,11 @@ pub fn locate(name: &str) -> Result<Location, BadMessage> {
     let mut first = true;
     for part in relative.split('/') {
         if matches!(part, "" | "." | "..") || part.len() > 255 {
-            return Err(BadMessage("a file name that leads elsewhere"));
+            return Err(BadMessage("a file name that leads out of the directory"));
         }
-        // What the copy itself puts there.
+        // Folders that the copy itself uses.
         if first && !outside && matches!(part, OUTSIDE | REDO_FOLDER | "#clone") {
-            return Err(BadMessage("a file name in a folder that is reserved"));
+            return Err(BadMessage("a file name in a reserved folder"));
         }
         first = false;
     }

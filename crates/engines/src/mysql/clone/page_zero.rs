@@ -1,5 +1,6 @@
 //! The first page of a tablespace that was created during the clone: the donor sends no bytes for it, only its id and
-//! its flags, and the recipient makes the page, as the server does when it creates a file. The rest comes from the redo log.
+//! its flags, and the recipient makes the page, as the server does when it creates a file. The rest comes from the redo
+//! log.
 //!
 //! Layout: MySQL's internals documentation, "InnoDB Page Structure" and "FSP header".
 
@@ -19,7 +20,7 @@ const FSP_FLAGS: usize = 54;
 pub struct PageSize(u32);
 
 impl PageSize {
-    /// `None` for a number that is no page size.
+    /// `None` for a number that is not a page size.
     pub fn new(bytes: u32) -> Option<Self> {
         (bytes.is_power_of_two() && (4096..=65536).contains(&bytes)).then_some(Self(bytes))
     }

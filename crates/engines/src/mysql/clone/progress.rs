@@ -1,8 +1,9 @@
-//! What the tasks of a clone know of each other: which stage runs, who has finished it, which files there are. Here are
-//! the two barriers that keep the order of bytes.
+//! The shared progress of a clone's tasks: the running stage, the tasks that finished it, and the files. Here are the
+//! two barriers that keep the order of bytes.
 //!
-//! - **A stage begins** for a worker only after the first task has taken in that it began, with all files it learnt before.
-//! - **A stage ends** only after every task has: until then no acknowledgement is sent, and the donor does not begin the
+//! - **A stage begins** for a worker only after the first task has processed its begin and all files before it.
+//! - **A stage ends** only after every task has: until then no acknowledgement is sent, and the donor does not begin
+//!   the
 //!   next one, whose pages replace those of this one.
 
 use std::collections::BTreeMap;
@@ -32,20 +33,20 @@ struct State {
     attachable: bool,
     /// The stage whose end the first task has seen.
     ended: Option<Stage>,
-    /// Workers that were told to send data, with the last stage that has ended for them.
+    /// Workers that have asked for data, with the last stage that has ended for them.
     workers: BTreeMap<usize, Option<Stage>>,
     files: Files,
-    /// A task ended before its time: nobody waits any more.
+    /// A task ended early: no task waits any more.
     failed: bool,
 }
 
-/// What a worker knows about a piece of a file.
+/// The file of a piece, as a worker knows it.
 pub(super) enum Known {
-    /// The file as it is.
+    /// The current file.
     File(CloneFile),
     /// It was dropped: the bytes mean nothing.
     Gone,
-    /// The donor never told of it.
+    /// The donor never announced it.
     Never,
 }
 
@@ -113,7 +114,8 @@ impl Progress {
         self.wait(|state| state.attachable.then_some(()))
     }
 
-    /// Worker `number` is about to attach itself and to ask for data: from now on the end of a stage waits for it. False if all is sent.
+    /// Worker `number` is about to attach and to ask for data: from now on the end of a stage waits for it. False if
+    /// all data was sent.
     pub fn join(&self, number: usize) -> bool {
         let mut state = self.lock();
         let late = state.ended >= Some(Stage::RedoCopy);

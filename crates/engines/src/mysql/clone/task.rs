@@ -1,7 +1,7 @@
 //! One connection of a clone that carries data: the first of them leads, the others are workers.
 //!
-//! A task is asked for events by the thread that stores them. Asking for the next event says that everything of the
-//! last one is stored or handed on: the barriers of [`super::progress`] rely on it.
+//! The thread that stores events asks its task for them. The call for the next event means that the last event is
+//! stored or passed on: the barriers of [`super::progress`] rely on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use super::message::{self, RAW_DATA, RESPONSE_MAX, Response, command};
 use super::progress::Known;
 use crate::mysql_family::connection::{Connection, Message};
 
-/// What the server tells a task when another of the same clone has failed (error 1815).
+/// The server's message to a task when another task of the same clone has failed (error 1815).
 const FAILED_ELSEWHERE: &str = "Clone error in concurrent task";
-/// How long that one may take to tell why.
+/// How long to wait for the reason from the other task.
 const CAUSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What passed-over bytes are read into.
+/// The buffer for skipped bytes.
 const SKIP: usize = 64 << 10;
 
 /// A piece of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataExtent {
-    /// Its layer: bytes of a later stage replace those of an earlier one.
+    /// Its layer: bytes of a later stage replace the bytes of an earlier stage.
     pub stage: Stage,
     /// The file.
     pub file: FileId,
@@ -36,20 +36,21 @@ pub struct DataExtent {
     pub length: u32,
 }
 
-/// What a task has to tell.
+/// An event of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A stage begins. Only from the first task.
     StageBegins(StateDescriptor),
-    /// A file, or what has become of one. Only from the first task; before any data of that file.
+    /// A file, or a change of it. Only from the first task; before any data of that file.
     File(Change),
     /// Bytes of a file: to be read with [`Task::read`].
     Data(DataExtent),
-    /// All tasks have everything of the stage; it is acknowledged when the next event is asked for. Only from the first task.
+    /// All tasks have everything of the stage; it is acknowledged when the next event is asked for. Only from the first
+    /// task.
     StageEnds(Stage),
 }
 
-/// What is made public, or sent, when the next event is asked for.
+/// The step to publish or send at the call for the next event.
 enum AtNext {
     Nothing,
     Begin(Stage),
@@ -69,7 +70,7 @@ pub struct Task {
     data: Option<(Message, u32)>,
 }
 
-/// What came, other than what is handled at once.
+/// A received message that is not handled at once.
 enum Received {
     Response(Response),
     Data,
@@ -91,19 +92,20 @@ impl Task {
         self.number == 0
     }
 
-    /// The next event; `None` when there is no more. After an error there is none either.
+    /// The next event; `None` at the end and after an error.
     pub fn next_event(&mut self) -> Result<Option<Event>> {
         if self.ended {
             return Ok(None);
         }
         self.advance().map_err(|error| self.cause_of(error)).inspect_err(|_| {
-            // The donor is told before the connection closes: it would wait for a new one.
+            // Tell the donor before the connection closes: it would wait for a new connection.
             self.conversation.give_up();
             self.close();
         })
     }
 
-    /// When the server says only that another of its tasks has failed, that one may still have to tell why: its error counts.
+    /// If the server says only that another of its tasks has failed, waits for the reason from the other task: that
+    /// error counts.
     fn cause_of(&self, error: Error) -> Error {
         let elsewhere = error.to_string().contains(FAILED_ELSEWHERE);
         if elsewhere && self.conversation.progress.fails_within(CAUSE_PATIENCE) { Error::Halted } else { error }
@@ -186,7 +188,7 @@ impl Task {
         match descriptor {
             Descriptor::Task(_) => Ok(None),
             Descriptor::State(state) => self.state(state),
-            // Workers are told of files too; the first task knows them all.
+            // Workers receive files too; the first task knows all of them.
             Descriptor::File(_) if !self.leads() => Ok(None),
             Descriptor::File(file) => self.file(&file),
             Descriptor::Data(data) => self.data(&data),
@@ -199,14 +201,14 @@ impl Task {
             (StateKind::KeepAlive, _) => Ok(None),
             (StateKind::Start, true) => {
                 if progress.stage().next() != Some(state.stage) {
-                    return Err(self.bad("a stage that is not the next"));
+                    return Err(self.bad("a stage out of order"));
                 }
                 self.at_next = AtNext::Begin(state.stage);
                 Ok(Some(Event::StageBegins(state)))
             }
             (StateKind::End, true) => {
                 if progress.stage() != state.stage {
-                    return Err(self.bad("the end of a stage that did not run"));
+                    return Err(self.bad("the end of a stage that does not run"));
                 }
                 if state.stage == Stage::Init {
                     self.conversation.acknowledge(&state)?;
@@ -245,7 +247,7 @@ impl Task {
         progress.wait_for_stage(data.stage)?;
         let id = if data.stage == Stage::RedoCopy { FileId::Redo(data.file) } else { FileId::Data(data.file) };
         let known = match self.leads() {
-            // Nobody else could tell it of the file.
+            // No other task can announce the file.
             true => progress.with_files(|files| match files.get(id) {
                 Some(file) if file.deleted => Known::Gone,
                 Some(file) => Known::File(file.clone()),
@@ -254,14 +256,15 @@ impl Task {
             false => progress.file(id, data.stage)?,
         };
         let gone = match known {
-            Known::Never => return Err(self.bad("data of a file that it did not tell of")),
+            Known::Never => return Err(self.bad("data of a file that it did not announce")),
             Known::Gone => true,
             Known::File(file) => {
                 let end = data.offset + u64::from(data.length);
-                // A file that has grown says so in its page 0, which another task may get later than this one its last pages.
+                // Page 0 of a file has its size. Another task may receive it later than this task receives the last
+                // pages.
                 let grows = data.stage == Stage::PageCopy;
                 if end > file.size.max(data.file_size) && !grows {
-                    return Err(self.bad("data behind the end of its file"));
+                    return Err(self.bad("data after the end of its file"));
                 }
                 progress
                     .with_files(|files| files.grow(id, if grows { data.file_size.max(end) } else { data.file_size }));
@@ -283,7 +286,7 @@ impl Task {
         Ok(Some(Event::Data(DataExtent { stage, file: id, offset, length })))
     }
 
-    /// Reads what is left of the last data event, and checks that its message ends there.
+    /// Reads the rest of the last data event, and checks that its message ends there.
     fn pass_over_data(&mut self) -> Result<()> {
         let mut skipped = Vec::new();
         while let Some((_, left)) = &self.data

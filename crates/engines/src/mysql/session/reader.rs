@@ -1,4 +1,4 @@
-//! One connection of a clone as a reader: what the server sends goes straight into the pool's buffers.
+//! One connection of a clone as a reader: the server's data goes straight into the pool's buffers.
 
 use std::sync::atomic::Ordering;
 
@@ -10,11 +10,11 @@ use crate::mysql::clone::descriptor::{Stage, StateDescriptor};
 use crate::mysql::clone::files::{Change, CloneFile, FileId};
 use crate::mysql::clone::task::{DataExtent, Event, Task};
 
-/// What is left of the last thing that the server sent.
+/// The rest of the last message of the server.
 pub(super) enum Rest {
     /// Bytes on the connection.
     Wire { extent: DataExtent, done: u32 },
-    /// The first page of a file that was created meanwhile.
+    /// The first page of a file that was created during the clone.
     Page { file: CloneFile, page: Vec<u8>, done: usize },
 }
 
@@ -22,21 +22,21 @@ pub(super) enum Rest {
 pub(super) struct TaskReader<'a> {
     pub session: &'a CloneSession,
     pub task: Option<Task>,
-    /// On the first connection files are told before their bytes come, and it ends last.
+    /// The first connection announces files before their bytes come, and ends last.
     pub is_first: bool,
     /// The stage that runs, as the first task knows it.
     pub stage: Stage,
     pub rest: Option<Rest>,
 }
 
-/// How much of a buffer is filled at once: whole units, so that each is hashed. A buffer shorter than one gets parts of it,
-/// which a differential always stores.
+/// How much of a buffer is filled at once: whole units, so that each is hashed. A buffer shorter than a unit gets parts
+/// of it, which a differential always stores.
 fn whole_units(buffer: usize, unit: u32) -> usize {
     let whole = buffer / unit as usize * unit as usize;
     if whole > 0 { whole } else { buffer / LEAST_UNIT as usize * LEAST_UNIT as usize }
 }
 
-/// Bytes of a later stage replace those of an earlier one.
+/// Bytes of a later stage replace the bytes of an earlier stage.
 pub(super) fn layer_of(stage: Stage) -> u16 {
     match stage {
         Stage::Init | Stage::FileCopy => 0,
@@ -70,7 +70,8 @@ impl Reader for TaskReader<'_> {
                     self.rest = Some(Rest::Wire { extent, done: 0 });
                 }
                 Some(Event::File(Change::Born(file, page))) => self.rest = Some(Rest::Page { file, page, done: 0 }),
-                // Its number now: all files are told before the first byte, and there may be too many. Names and sizes are asked for at the end.
+                // Its number now: all files are announced before the first byte, and there may be too many. Names and
+                // sizes are final only at the end.
                 Some(Event::File(Change::Found(file))) => {
                     self.session.table().number(&file)?;
                 }

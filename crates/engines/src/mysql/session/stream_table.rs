@@ -1,4 +1,4 @@
-//! The streams of a clone: each file has one, whatever it is called.
+//! The streams of a clone: each file has one, independent of its name.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::innodb::suspects::Judge;
 use crate::streams;
 
-/// The numbers of the streams, and what their first pages say.
+/// The numbers of the streams, and the facts from their first pages.
 #[derive(Default)]
 pub(super) struct StreamTable {
     pub streams: HashMap<FileId, u32>,
@@ -20,7 +20,7 @@ pub(super) struct StreamTable {
     pub sizes: HashMap<FileId, u64>,
 }
 
-/// What a stream is, whatever its file is called.
+/// The identity of a stream, independent of its file name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Known {
     pub unit: u32,
@@ -58,7 +58,7 @@ impl StreamTable {
         Ok(number)
     }
 
-    /// What a piece of a file is stored by: its stream, the unit, and how its pages are judged.
+    /// How a piece of a file is stored: its stream, its unit, and the check of its pages.
     pub fn place(&mut self, file: &CloneFile) -> Result<(u32, u32, Option<Judge>)> {
         let number = self.number(file)?;
         let known = &self.known[number as usize - 1];

@@ -1,4 +1,4 @@
-//! Ways to prove who we are: what each plugin answers. A plugin that is not here is refused by its name.
+//! Authentication: the answer of each plugin. A plugin that is not here is refused by its name.
 //!
 //! Public descriptions: MySQL's protocol documentation ("Authentication Methods"), MariaDB's "Connecting" and
 //! "Authentication Plugin - ed25519".
@@ -17,7 +17,7 @@ pub(super) enum Plugin {
     Native,
     /// `caching_sha2_password`: SHA-256, and once after each start of the server the password itself, encrypted.
     CachingSha2,
-    /// `sha256_password`: always the password itself, encrypted. MySQL also asks for it where there is no such account.
+    /// `sha256_password`: always the password itself, encrypted. MySQL also asks for it if the account does not exist.
     Sha256,
     /// MariaDB's `client_ed25519`: a signature.
     Ed25519,
@@ -43,8 +43,8 @@ impl Plugin {
         }
     }
 
-    /// The first answer: empty for an empty password, except that a signature is always made. For [`Plugin::Sha256`] there
-    /// is none that could be sent unasked.
+    /// The first answer: empty for an empty password, except that a signature is always made. [`Plugin::Sha256`] has no
+    /// answer that could be sent without a request.
     pub fn answer(self, password: &[u8], nonce: &[u8]) -> Vec<u8> {
         match self {
             Plugin::Sha256 => Vec::new(),
@@ -96,8 +96,8 @@ fn ed25519_signature(password: &[u8], nonce: &[u8]) -> [u8; 64] {
     signature
 }
 
-/// The password as `caching_sha2_password` takes it without TLS: with a zero behind it, XOR the nonce, RSA-OAEP (SHA-1)
-/// with the server's public key, which came as PEM. `None` if that is no key or the password is too long for it.
+/// The password as `caching_sha2_password` needs it without TLS: with a zero at its end, XOR the nonce, RSA-OAEP
+/// (SHA-1) with the server's public key in PEM. `None` if that is not a key or the password is too long for it.
 pub(super) fn encrypt_password(password: &[u8], nonce: &[u8], pem: &[u8]) -> Option<Vec<u8>> {
     if nonce.is_empty() {
         return None;

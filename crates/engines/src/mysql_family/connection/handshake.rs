@@ -3,7 +3,7 @@
 
 /// Capability flags that are used here.
 pub(super) mod capability {
-    /// Not set by MariaDB, which says so that it is one.
+    /// Not set by MariaDB: this identifies it.
     pub const LONG_PASSWORD: u32 = 1;
     pub const LONG_FLAG: u32 = 1 << 2;
     pub const PROTOCOL_41: u32 = 1 << 9;
@@ -16,8 +16,8 @@ pub(super) mod capability {
 
     /// Without these the protocol is one of before MySQL 5.5.
     pub const NEEDED: u32 = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH;
-    /// What we ask for if the server has it. No DEPRECATE_EOF: one form of result sets is enough. No multi-statements,
-    /// no LOCAL INFILE: what is not there cannot be misused.
+    /// The capabilities that we request if the server has them. No DEPRECATE_EOF: one form of result sets is enough. No
+    /// multi-statements and no LOCAL INFILE: a missing capability cannot be misused.
     pub const WANTED: u32 = LONG_PASSWORD
         | LONG_FLAG
         | PROTOCOL_41
@@ -49,7 +49,7 @@ pub struct Greeting {
     pub connection_id: u32,
     /// Capability flags.
     pub capabilities: u32,
-    /// What passwords are scrambled with.
+    /// The nonce for scrambling passwords.
     pub nonce: Vec<u8>,
     /// Which way of authentication the server begins with.
     pub plugin: String,
@@ -69,7 +69,7 @@ impl Greeting {
         // A zero, capabilities (low), character set, status, capabilities (high), length of the nonce, ten reserved.
         let (fixed, rest) = rest.split_first_chunk::<19>()?;
         let capabilities = u32::from_le_bytes([fixed[1], fixed[2], fixed[6], fixed[7]]);
-        // The second part has at least 13 bytes, whatever the length says, and ends with a zero.
+        // The second part has at least 13 bytes, independent of the length field, and ends with a zero.
         let second = usize::from(fixed[8]).saturating_sub(8).max(13);
         let (nonce, rest) = rest.split_at_checked(second)?;
         let mut nonce = [first, nonce].concat();
@@ -119,7 +119,7 @@ pub(super) fn tls_request(capabilities: u32) -> Vec<u8> {
     payload
 }
 
-/// The login: who we are, and the first answer of the plugin. No text may be longer than 250 bytes.
+/// The login: the account, and the first answer of the plugin. No text may be longer than 250 bytes.
 pub(super) fn login(capabilities: u32, tls: bool, user: &str, plugin: &str, answer: &[u8]) -> Vec<u8> {
     let mut payload = tls_request(capabilities);
     if !tls {

@@ -1,5 +1,5 @@
-//! One blocking connection to a MySQL or MariaDB server: log in, ask, and hand the raw packets to whoever speaks
-//! another protocol over it (CLONE, later the binary log).
+//! One blocking connection to a MySQL or MariaDB server: logs in, sends queries, and gives raw packets to code that
+//! speaks another protocol over it (CLONE, later the binary log).
 //!
 //! Every read and write has a deadline and ends when the job is stopped. Nothing here retries.
 
@@ -31,16 +31,18 @@ use stream::{Stream, TimedSocket};
 use super::credentials::Credentials;
 use super::url::{ServerAddress, TlsMode};
 
-/// How long all of the login may take.
+/// How long the whole login may take.
 const LOGIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long the server may be silent while it answers a statement.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The server's patience with a session while media are slow, or away for a while: without this it ends one that is idle, or takes nothing, as
-/// soon as its own settings say. (No test could show that a donor looks at them: without this a target that stood still for 8 s did no harm either.)
-const PATIENT_SESSION: &str = "SET SESSION net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800, interactive_timeout = 604800";
+/// Longer timeouts of the server for a session while media are slow or unreachable: otherwise its own settings may end
+/// an idle session. (No test could show that a donor uses them: without this, a target that stopped for 8 s did no
+/// harm.)
+const PATIENT_SESSION: &str = "SET SESSION net_write_timeout = 3600, net_read_timeout = 3600, wait_timeout = 604800, \
+                               interactive_timeout = 604800";
 /// The longest packet of a login.
 const LOGIN_PACKET_MAX: usize = 64 << 10;
-/// How much of what is no greeting is shown.
+/// How many bytes of an invalid greeting are shown.
 const FIRST_BYTES: usize = 16;
 /// A login needs four packets from the server at most, with a change of the plugin six.
 const LOGIN_STEPS_MAX: usize = 8;
@@ -56,7 +58,7 @@ pub struct Connection {
     packets: PacketStream,
     greeting: Greeting,
     tls: bool,
-    /// What the user allows at most.
+    /// The limit of the user.
     read_timeout: Duration,
 }
 
@@ -81,17 +83,17 @@ impl Connection {
         Ok(Self { packets, greeting, tls, read_timeout })
     }
 
-    /// The same, of a session that the server does not end when it hears nothing for long: media may be slow, or away for a while.
+    /// The same, for a session that may be idle for long: media may be slow or unreachable for a while.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_patient(address: &ServerAddress, credentials: &Credentials, halt: Option<Halt>) -> Result<Self> {
         let mut connection = Self::open(address, credentials, halt)?;
         connection.query(PATIENT_SESSION)?;
         Ok(connection)
     }
 
-    /// What the server said of itself.
+    /// The greeting of the server.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }
@@ -106,13 +108,13 @@ impl Connection {
         &self.packets.name
     }
 
-    /// Runs one statement; what it gives, in the text protocol.
+    /// Runs one statement; returns its result, in the text protocol.
     pub fn query(&mut self, statement: &str) -> Result<ResultSet, Failure> {
         self.send(COM_QUERY, statement.as_bytes())?;
         result_set::read(&mut self.packets)
     }
 
-    /// Runs one statement that the account may not be allowed to: then nothing.
+    /// Runs one statement; `None` if the account lacks the privilege.
     pub fn query_if_allowed(&mut self, statement: &str) -> Result<Option<ResultSet>> {
         match self.query(statement) {
             Ok(answer) => Ok(Some(answer)),
@@ -121,13 +123,13 @@ impl Connection {
         }
     }
 
-    /// Runs one statement that is not UTF-8, whatever it gives.
+    /// Runs one statement that is not UTF-8, and ignores its result.
     pub fn run_bytes(&mut self, statement: &[u8]) -> Result<(), Failure> {
         self.send(COM_QUERY, statement)?;
         result_set::read(&mut self.packets).map(drop)
     }
 
-    /// Sends a command: its number, and what belongs to it.
+    /// Sends a command: its number and its body.
     pub fn send(&mut self, command: u8, body: &[u8]) -> Result<()> {
         let mut payload = Vec::with_capacity(1 + body.len());
         payload.push(command);
@@ -145,7 +147,7 @@ impl Connection {
         match answer.split_first() {
             Some((0x00, _)) => Ok(()),
             Some((0xFF, body)) => Err(Failure::Server(ServerError::parse(&self.packets.name, body))),
-            _ => Err(self.packets.broken("it answered neither yes nor no").into()),
+            _ => Err(self.packets.broken("its answer is neither OK nor an error").into()),
         }
     }
 
@@ -174,7 +176,7 @@ impl Connection {
         self.packets.stream_mut().socket_mut().silence = limit.min(self.read_timeout);
     }
 
-    /// From now on the job's halt no longer ends reads and writes, but `limit` does, all in all: for cleaning up.
+    /// From now on the job's halt no longer ends reads and writes; `limit` bounds them all in all. For cleaning up.
     pub fn clean_up_within(&mut self, limit: Duration) {
         let socket = self.packets.stream_mut().socket_mut();
         socket.ignore_halt();
@@ -182,30 +184,30 @@ impl Connection {
         socket.until = Some(Instant::now() + limit);
     }
 
-    /// Ends the connection at once, without a word: whoever reads from it gets an error.
+    /// Closes the connection at once, without COM_QUIT: readers of it get an error.
     pub fn shut_down(&self) {
         self.packets.stream().socket().shut_down();
     }
 
-    /// Takes leave of the server and closes.
+    /// Sends COM_QUIT and closes.
     pub fn quit(mut self) {
         self.clean_up_within(Duration::from_secs(1));
         let _ = self.send(COM_QUIT, &[]); // The server closes in any case.
     }
 
-    /// What the server sent breaks the protocol.
+    /// The error of a server that breaks the protocol.
     pub fn broken(&self, why: &str) -> Error {
         self.packets.broken(why)
     }
 }
 
-/// Where in a message of the connection the reader stands.
+/// The reader's place in a message of the connection.
 pub struct Message(Payload);
 
 fn read_greeting(packets: &mut PacketStream) -> Result<Greeting> {
     let no_greeting = |packets: &PacketStream, bytes: &[u8]| {
         let first = bytes.iter().take(FIRST_BYTES).copied().collect::<Vec<u8>>().escape_ascii().to_string();
-        packets.broken(&format!("it does not greet as a MySQL or MariaDB server does; it begins with `{first}`"))
+        packets.broken(&format!("it does not greet like a MySQL or MariaDB server; it begins with `{first}`"))
     };
     let begun = packets.begin()?;
     if begun.is_longer_than(LOGIN_PACKET_MAX) {
@@ -223,7 +225,7 @@ fn read_greeting(packets: &mut PacketStream) -> Result<Greeting> {
     Ok(greeting)
 }
 
-/// Whether TLS is to be begun. `preferred` does without where the server has none, and on a socket, which nobody hears.
+/// Whether to begin TLS. `preferred` works without TLS if the server has none, and on a Unix socket, which is private.
 fn wants_tls(address: &ServerAddress, greeting: &Greeting, unix: bool) -> Result<bool> {
     let offered = greeting.capabilities & capability::SSL != 0;
     match address.tls.mode {
@@ -233,7 +235,8 @@ fn wants_tls(address: &ServerAddress, greeting: &Greeting, unix: bool) -> Result
         mode => Err(Error::refused(
             address.name(),
             format!("ssl-mode={mode}, but the server offers no TLS"),
-            "give the server a certificate (ssl_cert, ssl_key, ssl_ca), or ssl-mode=disabled on a network you trust",
+            "give the server a certificate (ssl_cert, ssl_key, ssl_ca), or use ssl-mode=disabled on a network you \
+             trust",
         )),
     }
 }
@@ -244,14 +247,14 @@ struct Login<'a> {
     credentials: &'a Credentials,
     capabilities: u32,
     tls: bool,
-    /// Nobody can listen: TLS, or a Unix socket.
+    /// True if no one can listen: TLS, or a Unix socket.
     private: bool,
 }
 
 impl Login<'_> {
     fn run(&self, packets: &mut PacketStream, greeting: &Greeting) -> Result<()> {
         let password = self.credentials.password();
-        // The server's first word is its default; the account may have another plugin, and the server then says so.
+        // The greeting names the server's default plugin. If the account has another, the server asks to switch.
         let first = Plugin::parse(&greeting.plugin).filter(|plugin| *plugin != Plugin::Sha256);
         let mut plugin = first.unwrap_or(Plugin::Native);
         let mut nonce = greeting.nonce.clone();
@@ -265,7 +268,7 @@ impl Login<'_> {
                 Some((0xFF, body)) => return Err(self.denied(ServerError::parse(&packets.name, body))),
                 Some((0xFE, body)) => {
                     let Some(switch) = SwitchRequest::parse(body) else {
-                        return Err(packets.broken("it asks for a way of authentication without a name"));
+                        return Err(packets.broken("it asks for an authentication method without a name"));
                     };
                     plugin = self.known(&switch.plugin)?;
                     nonce = switch.nonce;
@@ -274,20 +277,20 @@ impl Login<'_> {
                         _ => packets.write(&plugin.answer(password, &nonce))?,
                     }
                 }
-                Some((0x01, [3])) if plugin == Plugin::CachingSha2 => {} // The server remembers us: OK follows.
+                Some((0x01, [3])) if plugin == Plugin::CachingSha2 => {} // The account is in the cache: OK follows.
                 Some((0x01, [4])) if plugin == Plugin::CachingSha2 => self.send_password(packets, &nonce, 2)?,
-                _ => return Err(packets.broken("it sent what does not belong to a login")),
+                _ => return Err(packets.broken("it sent a message that does not belong to a login")),
             }
         }
         Err(packets.broken("its login does not end"))
     }
 
-    /// A MariaDB that takes encrypted connections only (require_secure_transport) says nothing but "Access denied".
+    /// A MariaDB server that accepts only encrypted connections (require_secure_transport) says only "Access denied".
     fn denied(&self, error: ServerError) -> Error {
         let denied = error.code == ACCESS_DENIED;
         let error = error.into_error();
         if denied && !self.private {
-            return error.noting("or the server takes encrypted connections only: ssl-mode=required");
+            return error.noting("or the server accepts only encrypted connections: ssl-mode=required");
         }
         error
     }
@@ -296,14 +299,14 @@ impl Login<'_> {
         Plugin::parse(name).ok_or_else(|| {
             Error::refused(
                 self.address.name(),
-                format!("the account authenticates by `{name}`, which this program does not know"),
+                format!("the account uses the authentication plugin `{name}`, which this program does not know"),
                 "use an account with caching_sha2_password, mysql_native_password or ed25519",
             )
         })
     }
 
-    /// The server wants the password itself, because it does not remember the account, or never does. `ask` is how its plugin
-    /// is asked for the public key.
+    /// The server needs the password itself, because the account is not in its cache, or it has no cache. `ask` is the
+    /// plugin's request for the public key.
     fn send_password(&self, packets: &mut PacketStream, nonce: &[u8], ask: u8) -> Result<()> {
         let password = self.credentials.password();
         if self.private {
@@ -313,8 +316,9 @@ impl Login<'_> {
         if !self.address.tls.accept_server_key {
             return Err(Error::refused(
                 self.address.name(),
-                "the server wants the password itself, and the connection is not encrypted",
-                "use ssl-mode=required; or get-server-public-key=true on a network where nobody can pretend to be the server",
+                "the server needs the password itself, and the connection is not encrypted",
+                "use ssl-mode=required; or get-server-public-key=true on a network where no one can impersonate the \
+                 server",
             ));
         }
         packets.write(&[ask])?;

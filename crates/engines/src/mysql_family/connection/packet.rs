@@ -1,4 +1,4 @@
-//! Packets: a length of 3 bytes, a sequence number, and a payload, which goes on in the next packet when the length is
+//! Packets: a length of 3 bytes, a sequence number, and a payload, which continues in the next packet if the length is
 //! all ones (MySQL's protocol documentation, "MySQL Packets").
 
 use std::io::{self, BufReader, Read, Write};
@@ -10,19 +10,19 @@ use super::stream::Stream;
 /// The longest part of a payload in one packet; a packet of this length has a successor.
 pub(super) const PACKET_MAX: usize = 0xFF_FFFF;
 
-/// What is read ahead: headers and small packets. Longer reads go past it.
+/// The read-ahead: headers and small packets. Longer reads bypass it.
 const READ_AHEAD: usize = 16 << 10;
 
 /// A stream cut into packets.
 pub(super) struct PacketStream {
     reader: BufReader<Stream>,
-    /// What the next packet that we send is numbered.
+    /// The number of the next packet to send.
     sequence: u8,
     /// The server's name, for errors.
     pub name: String,
 }
 
-/// Where in a payload the reader stands.
+/// The reader's place in a payload.
 #[derive(Clone, Copy)]
 pub(super) struct Payload {
     /// Bytes left in this packet.
@@ -56,11 +56,12 @@ impl PacketStream {
         self.reader.get_mut()
     }
 
-    /// Puts TLS around the stream. What the server sent before that would be taken for encrypted: refused.
+    /// Puts TLS around the stream. Refused if the server sent data before: it would count as encrypted.
     pub fn wrap(self, wrap: impl FnOnce(Stream) -> Result<Stream>) -> Result<Self> {
         let Self { reader, sequence, name } = self;
         if !reader.buffer().is_empty() {
-            return Err(Error::refused(name, "the server sent data before TLS began", "something stands in between"));
+            let hint = "check the network: another program may change the connection";
+            return Err(Error::refused(name, "the server sent data before TLS began", hint));
         }
         Ok(Self { reader: BufReader::with_capacity(READ_AHEAD, wrap(reader.into_inner())?), sequence, name })
     }
@@ -80,7 +81,7 @@ impl PacketStream {
         Ok(Payload { left, more: left == PACKET_MAX })
     }
 
-    /// The header of a payload that was begun just now.
+    /// The header of a payload that has just begun.
     pub fn header_of(&self, begun: Payload) -> [u8; 4] {
         let [one, two, three, ..] = begun.left.to_le_bytes();
         [one, two, three, self.sequence.wrapping_sub(1)]
@@ -104,7 +105,7 @@ impl PacketStream {
         Ok(())
     }
 
-    /// The payload has no more bytes; an error if it has.
+    /// Checks that the payload has no more bytes.
     pub fn end(&mut self, payload: &mut Payload) -> Result<()> {
         while payload.left == 0 && payload.more {
             *payload = self.begin()?;
@@ -172,13 +173,14 @@ impl PacketStream {
         Error::refused(
             &self.name,
             why,
-            "look into the server's error log: it may have been stopped, or the network was",
+            "look into the server's error log: the server may have stopped, or the network failed",
         )
     }
 
-    /// What the server sent breaks the protocol.
+    /// The error of a server that breaks the protocol.
     pub fn broken(&self, why: &str) -> Error {
-        let hint = "the server, or something in between, does not speak the protocol that this program knows";
+        let hint = "check host and port: the server, or a proxy before it, does not speak the protocol of MySQL and \
+                    MariaDB";
         Error::refused(&self.name, why, hint)
     }
 }

@@ -1,4 +1,4 @@
-//! Answers to statements, in the text protocol: what a query gives, bounded.
+//! Answers to statements, in the text protocol, with bounds.
 
 use fullbore_core::Result;
 
@@ -31,11 +31,11 @@ impl ResultSet {
     }
 }
 
-/// How an answer begins.
+/// The start of an answer.
 pub(super) enum Head {
     /// The statement gives no rows.
     Done,
-    /// Rows with so many values follow.
+    /// Rows with this many values follow.
     Columns(usize),
 }
 
@@ -45,7 +45,7 @@ pub(super) fn read_head(packets: &mut PacketStream) -> Result<Head, Failure> {
     let columns = match first.split_first() {
         Some((0x00, _)) => return Ok(Head::Done),
         Some((0xFF, body)) => return Err(Failure::Server(ServerError::parse(&packets.name, body))),
-        // LOAD DATA LOCAL: never asked for, never answered with a file.
+        // LOAD DATA LOCAL: fullbore never sends it, and never answers with a file.
         Some((0xFB, _)) | None => return Err(packets.broken("it asked for a file").into()),
         Some(_) => take_integer(&mut &first[..]).filter(|count| (1..=COLUMNS_MAX).contains(count)),
     };
@@ -55,7 +55,7 @@ pub(super) fn read_head(packets: &mut PacketStream) -> Result<Head, Failure> {
     }
     let end = packets.read(PACKET_LIMIT)?;
     if !is_end(&end) {
-        return Err(packets.broken("it sent more columns than it said").into());
+        return Err(packets.broken("it sent more columns than it announced").into());
     }
     Ok(Head::Columns(columns as usize))
 }
@@ -75,11 +75,11 @@ pub(super) fn read(packets: &mut PacketStream) -> Result<ResultSet, Failure> {
         }
         size += payload.len() + 24 * columns;
         if size > RESULT_MAX || result.rows.len() == ROWS_MAX {
-            return Err(packets.broken("it sent a result that is longer than any that was asked for").into());
+            return Err(packets.broken("it sent a result that is longer than any expected result").into());
         }
         match row(&payload, columns) {
             Some(row) => result.rows.push(row),
-            None => return Err(packets.broken("it sent a row that is none").into()),
+            None => return Err(packets.broken("it sent an invalid row").into()),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Rows that are read one after the other, and each value in pieces: what a table holds, whatever its size, in constant memory.
+//! Rows that are read one after the other, and each value in pieces: a table of any size in constant memory.
 //!
-//! The form is that of the text protocol ("Text Resultset Row" in MySQL's protocol documentation): each value is a length-encoded
-//! integer and so many bytes; 0xFB alone is NULL.
+//! The form is the text protocol ("Text Resultset Row" in MySQL's protocol documentation): each value is a
+//! length-encoded integer and as many bytes; 0xFB alone is NULL.
 
 use fullbore_core::{Error, Result};
 
@@ -19,9 +19,9 @@ pub trait RowBytes {
 /// Why a row cannot be read.
 #[derive(Debug)]
 pub enum RowFault {
-    /// It has at least so many bytes, which is more than is taken.
+    /// It has at least this many bytes, which is above the limit.
     TooLong(u64),
-    /// It is no row.
+    /// It is not a row.
     Broken(&'static str),
     /// The connection failed, or the job was stopped.
     Fault(Error),
@@ -38,25 +38,25 @@ impl From<Error> for RowFault {
 pub struct RowDecoder {
     /// Values that have not begun yet.
     columns: usize,
-    /// Bytes of the value under way.
+    /// Bytes left of the current value.
     value: u64,
-    /// Bytes of all values so far, as their lengths say.
+    /// Bytes of all values so far, by their lengths.
     size: u64,
     limit: u64,
-    /// The first byte of the row, which was looked at before.
+    /// The first byte of the row, which was already read.
     first: Option<u8>,
 }
 
 impl RowDecoder {
-    /// A row with so many values, of at most `limit` bytes together, that begins with the byte `first`.
+    /// A row with this many values, of at most `limit` bytes together, that begins with the byte `first`.
     pub fn new(columns: usize, limit: u64, first: u8) -> Self {
         Self { columns, value: 0, size: 0, limit, first: Some(first) }
     }
 
-    /// Goes to the next value, whatever was left of the last one having been read: its length, or nothing for NULL.
+    /// Goes to the next value; the last value must have been read to its end. Returns its length, or `None` for NULL.
     ///
     /// # Errors
-    /// There is none, or it does not fit.
+    /// There is no next value, or it is too long.
     pub fn next_value(&mut self, bytes: &mut impl RowBytes) -> Result<Option<u64>, RowFault> {
         if self.value > 0 {
             return Err(RowFault::Broken("a value that was not read to its end"));
@@ -147,7 +147,7 @@ impl Rows {
         self.columns
     }
 
-    /// Goes to the next row, all of the last one having been read; false when there is none.
+    /// Goes to the next row; the last row must have been read to its end. False after the last.
     pub fn next_row(&mut self, connection: &mut Connection) -> Result<bool, Failure> {
         let packets = &mut connection.packets;
         if let Some((mut payload, row)) = self.row.take() {

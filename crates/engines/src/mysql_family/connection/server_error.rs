@@ -1,10 +1,10 @@
-//! What a server answers when it refuses: a number, an SQLSTATE and a text.
+//! The answer of a server that refuses: a number, an SQLSTATE and a text.
 
 use std::fmt;
 
 use fullbore_core::Error;
 
-/// A request failed: the server said no, or there is no server to say anything any more.
+/// A request failed: the server refused, or the connection is lost.
 #[derive(Debug)]
 pub enum Failure {
     /// An ERR packet; the connection is still good.
@@ -35,26 +35,26 @@ pub struct ServerError {
     pub server: String,
     /// The server's number, as in MySQL's "Server Error Message Reference".
     pub code: u32,
-    /// Five characters; empty where the server sent none.
+    /// Five characters; empty if the server sent none.
     pub state: String,
-    /// What the server says, without control characters and of bounded length.
+    /// The server's message, without control characters and of bounded length.
     pub message: String,
 }
 
 /// A user without the privilege: ER_SPECIFIC_ACCESS_DENIED_ERROR.
 pub const PRIVILEGE_MISSING: u32 = 1227;
-/// The account may not ask that: of a database, of a table, of the server.
+/// The account lacks a privilege: on a database, on a table, on the server.
 pub const NOT_ALLOWED: [u32; 3] = [1044, 1142, PRIVILEGE_MISSING];
 /// ER_CLONE_TOO_MANY_CONCURRENT_CLONES.
 pub const CLONE_RUNNING: u32 = 3634;
 /// ER_CLONE_ENCRYPTION: keys are not sent without TLS.
 pub const CLONE_NEEDS_TLS: u32 = 3872;
 
-/// The longest message that is kept.
+/// The longest message to keep.
 const MESSAGE_MAX: usize = 512;
 
 impl ServerError {
-    /// From number and text; `text` is cut and cleaned, for it goes to a terminal.
+    /// From number and text; `text` is cut and cleaned, because it goes to a terminal.
     pub fn new(server: &str, code: u32, state: &str, text: &[u8]) -> Self {
         let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(MESSAGE_MAX).collect::<String>();
         let text = String::from_utf8_lossy(&text[..text.len().min(4 * MESSAGE_MAX)]);
@@ -79,21 +79,21 @@ impl ServerError {
     /// The error with the next step that its number suggests.
     pub fn into_error(self) -> Error {
         let hint = match self.code {
-            1045 | 1698 => "wrong user or password: give it by --password-file, FULLBORE_PASSWORD or ~/.my.cnf",
-            1044 | 1142 | 1143 | 1227 => "ask the administrator for the privilege that is named",
+            1045 | 1698 => "wrong user or password: use --password-file, FULLBORE_PASSWORD or ~/.my.cnf",
+            1044 | 1142 | 1143 | 1227 => "ask the administrator for this privilege",
             1130 => "the account must be allowed to come from this host: CREATE USER … @'HOST'",
-            1040 | 1203 | 1226 => "the server has no connection left: fewer --readers, or a greater max_connections",
-            1129 => "FLUSH HOSTS on the server, after looking for what failed so often",
-            3159 => "the server takes encrypted connections only: ssl-mode=required",
-            3118 | 4151 => "ALTER USER … ACCOUNT UNLOCK on the server",
-            1820 | 1862 => "the password has expired: ALTER USER … IDENTIFIED BY on the server",
+            1040 | 1203 | 1226 => "the server has no connection left: use fewer --readers, or raise max_connections",
+            1129 => "find the cause of the failed connections, then run FLUSH HOSTS on the server",
+            3159 => "the server accepts only encrypted connections: ssl-mode=required",
+            3118 | 4151 => "run ALTER USER … ACCOUNT UNLOCK on the server",
+            1820 | 1862 => "the password has expired: run ALTER USER … IDENTIFIED BY on the server",
             29 | 1004 | 1016 | 1017 => {
-                "a file of the server is not there any more, or cannot be read: look at it on the server's host; while the server runs, such a \
-                 table can still be copied (CREATE TABLE … SELECT) and dropped"
+                "a file of the server is not there any more, or cannot be read: check it on the server's host; while \
+                 the server runs, such a table can still be copied (CREATE TABLE … SELECT) and dropped"
             }
-            CLONE_RUNNING => "one clone at a time: wait for the other to end (performance_schema.processlist)",
-            CLONE_NEEDS_TLS => "encrypted tables are sent over TLS only: ssl-mode=required",
-            _ => "the server's manual has this error by its number; its error log may say more",
+            CLONE_RUNNING => "one clone at a time: wait until the other clone ends (performance_schema.processlist)",
+            CLONE_NEEDS_TLS => "the server sends encrypted tables only over TLS: ssl-mode=required",
+            _ => "look up this error number in the server's manual; its error log may say more",
         };
         Error::refused(&self.server, format!("the server refuses: {self}"), hint)
     }

@@ -11,7 +11,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::super::url::{Endpoint, ServerAddress};
 
-/// How long the system waits in one call before we look at the deadline and at the halt.
+/// How long one system call waits before the deadline and the halt are checked.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// How long one host address may take to accept a connection.
@@ -25,9 +25,9 @@ enum Socket {
 /// A socket whose reads and writes end: with bytes, at a deadline, or when the job is stopped.
 pub(super) struct TimedSocket {
     socket: Socket,
-    /// How long the server may say nothing, and how long it may take nothing.
+    /// How long the server may send nothing, and how long it may receive nothing.
     pub silence: Duration,
-    /// When everything must be done, whatever comes: for handshakes, which could otherwise be drawn out byte by byte.
+    /// The deadline for everything: a handshake could otherwise be prolonged byte by byte.
     pub until: Option<Instant>,
     halt: Option<Halt>,
 }
@@ -38,7 +38,7 @@ impl TimedSocket {
         let socket = match &address.endpoint {
             Endpoint::Socket(path) => {
                 let thing = path.display().to_string();
-                let hint = "is the server running, and is this its socket (SELECT @@socket)?";
+                let hint = "check that the server runs, and that this is its socket (SELECT @@socket)";
                 let stream = UnixStream::connect(path).map_err(|error| unreachable_server(&thing, &error, hint))?;
                 Socket::Unix(stream)
             }
@@ -70,7 +70,7 @@ impl TimedSocket {
         matches!(self.socket, Socket::Unix(_))
     }
 
-    /// From now on the job's halt no longer ends reads and writes: for the few that clean up after it.
+    /// From now on the job's halt no longer ends reads and writes: for cleaning up after it.
     pub fn ignore_halt(&mut self) {
         self.halt = None;
     }
@@ -88,7 +88,7 @@ impl TimedSocket {
         };
     }
 
-    /// Repeats `attempt` until it has moved bytes, failed, or there is no time left.
+    /// Repeats `attempt` until it has moved bytes or failed, or a limit is reached.
     fn within_limits(&mut self, mut attempt: impl FnMut(&mut Socket) -> io::Result<usize>) -> io::Result<usize> {
         let started = Instant::now();
         loop {
@@ -131,7 +131,7 @@ impl Write for TimedSocket {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(()) // Sockets keep nothing back.
+        Ok(()) // Sockets have no buffer.
     }
 }
 
@@ -187,7 +187,7 @@ fn connect_tcp(host: &str, port: u16, halt: Option<&Halt>) -> Result<TcpStream> 
     let hint = "check host and port, and that the server listens there (bind_address, skip_networking, a firewall)";
     let addresses = (host, port).to_socket_addrs().map_err(|error| unreachable_server(&thing, &error, hint))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    // A name with a hundred addresses would make a hundred waits.
+    // A name with a hundred addresses would cause a hundred waits.
     for address in addresses.take(8) {
         if let Some(halt) = halt {
             halt.check()?;

@@ -1,4 +1,4 @@
-//! TLS to a server, by rustls with aws-lc-rs. Who the server is, is checked as far as `ssl-mode` asks for it.
+//! TLS to a server, by rustls with aws-lc-rs. It checks the server's identity as `ssl-mode` requires.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStor
 use super::super::url::{Endpoint, ServerAddress, TlsMode};
 use super::stream::Stream;
 
-/// The largest file of certificates that is read.
+/// The largest file of certificates to read.
 const CA_FILE_MAX: usize = 1 << 20;
 
 /// Puts TLS around the plain stream to the server, and finishes the handshake.
@@ -30,13 +30,13 @@ pub(super) fn wrap(stream: Stream, address: &ServerAddress) -> Result<Stream> {
         let hint = match address.tls.mode {
             TlsMode::VerifyCa | TlsMode::VerifyIdentity => {
                 "ssl-ca must name the authority that signed the server's certificate; \
-                 verify-identity also wants the host's name in it"
+                 verify-identity also needs the host's name in the certificate"
             }
-            _ => "the server's error log may say more; ssl-mode=disabled goes without TLS",
+            _ => "the server's error log may say more; ssl-mode=disabled works without TLS",
         };
         Error::refused(address.name(), format!("TLS fails: {why}"), hint)
     };
-    let name = name.map_err(|_| refused("the host's name cannot stand in a certificate".into()))?;
+    let name = name.map_err(|_| refused("the host's name is not valid in a certificate".into()))?;
     let mut connection =
         ClientConnection::new(Arc::new(configuration(address)?), name).map_err(|error| refused(error.to_string()))?;
     while connection.is_handshaking() {
@@ -56,7 +56,7 @@ fn configuration(address: &ServerAddress) -> Result<ClientConfig> {
         TlsMode::VerifyIdentity => {
             let roots = Arc::new(authorities(address)?);
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
-            verifier.map_err(|error| Error::refused(address.name(), format!("ssl-ca is of no use: {error}"), ""))?
+            verifier.map_err(|error| Error::refused(address.name(), format!("ssl-ca is not usable: {error}"), ""))?
         }
         TlsMode::VerifyCa => Arc::new(ChainVerifier { roots: Some(authorities(address)?), provider }),
         TlsMode::Disabled | TlsMode::Preferred | TlsMode::Required => Arc::new(ChainVerifier { roots: None, provider }),
@@ -67,7 +67,11 @@ fn configuration(address: &ServerAddress) -> Result<ClientConfig> {
 fn authorities(address: &ServerAddress) -> Result<RootCertStore> {
     let Some(path) = &address.tls.authority else {
         let hint = "add ssl-ca=FILE to the URL: the certificate of the authority, as PEM";
-        return Err(Error::usage(address.name(), "ssl-mode asks to verify the server, but by whose word?", hint));
+        return Err(Error::usage(
+            address.name(),
+            "ssl-mode asks to verify the server, but the URL names no authority",
+            hint,
+        ));
     };
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(path)? {
@@ -91,7 +95,7 @@ fn bad_file(path: &Path, why: &str) -> Error {
     Error::usage(path.display().to_string(), why, "ssl-ca names a PEM file with the authority's certificate")
 }
 
-/// Checks that the server owns its certificate and, with `roots`, that one of them signed it; never its name.
+/// Checks that the server owns its certificate and, with `roots`, that a root signed it. It does not check the name.
 #[derive(Debug)]
 struct ChainVerifier {
     roots: Option<RootCertStore>,

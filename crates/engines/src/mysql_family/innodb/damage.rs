@@ -1,4 +1,5 @@
-//! Pages that were damaged at the source: they end a backup, unless it was asked to go on, and then the set says so for ever.
+//! Pages that were damaged at the source. They end a backup, except with `--continue-after-error`: then the set lists
+//! them for ever.
 
 use fullbore_core::Error;
 use serde::{Deserialize, Serialize};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 /// How many pages a manifest names.
 const LISTED_MAX: usize = 100;
-/// Where a manifest's position has them.
+/// The list in a manifest's position.
 const LIST: &str = "damaged_pages";
 /// How many there were, listed or not.
 const COUNT: &str = "damaged_page_count";
@@ -18,11 +19,11 @@ pub struct DamagedPage {
     pub file: String,
     /// Its number in that file.
     pub page: u64,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub why: String,
 }
 
-/// The error of a backup that meets damage and was not told to go on; `None` without damage.
+/// The error of a backup that finds damage and was not told to continue; `None` without damage.
 pub fn refuse(pages: &[DamagedPage]) -> Option<Error> {
     let first = pages.first()?;
     let more = match pages.len() {
@@ -32,7 +33,8 @@ pub fn refuse(pages: &[DamagedPage]) -> Option<Error> {
     Some(Error::refused(
         &first.file,
         format!("page {} is damaged in the server's own file: {}{more}", first.page, first.why),
-        "repair the table from a good backup (CHECK TABLE names it); --continue-after-error backs it up as it is",
+        "repair the table from a good backup (CHECK TABLE names it); --continue-after-error stores the pages as they \
+         are",
     ))
 }
 
@@ -44,7 +46,7 @@ pub fn write(pages: &[DamagedPage], position: &mut Value) {
     }
 }
 
-/// What a manifest's position says of damage, for whoever wants to restore: the first page and how many there are.
+/// The damage in a manifest's position, for a restore: the first page, and the number of damaged pages.
 pub fn read(position: &Value) -> Option<String> {
     let count = position.get(COUNT)?.as_u64()?;
     let first: Option<DamagedPage> =
@@ -53,12 +55,12 @@ pub fn read(position: &Value) -> Option<String> {
     Some(format!("{count} pages{first} were damaged already when it was made"))
 }
 
-/// The warning of a backup that went on.
+/// The warning of a backup that continued.
 pub fn warning(pages: &[DamagedPage]) -> Option<String> {
     let first = pages.first()?;
     Some(format!(
-        "{} pages are damaged in the server's own files (page {} of `{}`: {}): they are in the backup as they are, and a restore of it \
-         has to be asked for with --continue-after-error",
+        "{} pages are damaged in the server's own files (page {} of `{}`: {}): they are in the backup as they are, and \
+         its restore needs --continue-after-error",
         pages.len(),
         first.page,
         first.file,

@@ -1,7 +1,7 @@
-//! Extents: which pages of a tablespace are in use, by the pages that describe them.
+//! Extents: finds the pages in use of a tablespace, from the pages that describe them.
 //!
-//! Page 0, and every page whose number is a multiple of the page size in bytes, describes as many pages as it has bytes. A page that is
-//! zero is healthy if nobody uses it. A page in use that is zero has lost its content.
+//! Page 0, and every page whose number is a multiple of the page size in bytes, describes as many pages as it has
+//! bytes. A zero page is healthy if it is free. A zero page in use has lost its content.
 
 use super::bytes::{u16_at, u32_at};
 use super::page::{NUMBER_AT, PageFormat, TYPE_AT, Verdict};
@@ -19,7 +19,7 @@ const NO_STATE: u32 = 0;
 /// Where a tablespace describes its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of a page in the file; so many pages has one table.
+    /// Bytes of a page in the file; a table describes as many pages.
     physical: u32,
     /// Pages of an extent.
     extent: u32,
@@ -54,7 +54,7 @@ impl Layout {
         TABLE_AT + self.entry() * (number % self.physical / self.extent) as usize
     }
 
-    /// Bytes of an entry: two bits for each page behind its head.
+    /// Bytes of an entry: after its head, two bits for each page.
     fn entry(&self) -> usize {
         BITS_AT + self.extent as usize / 4
     }
@@ -64,14 +64,15 @@ impl Layout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extents {
     layout: Layout,
-    /// The page that it stands in.
+    /// The page that contains it.
     number: u32,
     /// That page, up to the table's end.
     bytes: Vec<u8>,
 }
 
 impl Extents {
-    /// The table in page `number`. `None` if the page has none that can be read: it is encrypted, damaged, zero or of another type.
+    /// The table in page `number`. `None` if it is not readable: the page is encrypted, damaged, zero or of another
+    /// type.
     pub fn parse(format: &PageFormat, page: &[u8], number: u32) -> Option<Self> {
         let layout = Layout::of(format);
         let readable = format.check(page, number) == Verdict::Valid && format.is_clear(page);
@@ -81,25 +82,25 @@ impl Extents {
         Some(Self { layout, number, bytes: page.get(..layout.table_end())?.to_vec() })
     }
 
-    /// Whether page `number` is in use: a table, a page of an index, anything that the server reads. False for a page that another table
-    /// describes. `limit` is the tablespace's first page that was never taken into use.
+    /// Whether page `number` is in use: a table, a page of an index, anything that the server reads. False for a page
+    /// that another table describes. `limit` is the tablespace's first page that was never taken into use.
     pub fn uses(&self, number: u32, limit: u32) -> bool {
         if self.layout.table_of(number) != self.number || number >= limit {
             return false;
         }
         let state = u32_at(&self.bytes, self.layout.entry_of(number) + STATE_AT);
         let bits = self.bytes.get(usize::from(self.layout.byte_of(number))).copied().unwrap_or(u8::MAX);
-        // The first of a page's two bits says that it is free; bits count from the least.
+        // The first of a page's two bits is set if it is free; bits count from the least.
         state != NO_STATE && bits >> (number % 4 * 2) & 1 == 0
     }
 
-    /// The page that the table stands in.
+    /// The page that contains the table.
     pub fn number(&self) -> u32 {
         self.number
     }
 }
 
-/// A page of extents for tests: every page below `used` is in use, others are free. Its checksum is that of `full_crc32`.
+/// A page of extents for tests: every page below `used` is in use, others are free. Its checksum is `full_crc32`.
 #[doc(hidden)]
 pub fn table_for_tests(format: &PageFormat, number: u32, used: u32) -> Vec<u8> {
     let layout = Layout::of(format);
@@ -127,7 +128,7 @@ mod tests {
     use crate::mysql_family::innodb::fixtures;
     use crate::mysql_family::innodb::tablespace::Head;
 
-    /// A format of `full_crc32` with so many bytes: 3 is 4 KiB, 7 is 64 KiB.
+    /// A format of `full_crc32` with this page size: 3 is 4 KiB, 7 is 64 KiB.
     fn full(size: u32) -> PageFormat {
         PageFormat::from_flags(0x10 | size, Dialect::MariaDb).unwrap()
     }
@@ -193,7 +194,11 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_table_or_none(flags in 0_u32..1 << 12, mut page in prop::collection::vec(any::<u8>(), 64..70_000), number in any::<u32>()) {
+        fn any_bytes_are_a_table_or_none(
+            flags in 0_u32..1 << 12,
+            mut page in prop::collection::vec(any::<u8>(), 64..70_000),
+            number in any::<u32>(),
+        ) {
             for dialect in [Dialect::MariaDb, Dialect::MySql] {
                 let Ok(format) = PageFormat::from_flags(flags, dialect) else { continue };
                 page.resize(format.physical_size() as usize, 7);

@@ -1,8 +1,9 @@
-//! A set of keys in memory of fixed size: it never forgets one, and may take another for one that it has.
+//! A set of keys in memory of fixed size: it never forgets a key, but may report a key that was not added.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bits: 8 MiB, a part of `plan::FIXED_MEMORY`. With a million keys, 1 of 1,000 others counts as one of them; with ten millions, 1 of 15.
+/// Bits: 8 MiB, a part of `plan::FIXED_MEMORY`. With a million keys, it wrongly reports 1 of 1,000 other keys; with ten
+/// million keys, 1 of 15.
 const BITS: u64 = 1 << 26;
 
 /// The set. Several threads may use it at once.
@@ -26,7 +27,7 @@ impl Filter {
         }
     }
 
-    /// Whether a key was added, or looks so.
+    /// Whether a key was added, or looks as if it was.
     pub fn holds(&self, one: u32, two: u32, three: u16) -> bool {
         let holds = |bit: u64| {
             self.bits.get((bit / 64) as usize).is_none_or(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
@@ -35,7 +36,7 @@ impl Filter {
     }
 }
 
-/// Two bits for a key, far from each other and from those of its neighbours.
+/// Two bits for a key, far from each other and from the bits of its neighbours.
 fn places(one: u32, two: u32, three: u16) -> [u64; 2] {
     let key = (u64::from(one) << 32 | u64::from(two)) ^ u64::from(three).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     // Steele's mix of SplitMix64.

@@ -10,7 +10,7 @@ pub struct Fixture {
     pub physical: u32,
     /// The number of the second page.
     pub number: u32,
-    /// What the second page is found to be.
+    /// The result of checking the second page.
     pub rows: Verdict,
     pub bytes: &'static [u8],
 }

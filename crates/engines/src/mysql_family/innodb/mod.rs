@@ -1,6 +1,6 @@
-//! What MySQL and MariaDB have in common on disk: InnoDB's tablespaces and their pages.
+//! The files that MySQL and MariaDB share: InnoDB's tablespaces and their pages.
 //!
-//! Pure: bytes in, checked values out. `docs/engines/mariadb-hot-copy.md` says where each fact comes from.
+//! Pure: bytes in, checked values out. `docs/engines/mariadb-hot-copy.md` has the source of each fact.
 
 pub mod damage;
 pub mod extents;

@@ -1,14 +1,15 @@
-//! Pages: what a tablespace's flags say about them, and whether one is whole.
+//! Pages: their format from the tablespace's flags, and the check whether a page is whole.
 //!
-//! The same check serves the hot copy (a bad page is read again: it was being written) and a verification (a bad page is
-//! named). No key is needed: where a page is encrypted, its checksum is over what stands on disk or it cannot be checked.
+//! The hot copy uses this check (it reads a bad page again, because the server may be writing it), and verification (it
+//! reports a bad page). No key is needed: the checksum of an encrypted page is over its bytes on disk, or it cannot be
+//! checked.
 
 use fullbore_core::checksum::{Crc32c, crc32c, is_zero};
 
 use super::bytes::{u16_at, u32_at};
 use crate::mysql_family::Dialect;
 
-/// Where the numbers of a page's header stand, in bytes from its start.
+/// Offsets of the numbers in a page's header, in bytes from its start.
 pub const CHECKSUM_AT: usize = 0;
 /// The page's number in its tablespace.
 pub const NUMBER_AT: usize = 4;
@@ -25,7 +26,7 @@ pub const SPACE_AT: usize = 34;
 /// Where a page's own content begins.
 pub const DATA_AT: usize = 38;
 
-/// Stands for a checksum where the server was told to make none.
+/// The value in place of a checksum if the server makes none.
 const NO_CHECKSUM: u32 = 0xDEAD_BEEF;
 /// MariaDB: a page compressed in the older format, and one that is also encrypted.
 const MARIADB_COMPRESSED: u16 = 34354;
@@ -70,15 +71,15 @@ enum Layout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadFlags(pub u32);
 
-/// What a look at a page says.
+/// The result of checking a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its checksum fits.
+    /// Its checksum is right.
     Valid,
     /// All zero: not used yet, or freed and scrubbed.
     Empty,
-    /// Its number fits, and there is no checksum that could be checked without a key or without unpacking it. Whether it
-    /// was torn cannot be seen: who copies it reads it twice.
+    /// Its number is right, but its checksum cannot be checked without a key or without unpacking. A torn page is not
+    /// detected: a copy has to read it twice.
     Unchecked(Why),
     /// It is damaged, or was being written when it was read.
     Corrupt(Fault),
@@ -89,40 +90,40 @@ pub enum Verdict {
 pub enum Why {
     /// `innodb_checksum_algorithm=none`.
     NoChecksum,
-    /// The checksum is that of the page before it was compressed.
+    /// The checksum is of the page before compression.
     Compressed,
-    /// The checksum is that of the page before it was encrypted.
+    /// The checksum is of the page before encryption.
     Encrypted,
 }
 
-/// What is wrong with a page.
+/// The damage of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It is another page.
     Number {
-        /// The number that it says it has.
+        /// The number in its header.
         found: u32,
     },
-    /// The checksum does not fit.
+    /// The checksum is wrong.
     Checksum {
-        /// What stands in the page.
+        /// The checksum in the page.
         stored: u32,
-        /// What it should be.
+        /// The checksum of its content.
         computed: u32,
     },
-    /// Begin and end were not written together.
+    /// Its start and its end were not written together.
     Lsn {
         /// Low half of the LSN in the header.
         first: u32,
         /// And at the end of the page.
         last: u32,
     },
-    /// It says to be compressed to a length that cannot be.
+    /// Its compressed length is impossible.
     CompressedLength {
         /// Bytes.
         found: u32,
     },
-    /// Not as many bytes as a page has.
+    /// Fewer bytes than a page has.
     Length {
         /// Bytes.
         found: usize,
@@ -138,23 +139,23 @@ pub enum Fault {
 
 impl std::fmt::Display for BadFlags {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "no tablespace has the flags {:#x}", self.0)
+        write!(f, "the flags {:#x} are invalid for a tablespace", self.0)
     }
 }
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fault::Number { found } => write!(f, "it says that it is page {found}"),
+            Fault::Number { found } => write!(f, "it has the page number {found}"),
             Fault::Checksum { stored, computed } => {
-                write!(f, "its checksum is {stored:#010x}, and {computed:#010x} stands for its content")
+                write!(f, "its checksum is {stored:#010x}, but its content has {computed:#010x}")
             }
             Fault::Lsn { first, last } => {
-                write!(f, "the LSN at its end ({last:#x}) is not that of its header ({first:#x})")
+                write!(f, "the LSN at its end ({last:#x}) differs from its header ({first:#x})")
             }
-            Fault::CompressedLength { found } => write!(f, "it says that it is compressed to {found} bytes"),
-            Fault::Length { found } => write!(f, "there are only {found} bytes of it"),
-            Fault::Zero => write!(f, "it is all zero, but the tablespace says that it is in use"),
+            Fault::CompressedLength { found } => write!(f, "its header says that it is compressed to {found} bytes"),
+            Fault::Length { found } => write!(f, "it has only {found} bytes"),
+            Fault::Zero => write!(f, "it is all zero, but it is in use according to its tablespace"),
             Fault::Missing { counted } => write!(f, "the file ends before it, but the tablespace has {counted} pages"),
         }
     }
@@ -190,7 +191,7 @@ impl PageFormat {
         Ok(Self { dialect, layout, punched, physical, logical })
     }
 
-    /// Whose variant of the format it is.
+    /// The server's variant of the format.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
@@ -205,12 +206,12 @@ impl PageFormat {
         self.logical
     }
 
-    /// Whether the content of a page stands there as it is in the server's memory: neither encrypted nor compressed. Only for a page that
-    /// was found valid.
+    /// Whether the page has its content as in the server's memory: neither encrypted nor compressed. Only for a page
+    /// that was found valid.
     pub fn is_clear(&self, page: &[u8]) -> bool {
         match self.layout {
             Layout::FullCrc32 { .. } => u32_at(page, CHECKSUM_AT) == 0 && u16_at(page, TYPE_AT) & COMPRESSED_BIT == 0,
-            // MySQL's encrypted and compressed pages say so by their types, and are never found valid.
+            // MySQL's encrypted and compressed pages have their own types, and are never found valid.
             Layout::Classic | Layout::RowCompressed => {
                 !self.is_encrypted(page) && u16_at(page, TYPE_AT) != MARIADB_COMPRESSED_ENCRYPTED
             }
@@ -245,8 +246,8 @@ impl PageFormat {
         }
     }
 
-    /// Bytes of `page` that mean something: less than a page where it is compressed and the rest of its place is a hole.
-    /// Only for a page that was found valid.
+    /// Used bytes of `page`: less than a page if it is compressed and the rest of its place is a hole. Only for a page
+    /// that was found valid.
     pub fn content_length(&self, page: &[u8]) -> usize {
         let kind = u16_at(page, TYPE_AT);
         let length = match self.layout {
@@ -321,7 +322,7 @@ fn check_full_crc32(page: &[u8], compressed: bool) -> Verdict {
     verdict
 }
 
-/// A page that is as it was in the server's memory. Which algorithm made the checksum stands nowhere: one has to fit.
+/// A page as in the server's memory. The page does not name the algorithm of its checksum: one of them has to fit.
 fn check_plain(page: &[u8]) -> Verdict {
     let end = page.len() - 8;
     let (stored, again) = (u32_at(page, CHECKSUM_AT), u32_at(page, end));
@@ -471,7 +472,7 @@ mod tests {
         for flags in [0x10, 0x12, 0x18, 0x1F, 1 << 6, 2 << 6, 8 << 6, 6 << 1, 7 << 6 | 1 << 1] {
             assert_eq!(PageFormat::from_flags(flags, Dialect::MariaDb), Err(BadFlags(flags)), "{flags:#x}");
         }
-        // What marks `full_crc32` in MariaDB is an impossible size in MySQL.
+        // The mark of `full_crc32` in MariaDB is an impossible size in MySQL.
         assert!(PageFormat::from_flags(0x13, Dialect::MySql).is_err());
         assert_eq!(PageFormat::from_flags(0, Dialect::MySql).unwrap().physical_size(), 16384);
         for flags in 0..1 << 12 {

@@ -1,7 +1,7 @@
-//! Pages that look damaged while a copy of them passes by, in pieces and in layers.
+//! Pages that look damaged during a copy that comes in pieces and in layers.
 //!
-//! A page of a lower layer may be torn: a server's clone sends it again, whole, in a higher one. So what looks bad is only
-//! suspected until the end, and forgotten when the page comes again.
+//! A page of a lower layer may be torn: a server's clone sends it again, whole, in a higher layer. So a bad page is
+//! only a suspect until the end, and is dropped when the page comes again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,30 +10,30 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::page::{Fault, PageFormat, Verdict};
 use crate::mysql_family::Dialect;
 
-/// Pages suspected at once, at most: a database with more is named as damaged anyway.
+/// Most suspects at once: a database with more is reported as damaged anyway.
 const SUSPECTS_MAX: usize = 1 << 16;
 
 /// How the pages of one file of a tablespace are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judge {
     format: PageFormat,
-    /// Of the system tablespace a second file goes on with the numbers of the first.
+    /// In the system tablespace, a second file continues the page numbers of the first.
     numbered: bool,
 }
 
 impl Judge {
-    /// From the flags in page 0; `identity` is the stream's (`space:N` or `space:0:NAME`). `None` for flags that no tablespace has.
+    /// From the flags in page 0; `identity` is the stream's (`space:N` or `space:0:NAME`). `None` for invalid flags.
     pub fn new(dialect: Dialect, fsp_flags: u32, identity: &str) -> Option<Self> {
         let format = PageFormat::from_flags(fsp_flags, dialect).ok()?;
         Some(Self { format, numbered: !identity.starts_with("space:0") })
     }
 
-    /// How its pages look; none for the system tablespace, whose files go on with each other's numbers.
+    /// The format of its pages; `None` for the system tablespace, whose files share one sequence of page numbers.
     pub fn numbered_format(&self) -> Option<PageFormat> {
         self.numbered.then_some(self.format)
     }
 
-    /// What is wrong with a page.
+    /// The damage of a page.
     fn fault(&self, page: &[u8], number: u64) -> Option<Fault> {
         match self.format.check(page, number as u32) {
             Verdict::Corrupt(Fault::Number { found }) if !self.numbered => self.fault(page, found.into()),
@@ -51,18 +51,18 @@ pub struct Suspects(Mutex<State>);
 struct State {
     /// By stream and number, with the reason.
     pages: BTreeMap<(u32, u64), String>,
-    /// There were more than could be remembered.
+    /// There were more suspects than the limit.
     more: bool,
 }
 
-/// A page that stayed damaged.
+/// A page that is still damaged at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspect {
     /// Its stream.
     pub stream: u32,
     /// Its number in the file.
     pub page: u64,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub why: String,
 }
 
@@ -71,10 +71,10 @@ impl Suspects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the whole pages among `bytes`, which stand at `offset` in a file of `size` bytes.
+    /// Checks the whole pages among `bytes`, which are at `offset` in a file of `size` bytes.
     pub fn look(&self, stream: u32, judge: &Judge, size: u64, offset: u64, bytes: &[u8]) {
         let page_size = u64::from(judge.format.physical_size());
-        // What is left of the page where the bytes begin says nothing.
+        // The rest of a page at the start of the bytes cannot be checked.
         let skipped = (offset.next_multiple_of(page_size) - offset).min(bytes.len() as u64) as usize;
         let first = offset.div_ceil(page_size);
         let mut bad = Vec::new();
@@ -103,7 +103,7 @@ impl Suspects {
         self.state().forget(stream, offset.div_ceil(page_size)..offset.saturating_add(length) / page_size);
     }
 
-    /// What is suspected now, by stream and page, and whether there were more than could be remembered.
+    /// The current suspects, by stream and page, and whether there were more than the limit.
     pub fn left(&self) -> (Vec<Suspect>, bool) {
         let state = self.state();
         let left = state.pages.iter().map(|(&(stream, page), why)| Suspect { stream, page, why: why.clone() });
@@ -112,7 +112,7 @@ impl Suspects {
 }
 
 impl State {
-    /// Pages came again.
+    /// Drops the suspects among pages that came again.
     fn forget(&mut self, stream: u32, pages: Range<u64>) {
         if self.pages.is_empty() || pages.is_empty() {
             return;

@@ -1,11 +1,11 @@
-//! A tablespace's head: what page 0 says about the whole file.
+//! A tablespace's head: the facts about the whole file in page 0.
 
 use super::bytes::{u16_at, u32_at, u64_at};
 use super::extents::Layout;
 use super::page::{BadFlags, DATA_AT, LSN_AT, NUMBER_AT, PAGE_SIZE_MIN, PageFormat, SPACE_AT};
 use crate::mysql_family::Dialect;
 
-/// Where the numbers of page 0 stand, in bytes from its start.
+/// Offsets of the numbers in page 0, in bytes from its start.
 const SPACE_AGAIN_AT: usize = DATA_AT;
 const SIZE_AT: usize = 46;
 const LIMIT_AT: usize = 50;
@@ -22,17 +22,17 @@ const MYSQL_ENCRYPTED_FLAG: u32 = 1 << 13;
 pub const HEAD: usize = 64;
 /// The tablespace number of the system tablespace.
 pub const SYSTEM_SPACE: u32 = 0;
-/// The greatest number of a tablespace: what is above is InnoDB's own.
+/// The greatest number of a tablespace: InnoDB reserves the numbers above.
 pub const SPACE_MAX: u32 = 0xFFFF_FFF0;
 
-/// What page 0 says.
+/// The facts in page 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The tablespace's number: it stays when the file is renamed, and is never given again.
     pub space: u32,
     /// How its pages look.
     pub format: PageFormat,
-    /// Its flags, as they stand there.
+    /// Its flags, unchanged.
     pub flags: u32,
     /// Its size in pages, as of the last write of page 0; the file may be longer or shorter.
     pub pages: u32,
@@ -53,17 +53,17 @@ pub enum Encryption {
         key_id: u32,
         /// The oldest version of the key that some page may still need.
         least_key_version: u32,
-        /// Whether the server's default (0), or the table's own yes (1) or no (2) decides.
+        /// The setting of the table: the server's default (0), on (1) or off (2).
         mode: u8,
     },
-    /// MySQL: with a key of its own that stands here, itself encrypted with a master key.
+    /// MySQL: with its own key, which is here, encrypted with a master key.
     MySql {
         /// The number of the master key.
         master_key: u32,
     },
 }
 
-/// What page 0 cannot be.
+/// Why page 0 is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadHead {
     /// Fewer bytes than its head has.
@@ -80,9 +80,9 @@ impl std::fmt::Display for BadHead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             BadHead::Short => write!(f, "the file ends within its first page"),
-            BadHead::Number(number) => write!(f, "its first page says that it is page {number}"),
+            BadHead::Number(number) => write!(f, "its first page has the page number {number}"),
             BadHead::Spaces(one, other) => {
-                write!(f, "its first page says both that it is of tablespace {one} and of {other}")
+                write!(f, "its first page has two tablespace numbers, {one} and {other}")
             }
             BadHead::Flags(flags) => write!(f, "{flags}"),
         }
@@ -90,11 +90,11 @@ impl std::fmt::Display for BadHead {
 }
 
 impl Head {
-    /// Parses the begin of a file, at least [`HEAD`] bytes; `None` if page 0 is still zero: the file was made, and its page
-    /// not yet written.
+    /// Parses the begin of a file, at least [`HEAD`] bytes; `None` if page 0 is still zero: the file was made, and its
+    /// page not yet written.
     ///
     /// # Errors
-    /// What contradicts itself. The checksum is not looked at: that needs the whole page, [`PageFormat::check`].
+    /// The head contradicts itself. The checksum is not checked: that needs the whole page, [`PageFormat::check`].
     pub fn parse(page: &[u8], dialect: Dialect) -> Result<Option<Self>, BadHead> {
         if page.len() < HEAD {
             return Err(BadHead::Short);
@@ -124,7 +124,7 @@ impl Head {
 
     /// How the tablespace is encrypted; `page` is the whole page 0 that this head was parsed from.
     pub fn encryption(&self, page: &[u8], dialect: Dialect) -> Encryption {
-        // What says how the tablespace is encrypted comes after the table of extents.
+        // The description of the encryption comes after the table of extents.
         let at = Layout::of(&self.format).table_end();
         match dialect {
             Dialect::MariaDb => {
@@ -146,8 +146,8 @@ impl Head {
     }
 }
 
-/// Where the doublewrite buffer's copies stand in the first file of MariaDB's system tablespace, from its page 5: the
-/// first pages of two runs of `pages` each. There, pages are copies of others.
+/// The place of the doublewrite buffer's copies in the first file of MariaDB's system tablespace, from its page 5: the
+/// first pages of two runs of `pages` each. These pages are copies of other pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doublewrite {
     /// The first pages of the two runs.
@@ -160,16 +160,17 @@ pub struct Doublewrite {
     pub singles: Vec<u32>,
 }
 
-/// The page of the system tablespace that says where the doublewrite buffer is.
+/// The page of the system tablespace with the place of the doublewrite buffer.
 pub const TRANSACTION_SYSTEM_PAGE: u32 = 5;
 const DOUBLEWRITE_MAGIC: u32 = 536_853_855;
-/// In the entry of a segment: a number that every entry has, and the segment's single pages, at most half as many as an extent has.
+/// In the entry of a segment: a number that every entry has, and the segment's single pages, at most half as many as an
+/// extent has.
 const SEGMENT_MAGIC_AT: usize = 60;
 const SEGMENT_MAGIC: u32 = 97_937_874;
 const SINGLES_AT: usize = 64;
 
 impl Doublewrite {
-    /// From page 5 of the system tablespace; `None` if the server has made none.
+    /// From page 5 of the system tablespace; `None` if the server has no doublewrite buffer.
     pub fn parse(page: &[u8]) -> Option<Self> {
         let at = page.len().checked_sub(200)?;
         // An extent of the system tablespace.

@@ -1,4 +1,4 @@
-//! The pages of a backup, looked at while it is verified: which were damaged already when they were read.
+//! Checks the pages of a backup during verification: finds pages that were damaged before the backup.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ use super::suspects::{Judge, Suspect, Suspects};
 use crate::engine::{PageCheck, PageEngine};
 use crate::mysql_family::Dialect;
 
-/// How many of them are named.
+/// How many damaged pages are named.
 const NAMED_MAX: usize = 10;
-/// What the detail of a stream calls the flags of its tablespace.
+/// The field for the flags of the tablespace in the detail of a stream.
 const FLAGS: &str = "fsp_flags";
 
 /// The detail of a stream ([`fullbore_core::source::Source::detail`]) whose pages can be verified.
@@ -28,7 +28,7 @@ fn flags_of(stream: &ManifestStream) -> Option<u32> {
     u32::try_from(stream.detail.as_ref()?.value().get(FLAGS)?.as_u64()?).ok()
 }
 
-/// How the pages of a stream look, if it has a [`detail`].
+/// The format of the pages of a stream, if it has a [`detail`].
 pub fn format_of(dialect: Dialect, stream: &ManifestStream) -> Option<PageFormat> {
     PageFormat::from_flags(flags_of(stream)?, dialect).ok()
 }
@@ -63,7 +63,7 @@ struct Tablespace {
 }
 
 impl PageVerifier {
-    /// For streams with a [`detail`]; of others nothing is looked at.
+    /// For streams with a [`detail`]; other streams are not checked.
     pub fn new(dialect: Dialect, streams: &[ManifestStream]) -> Self {
         let tablespace = |stream: &ManifestStream| {
             let judge = Judge::new(dialect, flags_of(stream)?, &stream.identity)?;
@@ -160,7 +160,7 @@ mod tests {
         verifier.write(7, 0, &torn).unwrap();
         let said = verifier.damaged();
         assert!(said.len() == 2 && said[1].contains("page 4 of `shop/7.ibd`"), "{said:?}");
-        // A part of a page says nothing; a whole one does, and so do zeros.
+        // A part of a page cannot be checked; a whole page can, and zeros can.
         verifier.write(7, 1024, &pages[1024..2048]).unwrap();
         assert_eq!(verifier.damaged().len(), 2);
         verifier.write(7, 0, &pages[..PAGE]).unwrap();

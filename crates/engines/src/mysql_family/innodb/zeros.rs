@@ -1,9 +1,10 @@
-//! Zero pages of a copy that comes in pieces, in any order, and page by page again, without a redo log that could be read here.
+//! Zero pages of a copy that comes in pieces, in any order, with single pages again, and without a readable redo log.
 //!
-//! So only what has not changed since the server's last checkpoint before the copy is judged: a page of extents, or a first page, whose
-//! LSN is below that of the checkpoint. What it says of other pages was true of the files then, and no log has to make it true.
-//! A server takes pages for a new index before it fills them, without a word in the log: such a page is not known to any page behind it.
-//! So a zero page counts as lost if a page of an index says that it comes behind it, and with it the zero pages beside.
+//! So only pages are used that have not changed since the server's last checkpoint before the copy: a page of extents,
+//! or a first page, with an LSN below the checkpoint. Its facts about other pages were already true in the files at the
+//! checkpoint, and do not depend on the log. A server allocates pages for a new index before it fills them, without a
+//! log record: no next page refers to such a page. So a zero page counts as lost if a page of an index names it as its
+//! previous page, and with it the zero pages beside.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,26 +19,26 @@ use super::page::{Fault, LSN_AT, PageFormat};
 use super::suspects::Suspect;
 use super::tablespace::{Head, page_type};
 
-/// Runs of pages that are remembered: some 8 MiB, a part of `plan::FIXED_MEMORY`. What is beyond is not judged.
+/// Most runs of pages: some 8 MiB, a part of `plan::FIXED_MEMORY`. Further runs are not judged.
 const RUNS_MAX: usize = 1 << 17;
 
-/// Pages of indexes whose neighbours are remembered. Of a larger database no zero page is judged.
+/// Most pages of indexes whose neighbours are kept. In a larger database no zero page is judged.
 const NEIGHBOURS_MAX: u64 = 20_000_000;
-/// Pages that are named of one file.
+/// Most pages to name of one file.
 const NAMED_MAX: usize = 1000;
-/// Where a page of an index names the one before it, and the types of such pages.
+/// Where a page of an index names the previous page, and the types of such pages.
 const BEFORE_AT: usize = 8;
 const INDEX_TYPES: std::ops::RangeInclusive<u16> = 17_854..=17_855;
 
-/// Runs of pages: from the first of each to behind its last.
+/// Runs of pages: from the first page of each to the page after its last.
 type Runs = BTreeMap<u64, u64>;
 
-/// What came so far. All methods may be called by several threads at once.
+/// The state so far. All methods may be called by several threads at once.
 pub struct Zeros {
     /// LSN of the checkpoint.
     checkpoint: u64,
     state: Mutex<State>,
-    /// Pages that another one comes behind, by stream and number.
+    /// Pages that another page names as its previous page, by stream and number.
     before: Filter,
     neighbours: AtomicU64,
 }
@@ -49,16 +50,16 @@ struct State {
     runs: usize,
 }
 
-/// What is known of one file.
+/// The facts about one file.
 #[derive(Default)]
 struct File {
-    /// What page 0 says, if it is older than the checkpoint.
+    /// The head from page 0, if it is older than the checkpoint.
     head: Option<Head>,
-    /// Where what came ends, in pages.
+    /// The end of the received bytes, in pages.
     end: u64,
     /// Zero pages that may be in use.
     zero: Runs,
-    /// Pages with tables, and the free pages in each; none where it is newer than the checkpoint or cannot be read.
+    /// Pages with tables, and the free pages in each; `None` if a table is newer than the checkpoint or not readable.
     tables: BTreeMap<u32, Option<Runs>>,
 }
 
@@ -73,7 +74,7 @@ impl Zeros {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the whole pages among `bytes`, which stand at `offset` of a file. Of the system tablespace nothing is to be given.
+    /// Checks the whole pages among `bytes`, which are at `offset` of a file. Not for files of the system tablespace.
     pub fn look(&self, stream: u32, format: &PageFormat, offset: u64, bytes: &[u8]) {
         if self.checkpoint == 0 {
             return;
@@ -128,7 +129,8 @@ impl Zeros {
         Some(Table { head, free })
     }
 
-    /// Pages that are in use and zero, and the first behind the end of each file; `format` is that of a stream which is in the copy.
+    /// Zero pages in use, and the first page after the end of each file; `format` is the page format of a stream in the
+    /// copy.
     pub fn left(&self, format: impl Fn(u32) -> Option<PageFormat>) -> Vec<Suspect> {
         let state = self.state();
         let mut left = Vec::new();
@@ -160,13 +162,13 @@ struct Table {
 }
 
 impl File {
-    /// False where a table is known to say that nobody uses a page, or says nothing.
+    /// False if a page is free according to its table, or if the table is unknown.
     fn may_use(&self, layout: &Layout, page: u64) -> bool {
         let table = u32::try_from(page).ok().and_then(|page| self.tables.get(&layout.table_of(page)));
         table.is_none_or(|free| free.as_ref().is_some_and(|free| !holds(free, page)))
     }
 
-    /// Whether a table says that a page is in use.
+    /// Whether a page is in use according to a table.
     fn uses(&self, layout: &Layout, head: &Head, page: u64) -> bool {
         let Ok(number) = u32::try_from(page) else { return false };
         let table = self.tables.get(&layout.table_of(number)).and_then(Option::as_ref);
@@ -174,7 +176,7 @@ impl File {
     }
 }
 
-/// What a table takes of the runs that are remembered.
+/// The share of a table in the runs.
 fn count(free: &Option<Runs>) -> usize {
     free.as_ref().map_or(0, |free| free.len() + 1)
 }
@@ -183,7 +185,7 @@ fn holds(runs: &Runs, page: u64) -> bool {
     runs.range(..=page).next_back().is_some_and(|(_, end)| page < *end)
 }
 
-/// Adds a page that is not there.
+/// Adds a missing page.
 fn add(runs: &mut Runs, page: u64) {
     let behind = runs.remove(&(page + 1)).unwrap_or(page + 1);
     match runs.range_mut(..page).next_back() {
@@ -233,7 +235,7 @@ mod tests {
         PageFormat::from_flags(0x13, Dialect::MariaDb).unwrap()
     }
 
-    /// A tablespace of 40 pages, of which 30 are in use; each page of an index comes behind the one before it. Page 0 has this LSN.
+    /// A tablespace of 40 pages, 30 of them in use; each page of an index names the previous page. Page 0 has this LSN.
     fn tablespace(lsn: u64) -> Vec<u8> {
         let mut pages = table_for_tests(&format(), 0, 30);
         pages[16..24].copy_from_slice(&lsn.to_be_bytes());
@@ -261,7 +263,7 @@ mod tests {
     fn a_zero_page_that_another_comes_behind_is_lost_unless_it_comes_again_or_its_table_is_new() {
         for (lsn, expected) in [(99, vec![8, 9]), (100, vec![])] {
             let mut pages = tablespace(lsn);
-            // The last page in use is zero too, and nobody comes behind it.
+            // The last page in use is zero too, and no page comes after it.
             for zero in [8, 9, 29] {
                 pages[zero * SIZE..(zero + 1) * SIZE].fill(0);
             }
@@ -306,14 +308,16 @@ mod tests {
                     remove(&mut runs, page, page + length);
                     set.retain(|known| !(page..page + length).contains(known));
                 }
-                prop_assert_eq!(runs.iter().flat_map(|(first, end)| *first..*end).collect::<BTreeSet<_>>(), set.clone());
+                let listed: BTreeSet<_> = runs.iter().flat_map(|(first, end)| *first..*end).collect();
+                prop_assert_eq!(listed, set.clone());
                 prop_assert!((0..70).all(|page| holds(&runs, page) == set.contains(&page)));
             }
         }
 
         #[test]
         fn in_whatever_pieces_a_tablespace_comes_the_same_pages_are_lost(
-            zero in prop::collection::btree_set(1_usize..28, 0..6), order in Just((0..10_usize).collect::<Vec<_>>()).prop_shuffle(),
+            zero in prop::collection::btree_set(1_usize..28, 0..6),
+            order in Just((0..10_usize).collect::<Vec<_>>()).prop_shuffle(),
         ) {
             let mut pages = tablespace(99);
             zero.iter().for_each(|page| pages[page * SIZE..(page + 1) * SIZE].fill(0));

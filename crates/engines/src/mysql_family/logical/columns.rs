@@ -1,4 +1,4 @@
-//! The columns of a table: how each is asked for, and written, so that its value comes back exactly.
+//! The columns of a table: how each is queried and written, so that its value is restored exactly.
 
 use fullbore_core::{Error, Result};
 
@@ -11,7 +11,7 @@ use super::tables::Table;
 pub enum Form {
     /// Digits as they come: integers and DECIMAL.
     Number,
-    /// FLOAT and DOUBLE: never taken for an integer, which has no negative zero.
+    /// FLOAT and DOUBLE: never written like an integer, which has no negative zero.
     Real,
     /// Dates and times: digits between quotes.
     Quoted,
@@ -19,9 +19,9 @@ pub enum Form {
     Text,
     /// Bytes.
     Binary,
-    /// Text in UTF-8, which must be said.
+    /// Text in UTF-8, with that character set named.
     Json,
-    /// The number of an ENUM's member, which the empty string could be two of; the bits of a SET.
+    /// The number of an ENUM's member, because the empty string is ambiguous; the bits of a SET.
     Members,
 }
 
@@ -49,12 +49,12 @@ pub struct Column {
     pub name: String,
     /// How its values are written.
     pub form: Form,
-    /// Of a FLOAT the text protocol gives six digits, of a DOUBLE all that matter.
+    /// A FLOAT: the text protocol gives only six digits of it, but all significant digits of a DOUBLE.
     single: bool,
 }
 
 impl Column {
-    /// What is asked for.
+    /// The expression to query.
     pub fn expression(&self) -> String {
         let name = quoted(&self.name);
         match self.form {
@@ -65,14 +65,14 @@ impl Column {
     }
 }
 
-/// The columns that a row is made of, in their order, those that are invisible too; without the generated ones.
+/// The stored columns of a row, in their order: also invisible columns, without generated columns.
 ///
 /// # Errors
-/// One is of a type that is not known.
+/// A column has an unknown type.
 pub fn stored(connection: &mut Connection, table: &Table) -> Result<Vec<Column>> {
     let asked = format!(
-        "SELECT column_name, data_type, extra FROM information_schema.columns WHERE table_schema = {} AND table_name = {} \
-         ORDER BY ordinal_position",
+        "SELECT column_name, data_type, extra FROM information_schema.columns WHERE table_schema = {} AND table_name = \
+         {} ORDER BY ordinal_position",
         literal(&table.schema),
         literal(&table.name)
     );
@@ -87,7 +87,7 @@ pub fn stored(connection: &mut Connection, table: &Table) -> Result<Vec<Column>>
         let form = Form::of(&data_type).ok_or_else(|| {
             Error::refused(
                 format!("table {}", table.shown()),
-                format!("its column {name:?} is of the type `{data_type}`, which this version does not know"),
+                format!("its column {name:?} has the type `{data_type}`, which this version does not know"),
                 "leave --include-other-engines out, or use a newer fullbore",
             )
         })?;

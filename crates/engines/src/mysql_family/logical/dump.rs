@@ -1,8 +1,8 @@
-//! One table as SQL text, put into buffers piece by piece: neither a row nor a statement is ever held as a whole.
+//! One table as SQL text, put into buffers piece by piece: neither a row nor a statement is ever in memory as a whole.
 //!
-//! The text is for the `mysql` client. It replaces the table and its triggers; grants are of the name and stay. Behind each statement
-//! stands a line of its own, `-- end` and a number that nobody could know before: so a program can cut the text into statements without
-//! understanding them ([`super::load`]).
+//! The text is for the `mysql` client. It replaces the table and its triggers; grants belong to the name and stay.
+//! After each statement there is a line `-- end` with a random number: so a program can cut the text into statements
+//! without understanding them ([`super::load`]).
 
 use fullbore_core::{Error, Result};
 
@@ -12,8 +12,8 @@ use super::literal::{self, SHORT};
 use super::names::{literal, quoted};
 use super::tables::Table;
 
-/// A statement with rows ends behind the row that makes it longer than this, in bytes: with rows of up to 384 KiB it is shorter than
-/// 1 MiB, whatever they hold.
+/// A statement with rows ends after the row that makes it longer than this, in bytes: with rows of up to 384 KiB it is
+/// always shorter than 1 MiB.
 const STATEMENT: u64 = 256 << 10;
 /// The longest row, in bytes: in hexadecimal digits it still fits into the greatest `max_allowed_packet`, 1 GiB.
 pub const ROW_MAX: u64 = 500 << 20;
@@ -22,8 +22,9 @@ const DESCRIPTION_MAX: u64 = 16 << 20;
 /// How much text is made at a time.
 const PIECE: usize = 2 * SHORT;
 
-/// What a connection is told before tables are read: whatever the server's own settings are, values come as they are stored. A reader that
-/// vanishes without a word, with its machine or the network, holds no lock for longer than the server waits for it to take a packet.
+/// The settings of a connection before it reads tables: values come as they are stored, independent of the server's own
+/// settings. If the reader's machine or the network fails, its locks last only as long as the server waits to send a
+/// packet.
 pub const SESSION: [&str; 2] = [
     "SET NAMES utf8mb4",
     "SET SESSION sql_mode = '', time_zone = '+00:00', character_set_results = NULL, sql_quote_show_create = 1, \
@@ -31,18 +32,19 @@ pub const SESSION: [&str; 2] = [
      net_write_timeout = 300, net_read_timeout = 300, wait_timeout = 604800",
 ];
 
-/// The mode that a table is loaded with: nothing is cut off or replaced in silence, and all dates that can be stored are taken.
+/// The mode for loading a table: no value is cut off or replaced silently, and all dates that can be stored are
+/// accepted.
 const MODE: &str = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION,NO_DIR_IN_CREATE";
 
-/// Where the text stands.
+/// The current place in the text.
 enum Step {
-    /// Before a row, or behind the last.
+    /// Before a row, or after the last.
     Row,
     /// Before a value of a row.
     Value(usize),
-    /// Inside a long one.
+    /// Inside a long value.
     Long(usize),
-    /// Behind the rows.
+    /// After the rows.
     Triggers,
     Done,
 }
@@ -53,23 +55,23 @@ pub struct TableDump {
     columns: Vec<Column>,
     /// How a statement with rows begins.
     insert: Vec<u8>,
-    /// What stands behind each statement.
+    /// The text after each statement.
     end: String,
     rows: Option<Rows>,
     step: Step,
-    /// Text that was made, and how much of it was given.
+    /// Text that was made, and how much of it was returned.
     pending: Vec<u8>,
     given: usize,
     scratch: Vec<u8>,
     /// Bytes that were made before `pending`.
     made: u64,
-    /// Where in all the text the statement with rows that is under way begins.
+    /// Where the current statement with rows begins in the whole text.
     statement: Option<u64>,
-    /// What was written so far.
+    /// The counts so far.
     account: Account,
 }
 
-/// What a table's text holds.
+/// The counts of a table's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
     /// Rows.
@@ -83,13 +85,13 @@ pub struct Account {
 }
 
 impl TableDump {
-    /// Asks how the table looks. `connection` has had [`SESSION`], and the table stands still.
+    /// Queries the definition of the table. `connection` has run [`SESSION`], and the table is locked.
     pub fn begin(connection: &mut Connection, table: Table, server: &str) -> Result<Self> {
         let columns = columns::stored(connection, &table)?;
         let created = description(connection, &table, &format!("SHOW CREATE TABLE {}", table.quoted()), 1)?;
         let mut random = [0; 8];
         aws_lc_rs::rand::fill(&mut random).map_err(|_| {
-            Error::refused("the system", "it gives no random numbers", "look at the machine: nothing can be done here")
+            Error::refused("the system", "it gives no random numbers", "check the machine: fullbore cannot repair this")
         })?;
         let names = columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(",");
         let insert = format!("INSERT INTO {} ({names}) VALUES\n(", quoted(&table.name)).into_bytes();
@@ -112,7 +114,7 @@ impl TableDump {
         &self.table
     }
 
-    /// What was written; all of it once [`fill`](Self::fill) has given less than it was asked for.
+    /// The counts; they are final after [`fill`](Self::fill) has returned less than the whole buffer.
     pub fn account(&self) -> Account {
         self.account
     }
@@ -143,7 +145,7 @@ impl TableDump {
         let clean: String = server.chars().filter(|c| !c.is_control()).collect();
         let head = format!("-- {shown}, {} of MySQL {clean}, by fullbore", self.table.engine);
         self.pending.extend_from_slice(head.as_bytes());
-        // The first line says what ends all others.
+        // The first line has the end of all statements.
         self.pending.extend_from_slice(&self.end.as_bytes()[1..]);
         self.put(b"SET NAMES utf8mb4");
         // The empty value of an ENUM, number 0, is refused in strict mode.
@@ -151,7 +153,8 @@ impl TableDump {
         let strict = if lenient { "" } else { ",STRICT_ALL_TABLES" };
         self.put(
             format!(
-                "SET SESSION sql_mode = '{MODE}{strict}', time_zone = '+00:00', sql_log_bin = 0, sql_require_primary_key = 0"
+                "SET SESSION sql_mode = '{MODE}{strict}', time_zone = '+00:00', sql_log_bin = 0, \
+                 sql_require_primary_key = 0"
             )
             .as_bytes(),
         );
@@ -182,7 +185,7 @@ impl TableDump {
         let rows = connection.query_rows(&asked, ROW_MAX).map_err(|failure| of_table(&self.table, failure))?;
         match rows.columns() == self.columns.len().max(1) {
             true => Ok(rows),
-            false => Err(connection.broken("it sent other columns than those it was asked for")),
+            false => Err(connection.broken("it sent other columns than the requested ones")),
         }
     }
 
@@ -269,8 +272,8 @@ impl TableDump {
 
     fn triggers(&mut self, connection: &mut Connection) -> Result<()> {
         let asked = format!(
-            "SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = {} AND event_object_table = {} \
-             ORDER BY event_manipulation, action_timing, action_order",
+            "SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = {} AND \
+             event_object_table = {} ORDER BY event_manipulation, action_timing, action_order",
             literal(&self.table.schema),
             literal(&self.table.name)
         );
@@ -281,12 +284,15 @@ impl TableDump {
             let settings = [&mode, &client, &collation].map(|text| String::from_utf8_lossy(text).into_owned());
             let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',');
             if !settings.iter().all(|text| text.chars().all(word)) {
-                return Err(connection.broken("it describes a trigger with settings that are none"));
+                return Err(connection.broken("it describes a trigger with invalid settings"));
             }
             let [mode, client, collation] = settings;
             self.put(
-                format!("SET SESSION sql_mode = '{mode}', character_set_client = {client}, collation_connection = {collation}")
-                    .as_bytes(),
+                format!(
+                    "SET SESSION sql_mode = '{mode}', character_set_client = {client}, collation_connection = \
+                     {collation}"
+                )
+                .as_bytes(),
             );
             self.pending.extend_from_slice(b"DELIMITER ;;\n");
             self.pending.extend_from_slice(&body);
@@ -305,19 +311,19 @@ impl TableDump {
             RowFault::TooLong(bytes) => Error::refused(
                 format!("table {}", self.table.shown()),
                 format!(
-                    "its row {} has at least {bytes} bytes, and no statement could load more than {ROW_MAX}",
+                    "its row {} has at least {bytes} bytes, and a statement can load at most {ROW_MAX}",
                     self.account.rows
                 ),
-                "copy that table by other means, and leave --include-other-engines out",
+                "copy this table with another program, and leave --include-other-engines out",
             ),
         }
     }
 }
 
-/// ARCHIVE takes no row whose number is below its AUTO_INCREMENT: it counts on from the rows themselves.
+/// An ARCHIVE table refuses rows with numbers below its AUTO_INCREMENT; it continues to count from its rows by itself.
 fn without_archive_counter(created: &[u8]) -> Vec<u8> {
     const COUNTER: &[u8] = b"\n) ENGINE=ARCHIVE AUTO_INCREMENT=";
-    // The options come last, and no line end stands in them.
+    // The options come last, and contain no line end.
     let options = created.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     match created[options..].strip_prefix(COUNTER) {
         Some(rest) => {
@@ -348,7 +354,7 @@ fn description_parts<const N: usize>(
         for column in 0..rows.columns() {
             let value = whole_value(&mut rows, connection).map_err(|fault| match fault {
                 RowFault::Fault(error) => error,
-                _ => connection.broken("it sent a description that is none"),
+                _ => connection.broken("it sent an invalid description"),
             })?;
             if let Some(at) = wanted.iter().position(|wanted| *wanted == column) {
                 found[at] = value;
@@ -358,7 +364,7 @@ fn description_parts<const N: usize>(
     if found.iter().any(Option::is_none) {
         return Err(Error::refused(
             format!("table {}", table.shown()),
-            "the server does not say how it was made",
+            "the server does not report its definition",
             "the account needs SELECT and TRIGGER on it",
         ));
     }

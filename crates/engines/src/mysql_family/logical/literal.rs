@@ -1,14 +1,16 @@
-//! Values as SQL literals, for a session with `SET NAMES binary` and without NO_BACKSLASH_ESCAPES: bytes then reach the column as they are.
+//! Values as SQL literals, for a session with `SET NAMES binary` and without NO_BACKSLASH_ESCAPES: then bytes reach the
+//! column unchanged.
 
 use super::columns::Form;
 
-/// Values up to this length, in bytes, are looked at as a whole; longer ones are written as they come, in hexadecimal digits.
+/// Values up to this length, in bytes, are written as a whole; longer values are written in pieces, in hexadecimal
+/// digits.
 pub const SHORT: usize = 32 << 10;
 
 /// Writes a value of at most [`SHORT`] bytes.
 ///
 /// # Errors
-/// It is no value of its type: what a server never sends.
+/// It is not a value of its type: a server never sends this.
 pub fn write(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     match form {
         Form::Number if is_number(value) => out.extend_from_slice(value),
@@ -24,7 +26,7 @@ pub fn write(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static
             out.extend_from_slice(value);
             out.push(b'\'');
         }
-        Form::Number | Form::Real | Form::Members | Form::Quoted => return Err("a value that is none of its type"),
+        Form::Number | Form::Real | Form::Members | Form::Quoted => return Err("a value that does not fit its type"),
         Form::Text if std::str::from_utf8(value).is_ok() => text(value, out),
         Form::Text | Form::Binary if value.is_empty() => out.extend_from_slice(b"''"),
         Form::Text | Form::Binary => {
@@ -65,7 +67,7 @@ pub fn digits(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Between quotes, with everything escaped that a client or the server could take for something else.
+/// Between quotes, with all characters escaped that have a meaning for a client or the server.
 pub fn text(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
     let mut rest = value;
@@ -78,7 +80,7 @@ pub fn text(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
-/// What stands behind the backslash for a byte that needs one.
+/// The character after the backslash for a byte that needs an escape.
 fn escaped(byte: u8) -> Option<u8> {
     match byte {
         0 => Some(b'0'),
@@ -90,7 +92,7 @@ fn escaped(byte: u8) -> Option<u8> {
     }
 }
 
-/// What stands in a number as the server writes it.
+/// The characters of a number as the server writes it.
 fn is_number(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
 }

@@ -1,4 +1,4 @@
-//! The text of tables ([`super::dump`]) back into a server, without a client program.
+//! Loads the text of tables ([`super::dump`]) into a server, without a client program.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -14,7 +14,7 @@ use super::tables::Table;
 
 /// The greatest `max_allowed_packet`, in bytes, and with it the longest statement.
 pub const STATEMENT_MAX: u64 = 1 << 30;
-/// Bytes in a line that says how statements end.
+/// Bytes of the line that ends a statement.
 const END_LINE: usize = "-- end 0123456789abcdef\n".len();
 
 /// A table's text in a restored directory.
@@ -30,7 +30,7 @@ pub struct TableText {
     pub longest: u64,
 }
 
-/// What the manifest says of a text.
+/// The detail of a text in the manifest.
 #[derive(Deserialize)]
 struct Detail {
     schema: String,
@@ -59,7 +59,7 @@ pub fn texts(streams: &[ManifestStream]) -> Vec<TableText> {
 /// Runs every statement of a text, and counts the rows.
 ///
 /// # Errors
-/// The server refuses one, or the table does not have the rows that were written.
+/// The server refuses a statement, or the table has another number of rows than the text.
 pub fn load(connection: &mut Connection, directory: &Path, text: &TableText) -> Result<()> {
     let path = directory.join(&text.path);
     let shown = path.display().to_string();
@@ -84,11 +84,11 @@ pub fn load(connection: &mut Connection, directory: &Path, text: &TableText) -> 
     if counted == text.rows.to_string() {
         return Ok(());
     }
-    let why = format!("has {counted} rows after it was loaded, and {} were backed up", text.rows);
+    let why = format!("has {counted} rows after loading, but {} were backed up", text.rows);
     Err(Error::refused(format!("table {}", text.table.shown()), why, "please report this"))
 }
 
-/// Removes texts that were loaded: loaded once more, they would undo what was written since.
+/// Removes loaded texts: loading them again would undo later changes.
 pub fn remove(directory: &Path, texts: &[&TableText]) -> Result<()> {
     for text in texts {
         let path = directory.join(&text.path);
@@ -104,7 +104,7 @@ pub fn remove(directory: &Path, texts: &[&TableText]) -> Result<()> {
 /// A text, cut into statements.
 pub struct Statements<R> {
     reader: R,
-    /// Behind each statement.
+    /// The text after each statement.
     end: Vec<u8>,
     piece: Vec<u8>,
 }
@@ -113,7 +113,7 @@ impl<R: BufRead> Statements<R> {
     /// Reads the first two lines, which say how statements end.
     ///
     /// # Errors
-    /// They do not.
+    /// They do not say it.
     pub fn begin(mut reader: R) -> io::Result<Self> {
         let mut comment = Vec::new();
         until_line_end(&mut reader, &mut comment, 1 << 16)?;
@@ -121,7 +121,7 @@ impl<R: BufRead> Statements<R> {
         until_line_end(&mut reader, &mut end, 1 << 10)?;
         let digits = end[2..].strip_prefix(b"-- end ").and_then(|rest| rest.strip_suffix(b"\n")).unwrap_or_default();
         if !comment.starts_with(b"-- ") || end.len() != 2 + END_LINE || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not begin as the text of a table does"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not begin like the text of a table"));
         }
         Ok(Self { reader, end, piece: Vec::new() })
     }
@@ -129,7 +129,7 @@ impl<R: BufRead> Statements<R> {
     /// The next statement; `None` at the end.
     ///
     /// # Errors
-    /// The text ends inside one, or one is longer than a server takes.
+    /// The text ends inside a statement, or a statement is longer than a server allows.
     pub fn next_statement(&mut self) -> io::Result<Option<&[u8]>> {
         self.piece.clear();
         while !self.piece.ends_with(&self.end) {
@@ -141,7 +141,7 @@ impl<R: BufRead> Statements<R> {
             }
         }
         let statement = &self.piece[..self.piece.len() - self.end.len()];
-        // What tells the client where a trigger ends.
+        // These lines tell the client where a trigger ends.
         let body = statement.strip_prefix(b"DELIMITER ;;\n").and_then(|body| body.strip_suffix(b"\n;;\nDELIMITER "));
         Ok(Some(body.unwrap_or(statement)))
     }
@@ -152,7 +152,7 @@ fn until_line_end(reader: &mut impl BufRead, line: &mut Vec<u8>, limit: u64) -> 
     let room = limit.saturating_sub(line.len() as u64);
     let count = io::Read::take(&mut *reader, room).read_until(b'\n', line)?;
     if count as u64 == room && !line.ends_with(b"\n") {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a statement in it is longer than any server takes"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a statement in it is longer than any server allows"));
     }
     Ok(count)
 }
@@ -175,7 +175,8 @@ mod tests {
     fn a_text_is_cut_where_its_own_ends_are_and_nowhere_else() {
         let end = ";\n-- end 0123456789abcdef\n";
         let text = format!(
-            "-- a\n-- end 0123456789abcdef\nUSE `a;\n-- end 0`{end}DELIMITER ;;\nCREATE TRIGGER t -- x\n;;\nDELIMITER {end}"
+            "-- a\n-- end 0123456789abcdef\nUSE `a;\n-- end 0`{end}DELIMITER ;;\nCREATE TRIGGER t -- x\n;;\nDELIMITER \
+             {end}"
         );
         assert_eq!(all(text.as_bytes()).unwrap(), ["USE `a;\n-- end 0`", "CREATE TRIGGER t -- x"]);
         assert!(all(&text.as_bytes()[..text.len() - 1]).is_err(), "cut off");

@@ -1,8 +1,8 @@
-//! Tables as SQL text: read over an ordinary connection, row by row, and written as statements that the `mysql` client takes and
-//! that give the same table, bit by bit.
+//! Tables as SQL text: read over an ordinary connection, row by row, and written as statements for the `mysql` client
+//! that make the same table, bit by bit.
 //!
-//! [`tables`] says which tables there are, [`columns`] how each value is asked for, [`literal`] how it is written, and [`dump`]
-//! puts a table's text into buffers; [`load`] brings it back.
+//! [`tables`] lists the tables, [`columns`] has the query for each value, [`literal`] writes a value, [`dump`] puts a
+//! table's text into buffers, and [`load`] loads it.
 
 pub mod columns;
 pub mod dump;
@@ -11,5 +11,5 @@ pub mod load;
 pub mod names;
 pub mod tables;
 
-/// The folder of the texts in a restored directory. No server looks at it.
+/// The folder of the texts in a restored directory. Servers ignore it.
 pub const FOLDER: &str = "#other-engines";

@@ -15,8 +15,9 @@ pub fn literal(name: &str) -> String {
     name.bytes().fold("_utf8mb4 0x".to_owned(), |text, byte| text + &format!("{byte:02X}"))
 }
 
-/// As one part of a path: letters, digits, `_` and `-` stand for themselves, all else is `@` and four hexadecimal digits of UTF-16. Two
-/// names never give the same. `number` must differ from table to table: it stands for a name that is too long.
+/// As one part of a path: letters, digits, `_` and `-` are unchanged, every other character is `@` and four hexadecimal
+/// digits of UTF-16. Two names never give the same text. `number` must differ from table to table: it replaces a name
+/// that is too long.
 pub fn file_name(name: &str, number: usize) -> String {
     let mut encoded = String::with_capacity(name.len());
     for c in name.chars() {

@@ -8,8 +8,8 @@ use super::names::{file_name, quoted};
 /// More than a backup set has streams for.
 const TABLES_MAX: usize = 60_000;
 
-/// Which tables: what is not InnoDB, without the server's own schemas. Their tables of other engines are logs (`mysql.general_log`,
-/// `mysql.slow_log`) and views of the running server.
+/// The tables that are not InnoDB, without the server's own schemas. Tables of other engines in those schemas are logs
+/// (`mysql.general_log`, `mysql.slow_log`) and views of the running server.
 pub const OTHERS: &str = "FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine <> 'InnoDB' \
                           AND table_schema NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema')";
 
@@ -35,13 +35,13 @@ impl Table {
         format!("{}.{}", self.schema, self.name)
     }
 
-    /// The path of its text; `number` is its own among all tables.
+    /// The path of its text; `number` is unique among all tables.
     pub fn path(&self, number: usize) -> String {
         format!("{}/{}.sql", file_name(&self.schema, number), file_name(&self.name, number))
     }
 
-    /// Whether it has rows of its own, here: a MERGE table shows those of others, a FEDERATED one those of another server, and a
-    /// BLACKHOLE none.
+    /// Whether it has its own rows on this server: a MERGE table shows the rows of other tables, a FEDERATED table the
+    /// rows of another server, and a BLACKHOLE table has no rows.
     pub fn has_rows(&self) -> bool {
         !["MRG_MYISAM", "FEDERATED", "BLACKHOLE"].iter().any(|engine| self.engine.eq_ignore_ascii_case(engine))
     }
@@ -55,7 +55,7 @@ impl Table {
 /// All tables of other engines, in the order of their names.
 ///
 /// # Errors
-/// There are more than a backup set has room for.
+/// There are more tables than a backup set can hold.
 pub fn list(connection: &mut Connection) -> Result<Vec<Table>> {
     let asked = format!("SELECT table_schema, table_name, engine {OTHERS} ORDER BY 1, 2 LIMIT {}", TABLES_MAX + 1);
     let answer = connection.query(&asked)?;
@@ -63,7 +63,7 @@ pub fn list(connection: &mut Connection) -> Result<Vec<Table>> {
         return Err(Error::refused(
             connection.name(),
             format!("it has more than {TABLES_MAX} tables of other engines than InnoDB"),
-            "leave --include-other-engines out and dump them by themselves",
+            "leave --include-other-engines out, and dump these tables separately",
         ));
     }
     let table = |row: Vec<Option<String>>| match <[_; 3]>::try_from(row) {

@@ -1,4 +1,5 @@
-//! A private server on restored files hands tables out: `FLUSH TABLES … FOR EXPORT`, and their files are taken while they stand still.
+//! A private server on restored files exports tables: their files are moved while `FLUSH TABLES … FOR EXPORT` locks
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
@@ -20,15 +21,15 @@ use crate::mysql_family::start_check::{Running, ServerProgram, fault_of_table};
 
 /// How long the server may be silent while it reads or writes one table.
 const TABLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// How long a rollback of what was not committed may stand still.
+/// How long a rollback may make no progress.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(120);
-/// How often the list of transactions is looked at. InnoDB makes it anew only when nobody has read it for 100 ms: who looks more
-/// often sees the same list for ever.
+/// How often to read the list of transactions. InnoDB renews it only if it was not read for 100 ms: with more frequent
+/// reads it would never change.
 const TICK: Duration = Duration::from_millis(300);
-/// Recovery passes over the tablespaces that were not restored: their redo is meant to be lost.
+/// Recovery skips the tablespaces that were not restored: their redo is lost on purpose.
 const WITHOUT_THE_OTHERS: &str = "innodb-force-recovery=1";
 
-/// What is to be handed out, from where and to where.
+/// The tables to export, from where and to where.
 pub struct Export<'a> {
     /// The server's program.
     pub program: &'a ServerProgram,
@@ -36,22 +37,22 @@ pub struct Export<'a> {
     pub data: &'a Path,
     /// An empty directory on the same file system: the tables come here.
     pub out: &'a Path,
-    /// What the backup says of itself.
+    /// The position of the backup.
     pub position: &'a serde_json::Value,
     /// Further options of the server, without their dashes.
     pub options: &'a [String],
     /// The tables.
     pub selection: &'a Selection,
-    /// What the backup is called, for the comment in the statements.
+    /// The name of the backup, for the comment in the statements.
     pub origin: &'a str,
 }
 
-/// What was handed out.
+/// The exported tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
     /// From the start of the server until it answered: recovery.
     pub ready: Duration,
-    /// The tables, in the order in which they were asked for.
+    /// The tables, in the requested order.
     pub tables: Vec<ExportedTable>,
 }
 
@@ -60,15 +61,15 @@ pub struct Exported {
 pub struct ExportedTable {
     /// Its name.
     pub name: TableName,
-    /// Files below the target, that with the statements among them.
+    /// Files below the target, with the file of statements.
     pub files: Vec<String>,
     /// Bytes in them.
     pub bytes: u64,
 }
 
 impl Export<'_> {
-    /// Starts the server, lets it recover, checks the tables and hands them out, durably. The server has ended in any case; the files of
-    /// the tables are no longer in the data directory.
+    /// Starts the server, lets it recover, checks the tables and exports them, durably. The server has ended in any
+    /// case; the files of the tables are no longer in the data directory.
     ///
     /// # Errors
     /// The server does not start, does not know a table, or finds it damaged.
@@ -79,7 +80,8 @@ impl Export<'_> {
         connection.set_silence(TABLE_LIMIT);
         let definitions = self.flush(&mut connection).map_err(|error| server.explained(error))?;
         missing_files::check(&server.log()?, self.selection)?;
-        // Killed while the tables are locked: nothing writes to their files any more, and what stands beside them for the import stays.
+        // Killed while the tables are locked: no thread writes to their files any more, and the .cfg files for the
+        // import stay.
         drop(server);
         drop(connection);
         halt.check()?;
@@ -88,15 +90,15 @@ impl Export<'_> {
         Ok(Exported { ready, tables })
     }
 
-    /// A server on whose tables is nothing that was not committed.
+    /// A server that has rolled back all changes that were not committed.
     fn rolled_back(&self, halt: &Halt) -> Result<(Running, Connection)> {
         let (mut server, mut connection) = self.recovered(halt)?;
         wait_for_rollback(&mut connection, halt).map_err(|error| server.explained(error))?;
         Ok((server, connection))
     }
 
-    /// A server that has recovered. A MySQL passes over missing tablespaces also without being told, and then rolls back what was not
-    /// committed at once: told so, it cannot write down GTIDs.
+    /// A server that has recovered. MySQL skips missing tablespaces without the option too, and then rolls back
+    /// uncommitted changes at once; with the option it cannot write GTIDs.
     fn recovered(&self, halt: &Halt) -> Result<(Running, Connection)> {
         if self.program.dialect == Dialect::MySql {
             let mut server = Running::start(self.program, self.data, self.position, self.options)?;
@@ -111,7 +113,7 @@ impl Export<'_> {
         Ok((server, connection))
     }
 
-    /// Checks the tables and makes them stand still; what they are.
+    /// Checks the tables and locks them for export; returns their definitions.
     fn flush(&self, connection: &mut Connection) -> Result<Vec<Definition>> {
         let tables = &self.selection.tables;
         let definitions = tables.iter().map(|table| self.definition(connection, table)).collect::<Result<Vec<_>>>()?;
@@ -128,7 +130,7 @@ impl Export<'_> {
             "SELECT table_type, engine, row_format, table_comment FROM information_schema.tables WHERE {this}"
         ))?;
         match (known.value(0, 0), known.value(0, 1)) {
-            (None, _) => return refused("the restored server does not know it".into()),
+            (None, _) => return refused("the restored server does not have it".into()),
             (Some("BASE TABLE" | "SYSTEM VERSIONED"), Some(engine)) if engine.eq_ignore_ascii_case("innodb") => {}
             (Some("BASE TABLE" | "SYSTEM VERSIONED"), None) => {
                 let why = known.value(0, 3).unwrap_or_default();
@@ -137,17 +139,17 @@ impl Export<'_> {
             (Some(kind), engine) => {
                 let engine = engine.map_or(String::new(), |engine| format!(" of {engine}"));
                 let kind = kind.to_lowercase();
-                return refused(format!("it is a {kind}{engine}, and only InnoDB's tables can be taken out"));
+                return refused(format!("it is a {kind}{engine}, and only InnoDB tables can be taken out"));
             }
         }
         check(connection, name)?;
         let create = connection.query(&format!("SHOW CREATE TABLE {}", name.quoted()))?;
         let Some(create) = create.value(0, 1) else {
-            return refused("the restored server does not tell its definition".into());
+            return refused("the restored server does not report its definition".into());
         };
         let parts = connection.query(&format!(
-            "SELECT partition_name, subpartition_name FROM information_schema.partitions WHERE {this} AND partition_name IS NOT NULL \
-             ORDER BY partition_ordinal_position, subpartition_ordinal_position"
+            "SELECT partition_name, subpartition_name FROM information_schema.partitions WHERE {this} AND \
+             partition_name IS NOT NULL ORDER BY partition_ordinal_position, subpartition_ordinal_position"
         ))?;
         let mut partitions = Vec::new();
         for row in &parts.rows {
@@ -212,18 +214,20 @@ impl Export<'_> {
 
 const WHOLE: &str = "restore the whole directory, without --table";
 
-/// What was not committed has to be gone from the tables: an import would take it for committed.
+/// Waits until the rollback has removed all uncommitted changes: an import would treat them as committed.
 fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<()> {
     let prepared = connection.query("XA RECOVER")?.rows.len();
     if prepared > 0 {
         let why = format!(
-            "the backup holds {prepared} prepared XA transactions, and nobody here knows whether they are to be committed"
+            "the backup has {prepared} prepared XA transactions, and only their coordinator knows whether they commit"
         );
-        let hint = "restore the whole directory, start the server, commit or roll back what `XA RECOVER` lists, and export the table there";
+        let hint = "restore the whole directory, start the server, commit or roll back the transactions that `XA \
+                    RECOVER` lists, and export the table there";
         return Err(Error::refused("--table", why, hint));
     }
-    // Those that recovery found belong to no connection.
-    let recovered = "SELECT COUNT(*), COALESCE(SUM(trx_rows_modified), 0) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = 0";
+    // Transactions that recovery found belong to no connection.
+    let recovered = "SELECT COUNT(*), COALESCE(SUM(trx_rows_modified), 0) FROM information_schema.innodb_trx WHERE \
+                     trx_mysql_thread_id = 0";
     let (mut left, mut since) = (None, Instant::now());
     loop {
         let now = connection.query(recovered)?.rows.into_iter().next();
@@ -235,18 +239,19 @@ fn wait_for_rollback(connection: &mut Connection, halt: &Halt) -> Result<()> {
             (left, since) = (now, Instant::now());
         }
         if since.elapsed() > ROLLBACK_LIMIT {
-            let why =
-                "the private server does not get on with rolling back what was not committed when the backup ended";
+            let why = "the private server makes no progress in the rollback of transactions that were open when the \
+                       backup ended";
             return Err(Error::refused("--table", why, WHOLE));
         }
         std::thread::sleep(TICK);
     }
 }
 
-/// A table that is damaged is not handed out.
+/// Refuses to export a damaged table.
 fn check(connection: &mut Connection, name: &TableName) -> Result<()> {
     let Some(bad) = fault_of_table(connection, &name.quoted())? else { return Ok(()) };
-    let hint = "it may have been damaged when it was backed up: restore the whole directory to look at it, or take it from another set";
+    let hint = "it may have been damaged before the backup: restore the whole directory to inspect it, or take the \
+                table from another set";
     Err(Error::refused(format!("table {name}"), format!("CHECK TABLE on the restored server says: {bad}"), hint))
 }
 
@@ -255,7 +260,7 @@ fn make_folder(folder: &Path) -> Result<()> {
     made.map_err(|e| Error::io("make", folder.display().to_string(), e))
 }
 
-/// Moves a file of a server that has ended, durably; how long it is.
+/// Moves a file of a server that has ended, durably; returns its size.
 fn take(from: &Path, to: &Path) -> Result<u64> {
     let failed = |action: &str, path: &Path| {
         let (action, path) = (action.to_owned(), path.display().to_string());

@@ -1,7 +1,7 @@
-//! What a server writes into its log about tablespaces that were left out on purpose, told from what is wrong.
+//! Distinguishes the messages in a server's log about tablespaces that were left out on purpose from real errors.
 //!
-//! With `innodb_force_recovery` a server goes on after errors that lose what was to be recovered. So every error of InnoDB but these is an
-//! end.
+//! With `innodb_force_recovery` a server continues after errors that lose data. So every other error of InnoDB is
+//! fatal.
 
 use fullbore_core::{Error, Result};
 
@@ -15,12 +15,13 @@ const EXPECTED: &[&str] = &[
     "Cannot open datafile for read-only: './",
     "Could not find a valid tablespace file for ",
     ".ibd was not found",
-    // MySQL would write down the GTIDs of what it has recovered, as a user of its own tables. No recovery or rollback goes that way.
+    // MySQL would write the GTIDs of recovered transactions into its own tables, like a user. Recovery and rollback do
+    // not write this way.
     "innodb_force_recovery is on. We do not allow database modifications by the user",
     "Error persisting GTIDs to table",
 ];
 
-/// Whether a line of the log only tells what has to be so when files are left out.
+/// Whether a line of the log is a normal result of files that were left out.
 pub(crate) fn is_expected(line: &str) -> bool {
     EXPECTED.iter().any(|part| line.contains(part))
 }
@@ -28,15 +29,14 @@ pub(crate) fn is_expected(line: &str) -> bool {
 /// Looks at the log of a server that was started without most of its tables.
 ///
 /// # Errors
-/// InnoDB has found something wrong, or misses the file of a table that is wanted.
+/// InnoDB has found an error, or misses the file of a requested table.
 pub(super) fn check(log: &str, selection: &Selection) -> Result<()> {
     let spaces: Vec<&String> = selection.tables.iter().flat_map(|table| &table.spaces).collect();
     let of_innodb = |line: &&str| line.contains("[ERROR]") && (line.contains("[InnoDB]") || line.contains("InnoDB:"));
     let wrong = |line: &&str| !is_expected(line) || spaces.iter().any(|space| line.contains(space.as_str()));
     let Some(line) = log.lines().filter(of_innodb).find(wrong) else { return Ok(()) };
     let line: String = line.chars().filter(|c| !c.is_control()).take(400).collect();
-    let why =
-        format!("the private server has recovered with an error, and some of the tables may not be whole: {line}");
+    let why = format!("the private server reported an error during recovery, and some tables may not be whole: {line}");
     Err(Error::refused("--table", why, "restore the whole directory, without --table, and export the table there"))
 }
 

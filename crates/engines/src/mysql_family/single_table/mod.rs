@@ -1,7 +1,8 @@
-//! Single InnoDB tables out of a physical backup of a server: which files they need, and how a private server hands them out.
+//! Single InnoDB tables out of a physical backup of a server: the files that they need, and their export by a private
+//! server.
 //!
-//! [`Selection::of`] says what of a set is restored, [`prepare`] makes the restored files a data directory, [`export`](export::export) starts the
-//! server on it, lets it recover and takes the tables out of it.
+//! [`Selection::of`] selects the files to restore, [`prepare`] makes a data directory of them, and
+//! [`export`](export::export) starts the server on it, lets it recover and takes the tables out of it.
 
 pub mod export;
 pub mod file_name;
@@ -38,24 +39,23 @@ pub struct TableName {
 }
 
 impl TableName {
-    /// Understands `db.t`, each part in backquotes where it has a dot.
+    /// Parses `db.t`; a part with a dot is in backquotes.
     ///
     /// # Errors
     /// A usage error that says how to write it.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: &str| {
-            let hint =
-                "write DATABASE.TABLE; a part with a dot or a backquote stands in backquotes: '`my.shop`.orders'";
+            let hint = "write DATABASE.TABLE; put a part with a dot or a backquote into backquotes: '`my.shop`.orders'";
             Error::usage(format!("--table {text}"), why, hint)
         };
-        let (schema, rest) = part(text).ok_or_else(|| wrong("its backquotes do not close"))?;
+        let (schema, rest) = part(text).ok_or_else(|| wrong("a backquote is not closed"))?;
         let rest = rest.strip_prefix('.').ok_or_else(|| wrong("the database is missing"))?;
-        let (table, rest) = part(rest).ok_or_else(|| wrong("its backquotes do not close"))?;
+        let (table, rest) = part(rest).ok_or_else(|| wrong("a backquote is not closed"))?;
         if !rest.is_empty() {
             return Err(wrong("it has more than two parts"));
         }
         if [&schema, &table].iter().any(|name| name.is_empty() || name.len() > NAME_MAX || name.contains('\0')) {
-            return Err(wrong("a part of it is no name"));
+            return Err(wrong("a part of it is not a name"));
         }
         Ok(Self { schema, table })
     }
@@ -72,7 +72,7 @@ impl fmt::Display for TableName {
     }
 }
 
-/// The first part of a name, and what follows it.
+/// The first part of a name, and the rest.
 fn part(text: &str) -> Option<(String, &str)> {
     let Some(mut rest) = text.strip_prefix('`') else {
         let end = text.find('.').unwrap_or(text.len());
@@ -92,13 +92,15 @@ fn part(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// A tablespace of MySQL is encrypted if this bit of its flags is set (`docs/engines/mysql-clone.md`, FILE descriptors).
+/// A tablespace of MySQL is encrypted if this bit of its flags is set (`docs/engines/mysql-clone.md`, FILE
+/// descriptors).
 const IS_ENCRYPTED: u64 = 1 << 13;
 
-/// Makes a directory with the files of a [`Selection`] one that the private server starts on. `streams` are all files of the set.
+/// Prepares a directory with the files of a [`Selection`] so that the private server starts on it. `streams` are all
+/// files of the set.
 ///
 /// # Errors
-/// A table of the source stands outside of its data directory, and is there: the server would open it.
+/// A table of the source is outside of its data directory, and its file exists here: the server would open it.
 pub fn prepare(
     dialect: Dialect,
     directory: &Path,
@@ -111,13 +113,13 @@ pub fn prepare(
         if !was.ends_with('/') && Path::new(was).symlink_metadata().is_ok_and(|found| found.is_file()) {
             return Err(Error::refused(
                 was,
-                "a file of the server stood there, and there is one: the private server would open it",
-                "take the table out on another machine; or, if no server uses that file, move it away",
+                "this file exists, and a file of the source server had this path: the private server would open it",
+                "take the table out on another machine; or, if no server uses this file, move it away",
             ));
         }
     }
-    // MariaDB's recovery makes files of tables that are younger than the checkpoint; where it finds no folder for one of them, it gives up on
-    // the others of these too, and with innodb_force_recovery goes on without what was to come into them.
+    // MariaDB's recovery creates the files of tables that are newer than the checkpoint. If the folder of one is
+    // missing, it gives up on all of them, and with innodb_force_recovery it continues without their data.
     let mut folders = BTreeSet::new();
     for stream in streams.iter().filter(|stream| stream.name.contains('/')) {
         folders.extend(relative_path(&stream.name)?.parent().map(Path::to_owned));
@@ -142,8 +144,9 @@ pub fn prepare(
     Ok(())
 }
 
-/// A keyring of its own for a MySQL with encrypted tablespaces: their keys come wrapped with a key that every server has, and each wraps
-/// them anew. A server reads these files where the manifest beside its program allows it.
+/// A new keyring for a MySQL server with encrypted tablespaces: in a backup their keys are wrapped with a key that
+/// every server has, and each server wraps them anew. A server reads these files if the manifest beside its program
+/// allows it.
 fn give_keyring(directory: &Path) -> Result<()> {
     let keys = fs::canonicalize(directory).map_err(|e| Error::io("find", directory.display().to_string(), e))?;
     let files = [

@@ -1,4 +1,4 @@
-//! Which files of a set a few tables need, found in the manifest before anything is restored.
+//! The files of a set that some tables need, found in the manifest before the restore.
 
 use std::collections::BTreeSet;
 
@@ -23,16 +23,16 @@ const OTHER_ENGINES: &[(&str, &str)] = &[
     ("MRG", "MERGE"),
 ];
 
-/// What of a set is restored for some tables.
+/// The part of a set to restore for some tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The tables, as they were asked for.
+    /// The requested tables.
     pub tables: Vec<WantedTable>,
     /// The names of all files that are restored.
     pub(super) needed: BTreeSet<String>,
 }
 
-/// One of them.
+/// A requested table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedTable {
     /// Its name.
@@ -47,7 +47,7 @@ pub struct WantedTable {
 struct TableFile<'a> {
     path: &'a str,
     folder: &'a str,
-    /// The name of the table, as files have it.
+    /// The name of the table, as in file names.
     table: &'a str,
     ending: &'a str,
 }
@@ -56,7 +56,7 @@ impl<'a> TableFile<'a> {
     fn of(path: &'a str) -> Option<Self> {
         let (folder, file) = path.split_once('/').filter(|(_, file)| !file.contains('/'))?;
         let (stem, ending) = file.rsplit_once('.')?;
-        // A `#` in a name is written as @0023: one that stands by itself parts the table from its partition.
+        // A `#` in a name is written as @0023: a plain `#` separates the table from its partition.
         let table = stem.split('#').next().filter(|table| !table.is_empty() && !folder.starts_with('#'))?;
         Some(Self { path, folder, table, ending })
     }
@@ -67,10 +67,10 @@ impl<'a> TableFile<'a> {
 }
 
 impl Selection {
-    /// The files that these tables of a set need; `position` is what the backup says of itself.
+    /// The files that these tables of a set need; `position` is that of the backup.
     ///
     /// # Errors
-    /// A table that the set does not have, or that cannot be taken out: the error names it.
+    /// The set does not have a table, or it cannot be taken out: the error names it.
     pub fn of(
         dialect: Dialect,
         streams: &[ManifestStream],
@@ -119,11 +119,11 @@ impl Selection {
     }
 }
 
-/// What the server needs to start and to recover: the system tablespace, undo, redo, the dictionary.
+/// The files that the server needs to start and to recover: the system tablespace, undo, redo, the dictionary.
 fn is_of_server(dialect: Dialect, path: &str) -> bool {
     match (dialect, path.split_once('/')) {
         (_, None) if path.is_empty() => false,
-        // What else ends like this is a tablespace that somebody made for tables.
+        // Other files with this ending are general tablespaces.
         (Dialect::MySql, None) => !path.ends_with(".ibd") || path == "mysql.ibd",
         (Dialect::MySql, Some((folder, _))) => {
             folder == "#innodb_redo" || (folder == "#outside" && !path.ends_with(".ibd"))
@@ -133,7 +133,7 @@ fn is_of_server(dialect: Dialect, path: &str) -> bool {
     }
 }
 
-/// The auxiliary tables of a full-text index: `FTS_0000000000000123_…`. Whose they are only the dictionary knows.
+/// The auxiliary tables of a full-text index: `FTS_0000000000000123_…`. Only the dictionary knows their table.
 fn is_full_text(table: &str) -> bool {
     table.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("fts_"))
 }
@@ -144,12 +144,15 @@ fn refuse_outside(name: &TableName, spaces: &[String], position: &serde_json::Va
     let Some(found) = found else { return Ok(()) };
     Err(Error::refused(
         format!("table {name}"),
-        format!("it has a DATA DIRECTORY of its own ({}), where the private server would look for it", found["was"]),
+        format!(
+            "it has a DATA DIRECTORY of its own ({}), and the private server would look for it there",
+            found["was"]
+        ),
         "restore the whole directory, without --table",
     ))
 }
 
-/// MySQL's files outside of the data directory are below `#outside/`, under the path that they had.
+/// MySQL's files outside of the data directory are below `#outside/`, under their former path.
 fn refuse_far(name: &TableName, position: &serde_json::Value) -> Result<()> {
     let stem = format!("/{}/{}", encode(&name.schema), encode(&name.table));
     let of_table = |was: &str| {
@@ -170,10 +173,15 @@ fn not_there(name: &TableName, mine: &[&TableFile], files: &[TableFile], dialect
     let whole = "restore the whole directory, without --table";
     let other = mine.iter().find_map(|file| OTHER_ENGINES.iter().find(|(ending, _)| *ending == file.ending));
     if let Some((_, other)) = other {
-        return Error::refused(thing, format!("it is a table of {other}, and only InnoDB's can be taken out"), whole);
+        return Error::refused(
+            thing,
+            format!("it is a table of {other}, and only InnoDB tables can be taken out"),
+            whole,
+        );
     }
     if !mine.is_empty() {
-        let why = "the backup has its definition and no tablespace of its own: it is a view, or a table in the system tablespace or of another engine";
+        let why = "the backup has its definition, but no tablespace of its own: it is a view, or a table in the system \
+                   tablespace or of another engine";
         return Error::refused(thing, why, whole);
     }
     let near = near(name, files);
@@ -184,14 +192,15 @@ fn not_there(name: &TableName, mine: &[&TableFile], files: &[TableFile], dialect
     };
     let why = match dialect {
         Dialect::MySql => {
-            "the backup has no tablespace of it (views, tables of other engines and those in a general tablespace have none)"
+            "the backup has no tablespace for it (views, tables of other engines and tables in a general tablespace \
+             have none)"
         }
         Dialect::MariaDb => "the backup has no such table",
     };
     Error::refused(thing, why, hint)
 }
 
-/// The InnoDB tables of the set whose names are most like this one.
+/// The InnoDB tables of the set with the most similar names.
 fn near(name: &TableName, files: &[TableFile]) -> Vec<String> {
     let asked = name.to_string().to_lowercase();
     let most = 2.max(asked.chars().count() / 4);
@@ -210,7 +219,7 @@ fn near(name: &TableName, files: &[TableFile]) -> Vec<String> {
     near.into_iter().take(NEAR_MAX).map(|(_, known)| known).collect()
 }
 
-/// How many characters have to be put in, taken out or changed; none if more than `most`.
+/// How many characters have to be inserted, removed or changed; `None` if more than `most`.
 fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     if a.len().abs_diff(b.len()) > most {
@@ -328,7 +337,9 @@ mod tests {
         let of = |name| Selection::of(Dialect::MySql, &streams, &position, &[TableName::parse(name).unwrap()]);
         assert_eq!(of("Shop.ITEM").unwrap().tables[0].name.to_string(), "shop.item");
         assert!(of("shop.far").unwrap_err().to_string().contains("/far/shop/far.ibd"));
-        let position = json!({ "outside_the_data_directory": [{ "path": "#outside/far/shop/far.ibd", "was": "/far/shop/far.ibd" }] });
+        let position = json!({
+            "outside_the_data_directory": [{ "path": "#outside/far/shop/far.ibd", "was": "/far/shop/far.ibd" }]
+        });
         let streams = set(&["ibdata1", "#outside/far/shop/far.ibd"]);
         let far = Selection::of(Dialect::MySql, &streams, &position, &[TableName::parse("shop.far").unwrap()]);
         assert!(far.unwrap_err().to_string().contains("DATA DIRECTORY of its own (/far/shop/far.ibd)"));

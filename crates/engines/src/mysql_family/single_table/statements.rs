@@ -6,23 +6,23 @@ use super::{TableName, WantedTable, file_name};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::logical::names::quoted;
 
-/// What the statements are made from.
+/// The input for the statements.
 #[derive(Debug, Clone)]
 pub(super) struct Definition {
     pub dialect: Dialect,
     /// The server that the table was taken out with.
     pub version: String,
-    /// What the backup is called.
+    /// The name of the backup.
     pub origin: String,
     pub name: TableName,
     /// SHOW CREATE TABLE.
     pub create: String,
-    /// As information_schema tells it.
+    /// From information_schema.
     pub row_format: String,
-    /// In their order; none of a table without.
+    /// In their order; empty for a table without partitions.
     pub partitions: Vec<Partition>,
     pub table: WantedTable,
-    /// What was handed out, below the target.
+    /// The exported files, below the target.
     pub files: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// The partition of a table, and the file among the table's that is its own.
+    /// The partition of a table, and its file.
     pub fn of(table: &WantedTable, partition: &str, subpartition: Option<&str>) -> Self {
         let mut ending = format!("#p#{}", file_name::encode(partition));
         if let Some(subpartition) = subpartition {
@@ -48,7 +48,7 @@ impl Partition {
     }
 }
 
-/// The statements, with what has to be done between them.
+/// The statements, with the steps between them.
 pub(super) fn statements(definition: &Definition) -> String {
     let mut text = String::new();
     let one_line = |text: &str| text.replace(|c: char| c.is_control(), " ");
@@ -62,8 +62,8 @@ pub(super) fn statements(definition: &Definition) -> String {
         definition.version
     );
     text.push_str(
-        "-- Run 1 in the database that shall have the table, then do 2, then run 3 in the same session. The server must be of the same\n\
-         -- series and have the same page size. The table must not exist there, or stand in another database. One table after another.\n",
+        "-- Run 1 in the target database, then do 2, then run 3 in the same session. The server must be of the same\n\
+         -- series with the same page size. The table must not exist in the target database. One table at a time.\n",
     );
     notes(definition, &mut text);
     text.push_str("\n-- 1. The table, without its data\n");
@@ -78,7 +78,7 @@ pub(super) fn statements(definition: &Definition) -> String {
     text
 }
 
-/// What is worth knowing about this table.
+/// Notes about this table.
 fn notes(definition: &Definition, text: &mut String) {
     let create = &definition.create;
     let mut note = |said: &str| {
@@ -86,35 +86,40 @@ fn notes(definition: &Definition, text: &mut String) {
     };
     if create.contains("FOREIGN KEY") {
         note(
-            "it has foreign keys. Nothing is checked against the tables that they lead to, here or when the tablespace is imported.",
+            "it has foreign keys. Neither these statements nor the import check them against the tables that they \
+             refer to.",
         );
     }
     if create.contains("GENERATED ALWAYS AS") {
         note(
-            "it has generated columns. What is stored or indexed of them comes with the tablespace, and is not computed anew.",
+            "it has generated columns. Their stored and indexed values come with the tablespace; they are not computed \
+             again.",
         );
     }
     if create.contains("FULLTEXT ") {
         note(
-            "the words of its FULLTEXT indexes do not come with the tablespace: drop and add these indexes after the import.",
+            "the words of its FULLTEXT indexes do not come with the tablespace: drop and add these indexes after the \
+             import.",
         );
     }
     if !create.contains("ROW_FORMAT=") && !definition.row_format.is_empty() && definition.partitions.is_empty() {
         let _ = writeln!(
             text,
-            "-- Note: its row format is {}. Where innodb_default_row_format is another, add ROW_FORMAT={0} to the table.",
+            "-- Note: its row format is {}. If innodb_default_row_format is different, add ROW_FORMAT={0} to the \
+             table.",
             definition.row_format.to_uppercase()
         );
     }
     if definition.files.iter().any(|file| file.ends_with(".cfp")) {
         let _ = writeln!(
             text,
-            "-- Note: it is encrypted. The .cfp has the key to its key: keep it as you keep keys; the server needs a keyring."
+            "-- Note: it is encrypted. The .cfp file has the key to its key: store it like a key; the server needs a \
+             keyring."
         );
     } else if create.contains("`ENCRYPTED`=") || create.contains("ENCRYPTION_KEY_ID") {
         let _ = writeln!(
             text,
-            "-- Note: it is encrypted. The server needs the keys that it was encrypted with, under their ids."
+            "-- Note: it is encrypted. The server needs the keys that it was encrypted with, under the same ids."
         );
     }
 }
@@ -124,14 +129,17 @@ fn imported(definition: &Definition, dialect: Dialect, has_partitions: bool, tex
     let name = quoted(&definition.name.table);
     let which = if has_partitions && dialect == Dialect::MySql { " PARTITION ALL" } else { "" };
     let _ = writeln!(text, "ALTER TABLE {name} DISCARD{which} TABLESPACE;");
-    text.push_str("\n-- 2. Copy these files into the folder of that database in the server's data directory, and give them to the server's user:\n");
+    text.push_str(
+        "\n-- 2. Copy these files into the folder of that database in the server's data directory, and give them to \
+         the server's user:\n",
+    );
     for file in definition.files.iter().filter(|file| is_for_import(file)) {
         let _ = writeln!(text, "--    {file}");
     }
     let _ = write!(text, "\n-- 3. The data\nALTER TABLE {name} IMPORT{which} TABLESPACE;\n");
 }
 
-/// MariaDB imports no partition: each comes as a table of its own, and takes the place of the empty one.
+/// MariaDB cannot import a partition: each is imported as a separate table, and then replaces the empty partition.
 fn exchanged(definition: &Definition, partitions: &[Partition], text: &mut String) {
     let name = quoted(&definition.name.table);
     let alone = |at: usize| format!("import_{}", at + 1);
@@ -139,12 +147,13 @@ fn exchanged(definition: &Definition, partitions: &[Partition], text: &mut Strin
         let alone = quoted(&alone(at));
         let _ = write!(
             text,
-            "CREATE TABLE {alone} LIKE {name};\nALTER TABLE {alone} REMOVE PARTITIONING;\nALTER TABLE {alone} DISCARD TABLESPACE;\n"
+            "CREATE TABLE {alone} LIKE {name};\nALTER TABLE {alone} REMOVE PARTITIONING;\n\
+             ALTER TABLE {alone} DISCARD TABLESPACE;\n"
         );
     }
     text.push_str(
-        "\n-- 2. Copy these files, under new names, into the folder of that database in the server's data directory, and give them to the\n\
-         --    server's user:\n",
+        "\n-- 2. Copy these files, under new names, into the folder of that database in the server's data directory,\n\
+         --    and give them to the server's user:\n",
     );
     for (at, partition) in partitions.iter().enumerate() {
         let stem = format!("/{}.", partition.file);
@@ -158,7 +167,8 @@ fn exchanged(definition: &Definition, partitions: &[Partition], text: &mut Strin
         let (alone, partition) = (quoted(&alone(at)), quoted(&partition.name));
         let _ = write!(
             text,
-            "ALTER TABLE {alone} IMPORT TABLESPACE;\nALTER TABLE {name} EXCHANGE PARTITION {partition} WITH TABLE {alone};\nDROP TABLE {alone};\n"
+            "ALTER TABLE {alone} IMPORT TABLESPACE;\n\
+             ALTER TABLE {name} EXCHANGE PARTITION {partition} WITH TABLE {alone};\nDROP TABLE {alone};\n"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A log set's way back: its frames over the pages of a restored database.
+//! Restores a log set: writes its frames over the pages of a restored database.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -12,35 +12,36 @@ use super::super::wal::{Chain, FRAME_HEADER_SIZE};
 use super::end::{End, show_time};
 use super::group::{GROUP_SIZE, Group};
 
-/// The streams of an unpacked log set, and the database that they belong behind.
+/// The streams of an unpacked log set, and the database that they continue.
 pub struct Unpacked<'a> {
-    /// What errors call the set.
+    /// The name of the set in errors.
     pub name: &'a str,
     /// The stream `groups`.
     pub groups: &'a File,
     /// The stream `frames`.
     pub frames: &'a File,
-    /// Where the set's predecessor ended, as its manifest says.
+    /// The end of the set's predecessor, from the manifest.
     pub first: &'a End,
     /// The database file, at `base`.
     pub database: &'a File,
-    /// Where the database stands.
+    /// The position of the database.
     pub base: &'a End,
 }
 
-/// What an application came to.
+/// The result of applying a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// Where the database stands now.
+    /// The position of the database now.
     pub end: End,
     /// Frames that were written.
     pub frames: u64,
-    /// True when what follows is later than the time to stop at.
+    /// True when the next commit is later than the time to stop at.
     pub stopped: bool,
 }
 
 impl Unpacked<'_> {
-    /// Writes every page that was committed until `stop` (microseconds since 1970) into the database, and checks the whole chain of what it passes.
+    /// Writes every page that was committed until `stop` (microseconds since 1970) into the database, and checks the
+    /// checksum chain of every frame that it reads.
     ///
     /// # Errors
     /// The set does not continue the database, or breaks its format; the database must not be used then.
@@ -51,7 +52,7 @@ impl Unpacked<'_> {
         let mut groups = BufReader::new(self.groups);
         let mut before: Option<Group> = None;
         let mut record = [0; GROUP_SIZE];
-        // Whether the database has reached the place where frames are to be written.
+        // Whether the position of the database is reached: from there on frames are written.
         let mut reached = self.begins_here();
         while read_whole(&mut groups, &mut record).map_err(|e| Error::io("read", self.name, e))? {
             let group = Group::decode(&record).map_err(damaged)?;
@@ -60,7 +61,8 @@ impl Unpacked<'_> {
                 self.check_first(&group)?;
             }
             applied.stopped |= stop.is_some_and(|stop| group.time > stop);
-            // A base that was looked at before the follower saw its last commit stands behind the stop: it has to be in the set all the same.
+            // The follower may see the last commit of the base late, with a time after the stop. The base has to be in
+            // the set anyway.
             if applied.stopped && reached {
                 break;
             }
@@ -75,7 +77,7 @@ impl Unpacked<'_> {
         Ok(applied)
     }
 
-    /// True when the database is exactly where the set's predecessor ended.
+    /// True when the database is exactly at the end of the set's predecessor.
     fn begins_here(&self) -> bool {
         let place = |end: &End| end.log.as_ref().map(|log| (log.salts(), log.max_frame));
         let sums = |end: &End| end.log.as_ref().and_then(LogPosition::sums);
@@ -83,7 +85,7 @@ impl Unpacked<'_> {
         place(self.first).is_some() && place(self.first) == place(self.base) && same_sums
     }
 
-    /// The first group continues what the manifest calls the predecessor's end, or begins a log.
+    /// Checks that the first group continues the predecessor's end in the manifest, or begins a log.
     fn check_first(&self, group: &Group) -> Result<()> {
         let Some(log) = &self.first.log else { return Err(self.damaged("its predecessor had no log")) };
         let continues = group.salts == log.salts()
@@ -108,7 +110,7 @@ impl Unpacked<'_> {
         *reached |= self.stands_before(group);
         for number in group.first_frame..=group.last_frame {
             if !read_whole(frames, &mut frame).map_err(|e| Error::io("read", self.name, e))? {
-                return Err(self.damaged("it has fewer frames than its groups say"));
+                return Err(self.damaged("it has fewer frames than its groups list"));
             }
             let page = chain.link(&frame).map_err(|why| self.damaged(&format!("frame {number}: {why}")))?;
             if *reached && !applied.stopped {
@@ -124,7 +126,7 @@ impl Unpacked<'_> {
             }
         }
         if (chain.last_commit, chain.sums) != (group.pages, group.after) {
-            return Err(self.damaged("its frames do not end as its groups say"));
+            return Err(self.damaged("the end of its frames contradicts its groups"));
         }
         if *reached && !applied.stopped {
             applied.end.log = Some(LogPosition::new(group.salts, group.last_frame, Some(group.after), 0));
@@ -133,7 +135,7 @@ impl Unpacked<'_> {
         Ok(())
     }
 
-    /// True at the frame with which the database ended.
+    /// True at the last frame of the database.
     fn stands_at(&self, group: &Group, frame: u32, chain: &Chain) -> bool {
         self.base.log.as_ref().is_some_and(|log| {
             (log.salts(), log.max_frame) == (group.salts, frame)
@@ -142,7 +144,7 @@ impl Unpacked<'_> {
         })
     }
 
-    /// True when the database ended just in front of a group.
+    /// True when the database ended just before the group.
     fn stands_before(&self, group: &Group) -> bool {
         self.base.log.as_ref().is_some_and(|log| {
             (log.salts(), log.max_frame) == (group.salts, group.first_frame - 1)
@@ -160,19 +162,20 @@ impl Unpacked<'_> {
     }
 
     fn damaged(&self, why: &str) -> Error {
-        Error::incomplete(self.name, format!("its frames are not a log: {why}"), "restore to before it, with --stop-at")
+        let hint = "restore to a time before this set, with --stop-at";
+        Error::incomplete(self.name, format!("its frames are not a valid log: {why}"), hint)
     }
 
     fn apart(&self) -> Error {
         Error::incomplete(
             self.name,
-            format!("it continues {}, and the database stands at {}", self.first.show(), self.base.show()),
-            "name the sets between them too, with --from; or restore to before it, with --stop-at",
+            format!("it continues {}, but the database is at {}", self.first.show(), self.base.show()),
+            "name the sets in between too, with --from; or restore to a time before this set, with --stop-at",
         )
     }
 }
 
-/// Fills `buffer`; false when nothing is left, an error when less is.
+/// Fills `buffer`; false at the end, an error if only a part is left.
 fn read_whole(from: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> {
     let mut done = 0;
     while done < buffer.len() {
@@ -278,7 +281,7 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(apply(&groups, &flipped, &end(5, (11, 12), 2), None).0.is_err(), "bit {bit} of the frames");
         }
-        // All but the times, which stand nowhere else.
+        // All but the times, which have no second place.
         for bit in (64..groups.len() * 8).filter(|bit| bit / 8 % GROUP_SIZE >= 8) {
             let mut flipped = groups.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -297,7 +300,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(tail in proptest::collection::vec(proptest::num::u8::ANY, 0..200), cut in 0..100_usize) {
+        fn no_bytes_make_it_panic(
+            tail in proptest::collection::vec(proptest::num::u8::ANY, 0..200), cut in 0..100_usize,
+        ) {
             let (mut groups, frames) = set(&FRAMES);
             groups.truncate(cut);
             groups.extend(&tail);

@@ -1,4 +1,5 @@
-//! Where a backup of a database ends: what the next log set goes on from, read from manifests that may say anything.
+//! The end of a backup of a database, which the next log set continues. Manifests are not trusted: every number is
+//! checked.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,24 +14,24 @@ pub struct End {
     pub page_size: u32,
     /// Size of the database in pages.
     pub pages: u32,
-    /// Counts write transactions of rollback mode, of a set that has read the header.
+    /// The counter of write transactions in rollback mode, in sets that have read the header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_counter: Option<u32>,
-    /// Where in the log; `None` of a database in rollback mode.
+    /// The position in the log; `None` for a database in rollback mode.
     pub log: Option<LogPosition>,
-    /// The database file, if it alone was the backup's content then.
+    /// The state of the database file, if the file alone was the content of the backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileState>,
-    /// When that was seen, RFC 3339; empty in sets of older programs.
+    /// When this position was seen, RFC 3339; empty in sets of older programs.
     #[serde(default)]
     pub at: String,
 }
 
 impl End {
-    /// Reads what a set's `position` says.
+    /// Reads a set's `position`.
     ///
     /// # Errors
-    /// It is none of an SQLite database, or a number is out of bounds.
+    /// It is not a position of an SQLite database, or a number is out of bounds.
     pub fn read(position: &serde_json::Value) -> Result<Self, Malformed> {
         let end = Self::deserialize(position).map_err(|error| Malformed(error.to_string()))?;
         if !end.page_size.is_power_of_two() || !(512..=65536).contains(&end.page_size) {
@@ -42,7 +43,7 @@ impl End {
         Ok(end)
     }
 
-    /// When it was seen, in microseconds since 1970; `None` where it does not tell.
+    /// When it was seen, in microseconds since 1970; `None` if it has no time.
     pub fn time(&self) -> Option<i64> {
         self.at.parse::<Timestamp>().ok().map(Timestamp::as_microsecond)
     }
@@ -63,9 +64,9 @@ pub struct FrameRange {
     pub salt_1: u32,
     /// The log's second salt.
     pub salt_2: u32,
-    /// The first frame of it in the set.
+    /// Its first frame in the set.
     pub first_frame: u32,
-    /// The last one.
+    /// Its last frame in the set.
     pub last_frame: u32,
 }
 
@@ -81,15 +82,15 @@ pub struct LogEnd {
     pub groups: u64,
     /// Frames in the stream `frames`.
     pub frames: u64,
-    /// The logs that they are of, in order.
+    /// The logs of these frames, in order.
     pub runs: Vec<FrameRange>,
 }
 
 impl LogEnd {
-    /// Reads what a log set's `position.last` says.
+    /// Reads a log set's `position.last`.
     ///
     /// # Errors
-    /// It is none of a log set, or a number is out of bounds.
+    /// It is not a position of a log set, or a number is out of bounds.
     pub fn read(position: &serde_json::Value) -> Result<Self, Malformed> {
         End::read(position)?;
         Self::deserialize(position).map_err(|error| Malformed(error.to_string()))

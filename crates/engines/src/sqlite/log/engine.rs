@@ -24,7 +24,7 @@ impl LogEngine for Sqlite {
     }
 
     fn end(&self, position: &serde_json::Value) -> Result<SetEnd, String> {
-        let end = End::read(position).map_err(|bad| format!("its position makes no sense: {bad}"))?;
+        let end = End::read(position).map_err(|bad| format!("its position is invalid: {bad}"))?;
         Ok(set_end(&end, position.clone()))
     }
 
@@ -47,7 +47,7 @@ impl LogEngine for Sqlite {
 
     fn apply(&self, set: &UnpackedLog<'_>, stop_at: Option<i64>) -> Result<AppliedLog> {
         let nonsense = |why: &str| Error::incomplete(set.name, why, "use another set");
-        let malformed = |bad| nonsense(&format!("its position makes no sense: {bad}"));
+        let malformed = |bad| nonsense(&format!("its position is invalid: {bad}"));
         let first = End::read(&set.position.first.value()).map_err(malformed)?;
         let last = LogEnd::read(&set.position.last.value()).map_err(malformed)?;
         let base = End::read(&set.stands.position).map_err(malformed)?;
@@ -57,7 +57,7 @@ impl LogEngine for Sqlite {
         let unpacked = Unpacked { name: set.name, groups, frames, first: &first, database: &file, base: &base };
         let applied = unpacked.apply(stop_at)?;
         if !applied.stopped && applied.end.log != last.end.log {
-            return Err(nonsense("it does not end where its manifest says"));
+            return Err(nonsense("its end contradicts its manifest"));
         }
         let position = serde_json::to_value(&applied.end).map_err(|e| Error::io("write", set.name, e.into()))?;
         Ok(AppliedLog { stands: set_end(&applied.end, position), stopped: applied.stopped })
@@ -73,7 +73,6 @@ pub(super) fn ends(bases: &[SetEnd]) -> Result<Vec<End>> {
 }
 
 pub(super) fn end_of(position: &serde_json::Value) -> Result<End> {
-    End::read(position).map_err(|bad| {
-        Error::incomplete("backup set", format!("its position makes no sense: {bad}"), "take a new full")
-    })
+    End::read(position)
+        .map_err(|bad| Error::incomplete("backup set", format!("its position is invalid: {bad}"), "take a new full"))
 }

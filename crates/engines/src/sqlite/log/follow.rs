@@ -1,5 +1,5 @@
-//! Following a log: read transactions that overlap, so that no frame can be lost between one set and the next, and the checkpoints
-//! that keep the log short all the same. Why that is so stands in `docs/engines/sqlite-log.md`, "What holds the log".
+//! Follows a log with overlapping read transactions, so that no frame is lost between two sets, and with checkpoints
+//! that keep the log short. See `docs/engines/sqlite-log.md`, "What holds the log".
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,8 @@ use super::stretch::{Sighting, Stretch};
 use crate::engine::{LogFollower, LogSession, SetEnd};
 use crate::{Options, Session};
 
-/// How long a follower tries to come between writers when the log has to be restarted; longer the longer the log is, up to `LONGEST_WAIT`.
+/// How long a follower tries to get the write lock when the log has to be restarted; longer for a longer log, up to
+/// `LONGEST_WAIT`.
 const WRITER_WAIT: Duration = Duration::from_millis(250);
 /// See `WRITER_WAIT`.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -35,22 +36,22 @@ const LONGEST_MEANWHILE: u64 = 256 << 20;
 /// How often it tries.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
-/// A database whose log is followed. Connections are dropped before the descriptors in `database`.
+/// A follower of a database's log. Connections are dropped before the descriptors in `database`.
 pub struct Follower {
-    /// Takes the write lock for a moment; there from the first time on.
+    /// Takes the write lock for a moment; opened at the first use.
     writer: Option<Connection>,
-    /// Inside a read transaction, always.
+    /// Always inside a read transaction.
     hold: QuietConnection,
-    /// The connection for the next one.
+    /// The connection for the next read transaction.
     spare: QuietConnection,
     lookout: Lookout,
-    /// Where the last set ended.
+    /// The end of the last set.
     shipped: End,
-    /// Frames behind `shipped` that have been read already.
+    /// Frames after `shipped` that were already read.
     pending: Vec<Stretch>,
-    /// Behind `pending`; `hold` began here or before.
+    /// The end of `pending`; `hold` began here or before.
     position: End,
-    /// Where `spare` stands, and the set up to there is being shipped.
+    /// The position of `spare`; the set up to there is being shipped.
     ahead: Option<End>,
     tried: Option<Instant>,
     options: Options,
@@ -61,7 +62,7 @@ impl Follower {
     /// Opens the database at `path` and holds its log from now on.
     ///
     /// # Errors
-    /// As of a backup; or it is not in WAL mode.
+    /// As for a backup; or the database is not in WAL mode.
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
         let (hold, database) = Database::open(path, options, &patience)?;
@@ -95,7 +96,7 @@ impl Follower {
         self.position.log.as_ref().map_or(0, |log| u64::from(log.max_frame) * frame)
     }
 
-    /// While nobody can commit.
+    /// Called while the write lock prevents commits.
     fn shorten_locked(&mut self) -> Result<bool> {
         let patience = Patience::new(WRITER_WAIT, self.options.halt.clone());
         let (path, index) = (&self.database.path, &self.database.index);
@@ -109,10 +110,11 @@ impl Follower {
         }
         let copied = stretches.into_iter().map(|stretch| stretch.into_memory());
         self.pending = copied.collect::<std::io::Result<_>>().map_err(|e| self.database.log.read_error(0, 0, e))?;
-        // The spare holds everything from here on; what lies before is in memory.
+        // The spare holds everything from here on; the frames before are in memory.
         self.advance(end_at(&mark, self.shipped.page_size, seen))?;
         let all_copied = checkpoint(&self.spare, &self.database.path)?;
-        // Now that every frame is in the database, a transaction that begins reads from that alone, and lets the log be restarted.
+        // Every frame is in the database now. A new transaction reads from the database alone, and lets the log
+        // restart.
         let again = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
         if (again.header.salts, again.header.max_frame) == (mark.salts, mark.max_frame) {
             let position = self.position.clone();
@@ -123,7 +125,7 @@ impl Follower {
         Ok(all_copied)
     }
 
-    /// Takes the write lock; false when a writer has it for too long.
+    /// Takes the write lock; false if a writer holds it for too long.
     fn lock_writers(&mut self, wait: Duration) -> Result<bool> {
         let path = &self.database.path;
         if self.writer.is_none() {
@@ -131,7 +133,7 @@ impl Follower {
             let open = || {
                 let writer = Connection::open_with_flags(path, flags)?;
                 writer.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-                // SQLite's own waiting sleeps between its tries, and a writer without pauses has the lock again by then.
+                // SQLite's own wait sleeps between its tries; a writer without pauses takes the lock again meanwhile.
                 writer.busy_timeout(Duration::ZERO)?;
                 Ok(writer)
             };
@@ -149,7 +151,7 @@ impl Follower {
         Ok(false)
     }
 
-    /// What lies between `position` and a mark; and when that was seen.
+    /// The frames between `position` and a mark, and the time of the look.
     fn join_held(&self, mark: &IndexHeader) -> Result<(Vec<Stretch>, i64)> {
         let last = self.pending.last().and_then(|stretch| stretch.groups.last()).map(|group| group.time);
         let floor = last.or(self.shipped.time()).unwrap_or(i64::MIN);
@@ -171,7 +173,7 @@ impl Follower {
         }
     }
 
-    /// The spare's transaction is the one that holds from now on.
+    /// From now on the spare's transaction holds the log.
     fn advance(&mut self, position: End) -> Result<()> {
         self.hold.end().map_err(|error| explain(&self.database.path, error))?;
         std::mem::swap(&mut self.hold, &mut self.spare);
@@ -286,13 +288,14 @@ impl LogFollower for Follower {
     }
 }
 
-/// Bytes of commits that may have come while a log of `log_bytes` was copied; they stand in memory until they are shipped. A quarter of a long log:
-/// where the disk is slow more comes meanwhile, and beside a fixed bound such a log would grow for ever.
+/// Most bytes of commits that may arrive while a log of `log_bytes` is copied; they are in memory until they are
+/// shipped. A quarter of a long log: on a slow disk more commits arrive, and with a fixed bound the log would grow
+/// for ever.
 fn room_meanwhile(log_bytes: u64) -> u64 {
     (log_bytes / 4).clamp(MEANWHILE, LONGEST_MEANWHILE)
 }
 
-/// Where a mark is.
+/// The position of a mark.
 fn end_at(mark: &IndexHeader, page_size: u32, seen: i64) -> End {
     End {
         page_size,
@@ -304,7 +307,7 @@ fn end_at(mark: &IndexHeader, page_size: u32, seen: i64) -> End {
     }
 }
 
-/// Copies what may be copied into the database, without waiting for anybody; true when that is every frame.
+/// Copies all frames that it can into the database without waiting; true if these are all frames.
 fn checkpoint(connection: &Connection, path: &Path) -> Result<bool> {
     let ask = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
     match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], ask) {

@@ -17,13 +17,13 @@ pub struct Group {
     pub first_frame: u32,
     /// Number of their last frame: a commit frame.
     pub last_frame: u32,
-    /// Size of the database in pages behind it.
+    /// Size of the database in pages after it.
     pub pages: u32,
     /// Whether the log's checksums are over big-endian words.
     pub big_endian: bool,
     /// The log's running checksum before the first frame.
     pub before: (u32, u32),
-    /// The same behind the last one.
+    /// The same after the last frame.
     pub after: (u32, u32),
 }
 
@@ -85,12 +85,12 @@ impl Group {
             return bad("it leaves a database without pages");
         }
         if number(28) & !BIG_ENDIAN != 0 {
-            return bad("it has flags that are unknown");
+            return bad("it has unknown flags");
         }
         Ok(group)
     }
 
-    /// Checks that this record may stand behind `before`, or be the first.
+    /// Checks that this record may follow `before`, or be the first.
     ///
     /// # Errors
     /// The rule that it breaks.
@@ -98,11 +98,11 @@ impl Group {
         let Some(before) = before else { return Ok(()) };
         let bad = |why: &str| Err(Malformed(why.into()));
         if self.time < before.time {
-            return bad("it was seen before the one in front of it");
+            return bad("it is older than the group before it");
         }
         match self.salts == before.salts {
             true if (self.first_frame - 1, self.before) != (before.last_frame, before.after) => {
-                bad("it does not continue the one in front of it")
+                bad("it does not continue the group before it")
             }
             true if self.big_endian != before.big_endian => bad("the byte order changes within a log"),
             false if self.first_frame != 1 => bad("a log does not begin with its first frame"),

@@ -1,4 +1,4 @@
-//! The proof that nothing lies between where a predecessor ended and the log as it is now.
+//! Proves that no commit is missing between the end of a predecessor and the current log.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use super::stretch::{Broken, Kind, Place, Sighting, Stretch, rest};
 /// A running checksum.
 type Sums = (u32, u32);
 
-/// Most bytes of a log's rest that are kept in memory.
+/// Most bytes of the rest of a log to keep in memory.
 const REST_LIMIT: u64 = 64 << 20;
 
-/// What is joined to what, and what is known of the time between.
+/// The predecessor, the log that is to continue it, and what is known about the time in between.
 pub(super) struct Joining<'a> {
-    /// The log as it is.
+    /// The current log.
     pub log: &'a Arc<RawFile>,
     /// The database file.
     pub raw: &'a RawFile,
-    /// Where its commits end; a read transaction keeps everything up to there.
+    /// The end of its commits; a read transaction keeps everything up to there.
     pub mark: &'a IndexHeader,
     /// Where the predecessor ended.
     pub base: &'a End,
     /// True when a read transaction has been held since then.
     pub held: bool,
-    /// What was seen meanwhile.
+    /// Sightings in the meantime.
     pub sightings: &'a [Sighting],
-    /// The time of what was not seen before.
+    /// The time for commits without a sighting.
     pub now: i64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Joining<'a> {
 pub(super) enum Apart {
     /// Reading failed.
     Failed(Error),
-    /// Something is, or may be, missing between them.
+    /// Commits between them are, or may be, missing.
     Because(String),
 }
 
@@ -60,13 +60,16 @@ impl Apart {
                 Error::refused(
                     log.name(),
                     format!(
-                        "commits behind {} are lost or cannot be proved to be all there: {why} (now it is at frame {} of the log with salts {:08x} {:08x})",
+                        "commits after {} are lost or cannot be proved complete: {why} (the log is now at frame {} \
+                         with salts {:08x} {:08x})",
                         base.show(),
                         mark.max_frame,
                         salts.0,
                         salts.1
                     ),
-                    "take a new full or differential and go on from that; `fullbore log follow` keeps the log from being restarted meanwhile, and begins with a full of its own where there is no base, or with --full-if-needed",
+                    "take a new full or differential, and continue from it; `fullbore log follow` prevents a restart \
+                     of the log between sets, and begins with its own full if there is no base, or with \
+                     --full-if-needed",
                 )
             }
         }
@@ -74,16 +77,16 @@ impl Apart {
 }
 
 impl Joining<'_> {
-    /// The frames between the predecessor and the mark; none when nothing was committed.
+    /// The frames between the predecessor and the mark; empty if nothing was committed.
     pub fn stretches(&self) -> Result<Vec<Stretch>, Apart> {
         let apart = |why: String| Err(Apart::Because(why));
         let Some(end) = &self.base.log else {
-            return apart("it had no write-ahead log then, and changes were not logged".into());
+            return apart("the database had no write-ahead log then, so changes were not logged".into());
         };
         if self.mark.max_frame > 0 && self.mark.page_size != self.base.page_size {
             return apart(format!("pages have {} bytes now, and had {}", self.mark.page_size, self.base.page_size));
         }
-        // A log that is made anew has no salts before its first frame: two such logs are not one.
+        // A new log has no salts before its first frame: two such logs are not the same log.
         let nameless = end.salts() == [0; 8] && end.max_frame == 0;
         if end.salts() == self.mark.salts && (self.held || !nameless) {
             return self.same_log(end.max_frame, end.sums());
@@ -100,8 +103,8 @@ impl Joining<'_> {
         Ok(stretches)
     }
 
-    /// True when the log has no frame, and the last one before its restart is the predecessor's last: a restart leaves the checksum of that frame in the
-    /// wal-index, until the next commit.
+    /// True when the log has no frame, and the last frame before its restart is the predecessor's last. A restart
+    /// leaves the checksum of that frame in the wal-index until the next commit.
     fn ended_where_the_base_does(&self) -> bool {
         let sums = self.base.log.as_ref().and_then(LogPosition::last_sums);
         self.mark.max_frame == 0
@@ -110,18 +113,18 @@ impl Joining<'_> {
             && self.mark.pages == self.base.pages
     }
 
-    /// True when nobody has written to the database file since the base was made, which was the file alone: then everything that was committed
-    /// since stands in the log, from its first frame on.
+    /// True when the base was the database file alone, and the file has not changed since. Then the log has all commits
+    /// since, from its first frame on.
     fn file_is_unchanged(&self) -> Result<bool, Apart> {
         let Some(then) = self.base.file else { return Ok(false) };
         Ok(FileState::of(&self.raw.metadata()?) == then)
     }
 
-    /// The log goes on where the predecessor ended.
+    /// The predecessor ended in the same log.
     fn same_log(&self, end: u32, sums: Option<(u32, u32)>) -> Result<Vec<Stretch>, Apart> {
         if self.mark.max_frame < end {
             return Err(Apart::Because(format!(
-                "the same log ends at frame {} by now: it was taken back, by a power failure or by older files",
+                "the same log now ends at frame {}: a power failure or older files set it back",
                 self.mark.max_frame
             )));
         }
@@ -136,15 +139,13 @@ impl Joining<'_> {
         Ok(vec![self.to_the_mark(end + 1, before, &header)?])
     }
 
-    /// The running checksum of a frame that was stored: it still stands in its place.
+    /// The running checksum of a stored frame, which must still be in its place.
     fn frame_sums(&self, kind: &Kind, frame: u32, known: Option<(u32, u32)>) -> Result<(u32, u32), Apart> {
         let place = Place::Log(Arc::clone(self.log));
         let header = place.frame_header(frame, kind).map_err(|error| self.log.read_error(0, 0, error))?;
         match header.filter(|header| header.salts == kind.salts && header.commit_pages != 0) {
             Some(header) if known.is_none_or(|known| known == header.checksum) => Ok(header.checksum),
-            _ => {
-                Err(Apart::Because(format!("frame {frame} is not the one that was backed up: its place holds another")))
-            }
+            _ => Err(Apart::Because(format!("frame {frame} was backed up, but its place now has another frame"))),
         }
     }
 
@@ -156,14 +157,14 @@ impl Joining<'_> {
         let stretch = stretch.map_err(|broken| self.broken(broken))?;
         let ends = stretch.groups.last().map(|group| (group.pages, group.after));
         if ends != Some((mark.pages, mark.frame_checksum)) {
-            return Err(Apart::Failed(self.damaged("its last frame is not the one that the wal-index names")));
+            return Err(Apart::Failed(self.damaged("its last frame is not the last frame of the wal-index")));
         }
         Ok(stretch)
     }
 
-    /// What followed the predecessor in its own log, which was restarted once since: frames are overwritten from the first one on, so
-    /// that as long as the predecessor's last frame stands, whatever followed it stands too, unless the file was cut. That it was not shows in
-    /// a frame of a still older log behind.
+    /// The frames after the predecessor in its own log, which was restarted once since. Frames are overwritten from the
+    /// first on. So while the predecessor's last frame is in its place, the frames after it are too, unless the file
+    /// was cut. A frame of a still older log behind them proves that the file was not cut.
     fn rest_of_the_old_log(&self) -> Result<Vec<Stretch>, Apart> {
         let (kind, end, sums) = self.old_end()?;
         let before = self.old_frame(&kind, end, sums)?;
@@ -173,13 +174,15 @@ impl Joining<'_> {
         if !rest.ends_within_the_file {
             // PRAGMA journal_size_limit: the first commit of a restarted log cuts the file.
             return Err(Apart::Because(
-                "the log was restarted since, and its file ends where more may have followed: a writer with a journal_size_limit cuts it".into(),
+                "the log was restarted since, and its file may have lost frames at the end: a writer with a \
+                 journal_size_limit cuts it"
+                    .into(),
             ));
         }
         let Some(last) = rest.last else { return Ok(Vec::new()) };
         if u64::from(last - end) * kind.frame_size() as u64 > REST_LIMIT {
             return Err(Apart::Because(format!(
-                "it was restarted, and {} frames of the old log are more than fit into {} MiB of memory",
+                "it was restarted, and {} frames of the old log do not fit into {} MiB of memory",
                 last - end,
                 REST_LIMIT >> 20
             )));
@@ -189,7 +192,7 @@ impl Joining<'_> {
         Ok(vec![stretch.map_err(|broken| self.broken(broken))?])
     }
 
-    /// After reading: none of it was overwritten while it was read.
+    /// After reading: checks that no frame was overwritten during the read.
     fn old_end_still_stands(&self) -> Result<(), Apart> {
         let (kind, end, sums) = self.old_end()?;
         self.old_frame(&kind, end, sums).map(drop)
@@ -198,7 +201,7 @@ impl Joining<'_> {
     fn old_frame(&self, kind: &Kind, end: u32, sums: Option<Sums>) -> Result<Sums, Apart> {
         self.frame_sums(kind, end, sums).map_err(|apart| match apart {
             Apart::Because(_) => {
-                Apart::Because("the log was restarted since, and has overwritten what may have followed".into())
+                Apart::Because("the log was restarted since, and has overwritten frames that may have followed".into())
             }
             failed => failed,
         })
@@ -206,18 +209,18 @@ impl Joining<'_> {
 
     fn old_end(&self) -> Result<(Kind, u32, Option<Sums>), Apart> {
         let apart = |why: &str| Err(Apart::Because(why.into()));
-        let Some(end) = self.base.log.as_ref() else { return apart("it had no log") };
+        let Some(end) = self.base.log.as_ref() else { return apart("the database had no log") };
         if end.max_frame == 0 {
-            return apart("that log was empty, and another one has begun since");
+            return apart("the log was empty then, and another log has begun since");
         }
         if end.sums().is_none() {
-            return apart("the log was restarted, and the base does not tell the checksum of its last frame");
+            return apart("the log was restarted, and the base has no checksum of its last frame");
         }
         let [a, b, c, d, ..] = self.mark.salts;
         if u32::from_be_bytes([a, b, c, d]) != end.salt_1.wrapping_add(1) {
-            return apart("the log was restarted more than once, or begun anew");
+            return apart("the log was restarted more than once, or was created again");
         }
-        // The byte order of checksums is the machine's, the same in all its logs.
+        // Checksums use the byte order of the machine, the same in all its logs.
         let big_endian = match self.header() {
             Ok(header) => header.big_endian,
             Err(Apart::Failed(_)) if self.mark.max_frame == 0 => return apart("the log was emptied since"),
@@ -231,9 +234,9 @@ impl Joining<'_> {
         let mut bytes = [0; LOG_HEADER_SIZE];
         let got = self.log.read_at(0, &mut bytes).map_err(|error| self.log.read_error(0, LOG_HEADER_SIZE, error))?;
         let header = LogHeader::parse(&bytes[..got]).map_err(|bad| self.damaged(&bad.0))?;
-        // Restarted without a frame yet, the file still has the header of the old log.
+        // After a restart without a frame yet, the file still has the header of the old log.
         if self.mark.max_frame > 0 && (header.salts, header.page_size) != (self.mark.salts, self.mark.page_size) {
-            return Err(Apart::Failed(self.damaged("its salts or page size are not those of the wal-index")));
+            return Err(Apart::Failed(self.damaged("its salts or page size differ from those of the wal-index")));
         }
         Ok(header)
     }
@@ -248,8 +251,9 @@ impl Joining<'_> {
     fn damaged(&self, why: &str) -> Error {
         Error::refused(
             self.log.name(),
-            format!("the write-ahead log does not hold what the wal-index says: {why}"),
-            "check the database with PRAGMA integrity_check; was a side file removed, truncated or replaced? Then take a new full",
+            format!("the write-ahead log contradicts the wal-index: {why}"),
+            "check the database with PRAGMA integrity_check; was a side file removed, truncated or replaced? Then take \
+             a new full",
         )
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that looks at the wal-index and writes down when which frames were there.
+//! The thread that reads the wal-index regularly and notes the time of each new frame.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,10 @@ use super::super::open_files::RawFile;
 use super::end::now;
 use super::stretch::Sighting;
 
-/// How often it looks: what a commit's time may be late.
+/// How often it looks: the recorded time of a commit may be late by this.
 pub const LOOK: Duration = Duration::from_millis(10);
-/// Most sightings that are kept. When there are more, every other one is forgotten: its commits have the time of the next one then.
+/// Most sightings to keep. If there are more, every second sighting is dropped: its commits get the time of the next
+/// sighting.
 const SIGHTINGS: usize = 16_384;
 
 /// Looks until it is dropped.
@@ -31,7 +32,7 @@ impl Lookout {
         let (kept, end) = (Arc::clone(&seen), Arc::clone(&ended));
         let look = move || {
             while !end.load(Ordering::Relaxed) {
-                // An index that cannot be read, or is being changed, is looked at again; the follower itself finds out why.
+                // If the index cannot be read or is changing, the next look tries again; the follower reports errors.
                 if let Ok(Some(header)) = read_index(&index) {
                     let sighting = Sighting { salts: header.salts, max_frame: header.max_frame, time: now() };
                     note(&mut kept.lock().unwrap_or_else(PoisonError::into_inner), sighting);
@@ -42,12 +43,12 @@ impl Lookout {
         Ok(Self { thread: Some(threads::start("lookout", look)?), seen, ended })
     }
 
-    /// What was seen so far.
+    /// The sightings so far.
     pub fn seen(&self) -> Vec<Sighting> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets what was seen up to a frame of a log, and everything before.
+    /// Drops all sightings up to this frame of this log.
     pub fn forget(&self, salts: [u8; 8], max_frame: u32) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let shipped = |seen: &Sighting| seen.salts == salts && seen.max_frame <= max_frame;
@@ -61,7 +62,7 @@ impl Drop for Lookout {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // A panic there has been printed; the times are then those of the shipping.
+            let _ = thread.join(); // A panic was already printed; commits then get the time at which they are shipped.
         }
     }
 }
@@ -78,7 +79,7 @@ fn note(seen: &mut Vec<Sighting>, sighting: Sighting) {
             !odd
         });
     }
-    // A clock that was set back does not set commits back.
+    // If the clock is set back, the times of commits do not go back.
     let time = seen.last().map_or(sighting.time, |last| last.time.max(sighting.time));
     seen.push(Sighting { time, ..sighting });
 }

@@ -1,8 +1,9 @@
-//! Log backups: the frames of the write-ahead log between two commits, in order, and their way back.
+//! Log backups: the frames of the write-ahead log between two commits, in order, and their restore.
 //!
-//! [`session`] makes a log set from where its predecessor ended ([`end`]) to now, [`follow`] keeps the log from losing frames
-//! between one set and the next, [`apply`] puts the frames of a set ([`group`]) over the pages of a restored database. How nothing is lost
-//! stands in `docs/engines/sqlite-log.md`, what a set holds in MEDIA_FORMAT §11.
+//! [`session`] makes a log set from the end of its predecessor ([`end`]) to now. [`follow`] prevents the log from
+//! losing frames between two sets. [`apply`] writes the frames of a set ([`group`]) over the pages of a restored
+//! database. See `docs/engines/sqlite-log.md` for the proof that nothing is lost, and MEDIA_FORMAT §11 for the content
+//! of a set.
 
 pub mod end;
 pub mod group;

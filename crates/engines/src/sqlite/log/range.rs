@@ -1,4 +1,5 @@
-//! What a set says of the log, in the terms that all engines share: the history is the log's salts, the position a frame, the proof its checksum.
+//! The log range of a set in the terms that all engines share: the history is the log's salts, the position is a frame,
+//! the proof is its checksum.
 
 use fullbore_core::checksum::xxh3_128;
 use fullbore_core::media::{LogPosition, LogRange, LogSpan, Position, SetKind};
@@ -7,8 +8,8 @@ use jiff::Timestamp;
 use super::super::position::FileState;
 use super::end::{End, LogEnd};
 
-/// What the position of a set says; `None` where it makes no sense. Sets of older programs tell only when they were finished, which is `finished_at` in
-/// microseconds since 1970.
+/// The range from the position of a set; `None` if the position is invalid. In sets of older programs the position has
+/// no time: then `finished_at` counts, in microseconds since 1970.
 pub fn log_range(kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
     if kind == SetKind::Log {
         let first = End::read(&position.first.value()).ok()?;
@@ -30,12 +31,12 @@ pub fn log_range(kind: SetKind, position: &Position, finished_at: Option<i64>) -
         });
     }
     let end = End::read(&position.checkpoint.value()).ok()?;
-    // When it was finished is not before the moment that it shows.
+    // A set is never finished before the point in time that it holds.
     let at = end.time().or(finished_at)?;
     Some(LogRange { first: None, last: log_position(&end), from: at, at, until: at, spans: Vec::new() })
 }
 
-/// The same of a database that was restored up to `end`, with everything that was committed until `until`, in microseconds since 1970.
+/// The same for a database that was restored up to `end`, with all commits until `until`, in microseconds since 1970.
 pub fn range_up_to(end: &End, until: i64) -> LogRange {
     let at = end.time().unwrap_or(until).min(until);
     LogRange { first: None, last: log_position(end), from: at, at, until, spans: Vec::new() }
@@ -45,17 +46,18 @@ fn log_position(end: &End) -> Option<LogPosition> {
     let log = end.log.as_ref()?;
     let history = history(u64::from_be_bytes(log.salts()));
     let checksum = log.sums().map(|(a, b)| u64::from(a) << 32 | u64::from(b));
-    // Every log without a frame has the salts 0, after each close of the database another one. Only the database file tells them apart.
+    // Every close of the database ends its log, and every new log without a frame has the salts 0. Only the database
+    // file distinguishes such logs.
     let proof = if history.is_empty() && log.max_frame == 0 { end.file.map(digest) } else { checksum };
     Some(LogPosition { history, at: log.max_frame.into(), proof })
 }
 
-/// A log is named by its salts; the salts 0 name none.
+/// The salts identify a log; the salts 0 identify none.
 fn history(salts: u64) -> Vec<u8> {
     if salts == 0 { Vec::new() } else { salts.to_be_bytes().to_vec() }
 }
 
-/// Of its numbers, each in 8 bytes, little-endian. It is on media: it stays as it is.
+/// The digest of its numbers, each in 8 bytes, little-endian. It is on media and must not change.
 fn digest(file: FileState) -> u64 {
     let FileState { device, inode, bytes, modified, changed } = file;
     let numbers = [device, inode, bytes, modified.cast_unsigned(), changed.cast_unsigned()];

@@ -1,4 +1,4 @@
-//! One log set: what is read from the log, and what the manifest says of it.
+//! One log set: reads it from the log and describes it for the manifest.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -23,13 +23,13 @@ use super::stretch::Stretch;
 use crate::engine::{LogSession, SetEnd};
 use crate::{Facts, Options, Session};
 
-/// The stream of groups, and that of frames.
+/// The stream of groups and the stream of frames.
 pub const STREAMS: [(u32, &str); 2] = [(1, "groups"), (2, "frames")];
 const UNIT: u32 = 4096;
 /// How often to try for a transaction that begins exactly at a mark.
 pub(super) const EXACT_ATTEMPTS: u32 = 50;
 
-/// A database in WAL mode that this process has open. Whoever keeps connections to it drops them first.
+/// A database in WAL mode that this process has open. All connections to it must be dropped before it.
 #[derive(Clone)]
 pub(super) struct Database {
     pub path: PathBuf,
@@ -42,7 +42,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens it, with a first connection that is inside a read transaction.
+    /// Opens it, with a first connection inside a read transaction.
     pub fn open(path: &Path, options: &Options, patience: &Patience) -> Result<(QuietConnection, Self)> {
         let path = locate(path)?;
         let claim = Arc::new(Claim::take(&path)?);
@@ -53,7 +53,7 @@ impl Database {
         if !is_wal(&connection, &path)? {
             return Err(Error::refused(
                 path.display().to_string(),
-                "it is not in WAL mode, and so has no log that could be backed up",
+                "it is not in WAL mode, so it has no log to back up",
                 "switch it (PRAGMA journal_mode = WAL), take a full, and then log backups; or take differentials",
             ));
         }
@@ -62,7 +62,7 @@ impl Database {
         Ok((connection, Self { path, log, index, raw, warnings, claim }))
     }
 
-    /// An error once the database or its log has become another file.
+    /// An error if the name of the database or of its log now leads to another file.
     pub fn check_files(&self) -> Result<()> {
         for (name, open) in [(self.path.clone(), &self.raw), (beside(&self.path, "-wal"), &self.log)] {
             let there = fs::metadata(&name).map_err(|e| io_error("look at", &name, e))?;
@@ -70,8 +70,8 @@ impl Database {
             if (there.dev(), there.ino()) != (ours.dev(), ours.ino()) {
                 return Err(Error::refused(
                     name.display().to_string(),
-                    "another file has taken its name: commits in it are not those of the database that is backed up",
-                    "find out what replaces it, then take a new full",
+                    "another file has taken its name: this file does not have the commits of the backed-up database",
+                    "find the program that replaces it, then take a new full",
                 ));
             }
         }
@@ -79,9 +79,9 @@ impl Database {
     }
 }
 
-/// The frames from one position to another: a session that a log set is made of.
+/// The frames from one position to another: the session of one log set.
 pub struct LogBackup {
-    /// A read transaction that keeps the frames where they are; `None` where somebody else holds one.
+    /// A read transaction that keeps the frames in place; `None` if the follower holds one.
     hold: Mutex<Option<QuietConnection>>,
     stretches: Vec<Stretch>,
     groups: Vec<u8>,
@@ -93,20 +93,20 @@ pub struct LogBackup {
     database: Database,
 }
 
-/// What is to be read, and in front of what.
+/// The frames to read, and the end that they continue.
 pub(super) struct Content {
     pub stretches: Vec<Stretch>,
     pub first: End,
-    /// Everything that was committed until then is in it.
+    /// All commits until this time are in it.
     pub until: i64,
 }
 
 impl LogBackup {
-    /// Opens the database at `path` and joins its log to the first of `bases` that it continues; gives which that is, and the session, or `None`
-    /// when nothing was committed since.
+    /// Opens the database at `path` and joins its log to the first of `bases` that it continues. Returns the index of
+    /// this base and the session, or `None` if nothing was committed since.
     ///
     /// # Errors
-    /// The log continues none of them; the reason is that of the first.
+    /// The log continues none of them; the error has the reason for the first.
     pub fn open(path: &Path, bases: &[End], options: &Options) -> Result<(usize, Option<Self>)> {
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
         let (connection, database) = Database::open(path, options, &patience)?;
@@ -132,13 +132,13 @@ impl LogBackup {
         Err(refusal.unwrap_or_else(|| Error::usage("--base", "no base was given", "name the families of the base")))
     }
 
-    /// A session on `content`; `None` when there is nothing in it.
+    /// A session on `content`; `None` if it is empty.
     pub(super) fn new(content: Content, hold: Option<QuietConnection>, database: Database) -> Result<Option<Self>> {
         let Content { stretches, first, until } = content;
         let all: Vec<Group> = stretches.iter().flat_map(|stretch| stretch.groups.iter().copied()).collect();
         let Some(end) = all.last().copied() else { return Ok(None) };
         database.check_files()?;
-        // With synchronous = NORMAL a power failure could take back what is stored here for good.
+        // With synchronous = NORMAL, a power failure could otherwise undo commits that are in the backup.
         database.log.file().sync_data().map_err(|e| Error::io("sync", database.log.name(), e))?;
         let frames = all.iter().map(|group| u64::from(group.frames())).sum();
         let log = LogPosition::new(end.salts, end.last_frame, Some(end.after), 0);
@@ -181,7 +181,7 @@ impl LogBackup {
                 let got = stretch.read(from - start, &mut buffer[done..done + want]);
                 let got = got.map_err(|error| self.database.log.read_error(from, want, error))?;
                 if got < want {
-                    return Err(self.damaged("it has become shorter while it was read"));
+                    return Err(self.damaged("it became shorter during the read"));
                 }
                 done += got;
             }
@@ -193,12 +193,12 @@ impl LogBackup {
     fn damaged(&self, why: &str) -> Error {
         Error::refused(
             self.database.log.name(),
-            format!("the write-ahead log is not what it was a moment ago: {why}"),
+            format!("the write-ahead log changed during the backup: {why}"),
             "was it removed, truncated or replaced? Take a new full",
         )
     }
 
-    /// What was checked when the session began is what was read: in each log the last frame is still that frame.
+    /// Checks that the frames did not change during the read: in each log the last frame is still the same.
     fn still_stands(&self) -> Result<()> {
         self.database.check_files()?;
         for stretch in &self.stretches {
@@ -318,7 +318,7 @@ impl Reader for FrameReader<'_> {
             (at, offset, length as usize)
         };
         if self.log.fill(at, offset, &mut buffer[..length])? < length {
-            return Err(self.log.damaged("it has become shorter while it was read"));
+            return Err(self.log.damaged("it became shorter during the read"));
         }
         Ok(Some(Extent { stream: STREAMS[at].0, layer: 0, offset, length: length as u32 }))
     }

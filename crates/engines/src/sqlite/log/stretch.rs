@@ -10,12 +10,12 @@ use super::group::Group;
 /// How much is read at once while a log is checked, in bytes.
 const WINDOW: usize = 1 << 20;
 
-/// Where frames stand.
+/// Where frames are.
 #[derive(Clone)]
 pub(super) enum Place {
     /// In the log.
     Log(Arc<RawFile>),
-    /// Copied, from this frame on: they may be overwritten in the log meanwhile.
+    /// Copied, from this frame on: the log may overwrite them.
     Memory(Arc<[u8]>, u32),
 }
 
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// Until when which frames had been seen.
+/// The last frame of a log at one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sighting {
     pub salts: [u8; 8],
@@ -75,7 +75,7 @@ impl Place {
         }
     }
 
-    /// The header of one frame; `None` behind the end.
+    /// The header of one frame; `None` after the end.
     pub fn frame_header(&self, frame: u32, kind: &Kind) -> io::Result<Option<FrameHeader>> {
         let mut bytes = [0; FRAME_HEADER_SIZE];
         let got = self.read(frame, kind, &mut bytes)?;
@@ -94,8 +94,9 @@ impl Place {
 }
 
 impl Stretch {
-    /// Follows the chain from `first` on, behind a frame (or a log's header) whose running checksum is `before`, up to `last`, which
-    /// has to be a commit; the commits are parted where `sightings` part them, and what is seen later than all of them has the time `now`.
+    /// Follows the chain from `first` to `last`, which has to be a commit. `before` is the running checksum of the
+    /// frame (or the log's header) before `first`. The commits are divided into groups by `sightings`; commits after
+    /// all of them have the time `now`.
     pub fn check(
         place: Place,
         kind: Kind,
@@ -123,7 +124,7 @@ impl Stretch {
                 return Ok(());
             }
             if chain.last_commit == 0 {
-                return Err(format!("frame {frame}, which was seen as the last one, commits nothing"));
+                return Err(format!("frame {frame} was the last frame, but is not a commit"));
             }
             let time = seen.next_if(|seen| seen.max_frame == frame).map_or(now, |seen| seen.time);
             let group = Group { time, last_frame: frame, pages: chain.last_commit, after: chain.sums, ..next };
@@ -137,7 +138,7 @@ impl Stretch {
         Ok(Self { place, page_size: kind.page_size, groups })
     }
 
-    /// The same frames, copied: they may be overwritten in the log afterwards.
+    /// The same frames, copied: the log may overwrite them afterwards.
     pub fn into_memory(self) -> io::Result<Self> {
         let first = self.first_frame();
         let mut bytes = vec![0; self.bytes() as usize];
@@ -160,7 +161,7 @@ impl Stretch {
         self.groups.iter().map(|group| u64::from(group.frames())).sum::<u64>() * self.frame_size()
     }
 
-    /// True while its last frame stands where it stood.
+    /// True while its last frame is in its place.
     pub fn still_ends(&self) -> io::Result<bool> {
         let Some(group) = self.groups.last() else { return Ok(true) };
         let kind = Kind { salts: group.salts, big_endian: group.big_endian, page_size: self.page_size };
@@ -168,7 +169,7 @@ impl Stretch {
         Ok(header.is_some_and(|header| (header.salts, header.checksum) == (group.salts, group.after)))
     }
 
-    /// Fills `buffer` with its bytes from `offset` on; gives how many there were.
+    /// Fills `buffer` with its bytes from `offset` on; returns how many there were.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let length = buffer.len().min(self.bytes().saturating_sub(offset) as usize);
         let buffer = &mut buffer[..length];
@@ -185,15 +186,15 @@ impl Stretch {
     }
 }
 
-/// What follows a frame in a log that has no end in the wal-index any more.
+/// The frames after a given frame in an old log, whose end is not in the wal-index any more.
 pub(super) struct Rest {
-    /// The last commit that the chain reaches; `None` when there is none.
+    /// The last commit that the chain reaches, if it reaches one.
     pub last: Option<u32>,
     /// False when the file ends before a frame that does not link: it may have been cut there.
     pub ends_within_the_file: bool,
 }
 
-/// What the chain reaches from `first` on.
+/// How far the chain reaches from `first` on.
 pub(super) fn rest(place: &Place, kind: &Kind, first: u32, before: (u32, u32)) -> io::Result<Rest> {
     let mut last = None;
     let walked = walk(place, kind, first, None, before, |frame, chain| {

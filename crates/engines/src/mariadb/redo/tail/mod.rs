@@ -1,7 +1,7 @@
-//! Follows the redo log of a running server: takes what is final, mini-transaction by mini-transaction.
+//! Follows the redo log of a running server: reads its final bytes, mini-transaction by mini-transaction.
 //!
-//! Final is what lies below the LSN up to which the server says it has flushed. The bytes above may be good mini-transactions
-//! followed by stale ones that validate as well, because no checksum covers the LSN.
+//! Bytes below the server's flushed LSN are final. The bytes above may be good mini-transactions followed by stale ones
+//! that validate as well, because no checksum covers the LSN.
 
 use std::fs;
 use std::io;
@@ -31,12 +31,12 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 const _: () = assert!(ROUND > 2 * LENGTH_MAX);
 
-/// What the server says about its log, asked in this order.
+/// The server's LSNs, queried in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLsn {
-    /// `Innodb_lsn_flushed`: what is below is on disk, for good.
+    /// `Innodb_lsn_flushed`: everything below is final on disk.
     pub flushed: u64,
-    /// `Innodb_lsn_current`: what is above was not even made yet.
+    /// `Innodb_lsn_current`: the server has not made anything above yet.
     pub current: u64,
 }
 
@@ -62,17 +62,17 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Opens the log and reads where its newest checkpoint is: everything from there on will be taken.
+    /// Opens the log and reads its newest checkpoint: the copy of the log begins there.
     ///
     /// # Errors
-    /// A format that is not known, or a head that stays damaged.
+    /// The format is unknown, or the head stays damaged.
     pub fn open(path: &Path, mode: Mode) -> Result<Self> {
         let opened = OpenedFile::read(path, mode)?;
         let identity = identity(path)?;
         let mut scratch = Memory::new(ROUND + 2 * BLOCK as usize)?;
         let (header, checkpoint) = read_head(&opened, &mut scratch, path)?;
         let ring = Ring::new(header.first_lsn, identity.2);
-        let ring = ring.ok_or_else(|| refused(path, format!("it has {} bytes, which cannot be", identity.2)))?;
+        let ring = ring.ok_or_else(|| refused(path, format!("it has an impossible size: {} bytes", identity.2)))?;
         Ok(Self {
             opened,
             path: path.to_owned(),
@@ -90,7 +90,7 @@ impl Tail {
         })
     }
 
-    /// What the server writes at once (`innodb_log_write_ahead_size`), where it is more than 4096 bytes.
+    /// The unit of the server's writes (`innodb_log_write_ahead_size`), if it is more than 4096 bytes.
     pub fn set_write_block(&mut self, bytes: u64) {
         self.write_block = bytes.clamp(BLOCK, 1 << 20);
     }
@@ -110,7 +110,7 @@ impl Tail {
         &self.ring
     }
 
-    /// What it has said about files so far; also for who does not follow it.
+    /// The file records so far, shared with other threads.
     pub fn lives(&self) -> Arc<Mutex<Lives>> {
         Arc::clone(&self.lives)
     }
@@ -125,17 +125,18 @@ impl Tail {
         self.lsn
     }
 
-    /// Takes what has become final, at most some MiB, and hands it to `emit` with the LSN of its first byte: whole
-    /// mini-transactions whose ends are already those of the restored log. True when there may be more at once.
+    /// Reads new final bytes, at most some MiB, and passes them to `emit` with the LSN of the first byte: whole
+    /// mini-transactions, already with the end bytes of the restored log. True if there may be more at once.
     ///
     /// # Errors
-    /// The log has gone round before it was read, the server has made itself another log, or the bytes make no sense.
+    /// The server overwrote the log before it was read, or has made another log, or the bytes are invalid.
     pub fn advance(&mut self, server: ServerLsn, emit: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<bool> {
         let limit = self.ring.round_down(server.flushed, self.write_block);
         self.take(server, limit, emit)
     }
 
-    /// Takes everything up to `target`, to which the server has flushed while commits were blocked; true when that is done.
+    /// Takes everything up to `target`, to which the server has flushed while commits were blocked; true when that is
+    /// done.
     pub fn finish(
         &mut self,
         server: ServerLsn,
@@ -148,7 +149,7 @@ impl Tail {
         Ok(self.lsn + self.pending.len() as u64 >= target)
     }
 
-    /// Proves that what was taken last had not been overwritten, by what the server says afterwards.
+    /// Proves by a later LSN of the server that the last read bytes were not overwritten.
     pub fn prove(&self, server: ServerLsn) -> Result<()> {
         if server.current > self.unproved.saturating_add(self.ring.capacity()) {
             return Err(self.overrun(server.current));
@@ -171,7 +172,7 @@ impl Tail {
             }
             (taken, Some(why)) => {
                 self.give(taken, emit)?;
-                // Read again: what is wrong may be a block that was being written.
+                // Read again: the server may have been writing the invalid block.
                 self.pending.clear();
                 self.failures = if taken > 0 { 1 } else { self.failures + 1 };
                 self.explain(why, server)?;
@@ -181,7 +182,7 @@ impl Tail {
         }
     }
 
-    /// Reads what is below `limit` behind what is pending; false if there was nothing.
+    /// Reads the bytes below `limit` after the pending bytes; false if there were none.
     fn read(&mut self, limit: u64) -> Result<bool> {
         let from = self.lsn + self.pending.len() as u64;
         let wanted = limit.saturating_sub(from).min((ROUND - self.pending.len()) as u64);
@@ -202,7 +203,7 @@ impl Tail {
         Ok(true)
     }
 
-    /// How many of the pending bytes are whole mini-transactions, and why the next one is none.
+    /// How many of the pending bytes are whole mini-transactions, and why the next bytes are not a mini-transaction.
     fn parse(&mut self) -> (usize, Option<&'static str>) {
         let mut at = 0;
         loop {
@@ -210,7 +211,7 @@ impl Tail {
             match framing::parse(&self.pending[at..], lsn, &self.ring, self.header.encrypted) {
                 Ok(found) => {
                     let records = &self.pending[at..at + found.records];
-                    // Most are about pages, and not worth a lock.
+                    // Most records are about pages and need no lock.
                     if records[0] >= FILE_RECORDS_FROM {
                         let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
                         lives.note(records, lsn, self.header.encrypted);
@@ -234,7 +235,7 @@ impl Tail {
         Ok(())
     }
 
-    /// An error if it is clear why the bytes below the limit make no sense, or if they do not for too long.
+    /// An error if the reason for invalid bytes below the limit is clear, or if they stay invalid for too long.
     fn explain(&mut self, why: &str, server: ServerLsn) -> Result<()> {
         let (header, checkpoint) = read_head(&self.opened, &mut self.scratch, &self.path)?;
         if header.first_lsn != self.header.first_lsn {
@@ -250,10 +251,11 @@ impl Tail {
         Err(Error::refused(
             self.path.display().to_string(),
             format!(
-                "the redo log makes no sense at LSN {lsn}, although the server has flushed it up to {}: {why}",
+                "the redo log is invalid at LSN {lsn}, although the server has flushed it up to {}: {why}",
                 server.flushed
             ),
-            "start the backup again; if it happens again, this server's redo log is of a kind that is not known here: please report it",
+            "start the backup again; if it fails again, fullbore does not know this server's redo log: please report \
+             it",
         ))
     }
 
@@ -262,13 +264,14 @@ impl Tail {
         Error::refused(
             self.path.display().to_string(),
             format!(
-                "the server has overwritten redo log that was not read yet: the copy stood at LSN {}, the server at {current}, and the \
-                 log holds {} MiB",
+                "the server has overwritten redo log that was not read yet: the copy was at LSN {}, the server is at \
+                 {current}, and the log holds {} MiB",
                 self.unproved,
                 mib(self.ring.capacity())
             ),
             format!(
-                "raise innodb_log_file_size (now {} MiB; SET GLOBAL innodb_log_file_size = … in 10.9 and later), or run the backup when less is written",
+                "raise innodb_log_file_size (now {} MiB; SET GLOBAL innodb_log_file_size = … in 10.9 and later), or \
+                 run the backup when fewer changes are written",
                 mib(self.identity.2)
             ),
         )
@@ -277,7 +280,7 @@ impl Tail {
     fn replaced(&self) -> Error {
         Error::refused(
             self.path.display().to_string(),
-            "the server has made itself another redo log during the backup (SET GLOBAL innodb_log_file_size, or a restart)",
+            "the server has made another redo log during the backup (SET GLOBAL innodb_log_file_size, or a restart)",
             "start the backup again",
         )
     }
@@ -289,7 +292,7 @@ fn identity(path: &Path) -> Result<(u64, u64, u64)> {
     Ok((stat.dev(), stat.ino(), stat.len()))
 }
 
-/// Header and newest checkpoint; a head that is being written is read again.
+/// Header and newest checkpoint; it reads a head again that is being written.
 fn read_head(opened: &OpenedFile, scratch: &mut Memory, path: &Path) -> Result<(Header, Checkpoint)> {
     let mut last = BadHead::Short;
     for attempt in 0..ATTEMPTS {
@@ -309,7 +312,8 @@ fn read_head(opened: &OpenedFile, scratch: &mut Memory, path: &Path) -> Result<(
 }
 
 fn refused(path: &Path, why: String) -> Error {
-    let hint = "the redo logs of MariaDB 10.8 and later can be copied; for an older server use mariadb-backup or a logical backup";
+    let hint = "fullbore copies the redo logs of MariaDB 10.8 and later; for an older server use mariadb-backup or a \
+                logical backup";
     Error::refused(path.display().to_string(), why, hint)
 }
 
@@ -329,7 +333,7 @@ pub(crate) fn read_full(opened: &OpenedFile, buffer: &mut [u8], offset: u64) -> 
                 ));
             }
         }
-        // What is left behind an odd end cannot be asked for directly: it was the end of the file.
+        // A read that ends off the alignment has reached the end of the file.
         if opened.direct && !got.is_multiple_of(opened.alignment as usize) {
             break;
         }

@@ -10,8 +10,8 @@ use super::*;
 const SIZE: u64 = 1 << 20;
 const FIRST: u64 = 50_000;
 
-/// A server's log, written in the way that makes following it hard: the last block is rewritten in place, and behind what is flushed
-/// stand stale mini-transactions that validate.
+/// A server's log, written in a way that is hard to follow: the last block is rewritten in place, and stale
+/// mini-transactions that validate are after the flushed bytes.
 pub(crate) struct Writer {
     directory: tempfile::TempDir,
     file: File,
@@ -52,7 +52,7 @@ impl Writer {
         self.file.write_all_at(&bytes[first..], PAYLOAD_AT).unwrap();
     }
 
-    /// Writes one mini-transaction of about `size` bytes, and stale bytes behind it.
+    /// Writes one mini-transaction of about `size` bytes, and stale bytes after it.
     pub(crate) fn write(&mut self, size: usize) {
         let mut records = Vec::new();
         let body: Vec<u8> = (0..size.max(1)).map(|_| self.random.u8(..)).collect();
@@ -61,7 +61,7 @@ impl Writer {
         let mut sealed = seal(&records, self.lsn, &self.ring, nonce);
         self.put(self.lsn, &sealed);
         let end = self.lsn + sealed.len() as u64;
-        // What validates and is not the log.
+        // Bytes that validate and are not the log.
         let stale = seal(&[0x33, 1, 2, 3], end, &self.ring, nonce);
         self.put(end, &stale);
         sealed[records.len()] = SEQUENCE;
@@ -169,7 +169,7 @@ fn bytes_that_make_no_sense_are_an_error_after_some_attempts_and_an_overrun_if_a
             }
         };
         assert_eq!(error.contains("innodb_log_file_size"), newer, "{error}");
-        assert_eq!(error.contains("makes no sense at LSN"), !newer, "{error}");
+        assert_eq!(error.contains("is invalid at LSN"), !newer, "{error}");
     }
 }
 

@@ -1,0 +1,206 @@
+//! Three examples below the `--help` of each verb.
+
+use clap::Command;
+
+/// A verb, and its examples: a line that says what for, and a command line.
+type Examples = (&'static [&'static str], [(&'static str, &'static str); 3]);
+
+const ALL: [Examples; 20] = [
+    (
+        &["backup"],
+        [
+            ("Four stripes on two disks", "backup sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --stripes 4"),
+            ("What changed since a full", "backup sqlite:/data/app.db --to /mnt/a/ --kind differential --base /mnt/a"),
+            ("Into a repository, as it needs it", "backup mariadb://backup@localhost --repo nightly --kind auto"),
+        ],
+    ),
+    (
+        &["log", "follow"],
+        [
+            ("Until Ctrl-C, into a directory", "log follow sqlite:/data/app.db --to /mnt/a/app/ --interval 10s"),
+            ("Into a repository", "log follow sqlite:/data/app.db --repo nightly"),
+            ("Encrypted", "log follow sqlite:/data/app.db --repo nightly --encrypt-to app.key.pub"),
+        ],
+    ),
+    (
+        &["restore"],
+        [
+            (
+                "The newest backup",
+                "restore --from /mnt/a --from /mnt/b --latest --into sqlite:/data/copy.db --check full",
+            ),
+            ("A point in time", "restore --repo nightly --into sqlite:/data/copy.db --stop-at '2026-11-22T10:00:00Z'"),
+            ("A server", "restore --from /mnt/a --latest --into dir:/var/lib/mysql-copy --owner mysql"),
+        ],
+    ),
+    (
+        &["verify"],
+        [
+            ("All sets in two directories", "verify --from /mnt/a --from /mnt/b"),
+            ("The newest set of a database, with a verdict", "verify --repo nightly --database app --latest"),
+            ("An encrypted set", "verify --from /mnt/a --key app.key"),
+        ],
+    ),
+    (
+        &["copy"],
+        [
+            ("Into an object store", "copy --from /mnt/a/ --to s3://bucket/app/"),
+            (
+                "Into another repository, for another key",
+                "copy --repo nightly --to-repo offsite --encrypt-to offsite.pub",
+            ),
+            ("With another codec", "copy --from /mnt/a/ --to /mnt/b/ --compression zstd:9"),
+        ],
+    ),
+    (
+        &["calibrate"],
+        [
+            ("The path of a backup", "calibrate --read /data/app.db --write /mnt/a --write /mnt/b"),
+            ("Two minutes, under a name", "calibrate --read /data/app.db --write /mnt/a --seconds 120 --name night"),
+            ("The profiles of this machine", "calibrate --show"),
+        ],
+    ),
+    (
+        &["estimate"],
+        [
+            ("One configuration", "estimate sqlite:/data/app.db --to /mnt/a/ --compression zstd:1"),
+            ("Many of them", "estimate sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --grid"),
+            ("A database that will be larger", "estimate sqlite:/data/app.db --to /mnt/a/ --size 4TB --deadline 2h"),
+        ],
+    ),
+    (
+        &["advise"],
+        [
+            ("The least time, and among equals the least bytes", "advise sqlite:/data/app.db --to /mnt/a/"),
+            ("The smallest backup in two hours", "advise sqlite:/data/app.db --to /mnt/a/ --smallest --deadline 2h"),
+            ("A quarter of the processors", "advise sqlite:/data/app.db --to /mnt/a/ --cpu-limit 25%"),
+        ],
+    ),
+    (
+        &["inspect"],
+        [
+            ("Which set, how it was written", "inspect header --from /mnt/a/app.bore"),
+            ("Which files are in it", "inspect files --from /mnt/a --json"),
+            ("The label of each stripe", "inspect label --from /mnt/a"),
+        ],
+    ),
+    (
+        &["list"],
+        [
+            ("Directories", "list --from /mnt/a --from /mnt/b"),
+            ("A repository", "list --repo nightly"),
+            ("As JSON", "list --repo nightly --json"),
+        ],
+    ),
+    (
+        &["restore-test"],
+        [
+            ("The newest chain of one database", "restore-test --repo nightly --database app"),
+            ("In a directory with room", "restore-test --repo nightly --database app --scratch /var/tmp"),
+            ("An encrypted chain", "restore-test --repo nightly --database app --key app.key"),
+        ],
+    ),
+    (
+        &["check"],
+        [
+            ("Is last night good?", "check --repo nightly --max-age 26h"),
+            ("And proven within eight days?", "check --repo nightly --max-age 26h --max-unproven 8d"),
+            ("Metrics for Prometheus", "check --repo nightly --metrics /var/lib/node_exporter/fullbore.prom"),
+        ],
+    ),
+    (
+        &["prune"],
+        [
+            ("What would be removed", "prune --repo nightly"),
+            ("By other rules", "prune --repo nightly --keep-daily 7 --keep-weekly 4 --window 14d"),
+            ("Remove it", "prune --repo nightly --confirm"),
+        ],
+    ),
+    (
+        &["catalog", "rebuild"],
+        [
+            ("From the records", "catalog rebuild --repo nightly"),
+            ("Records that were lost, from encrypted media", "catalog rebuild --repo nightly --key app.key"),
+            ("Of a place without a configuration", "catalog rebuild --repo s3://bucket/nightly/"),
+        ],
+    ),
+    (
+        &["tasks"],
+        [
+            ("What runs now", "tasks --repo nightly"),
+            ("As JSON", "tasks --repo nightly --json"),
+            ("Of a place without a configuration", "tasks --repo /mnt/a/"),
+        ],
+    ),
+    (
+        &["task"],
+        [
+            ("By the start of its id", "task --repo nightly 3f2a"),
+            ("As JSON", "task --repo nightly 3f2a --json"),
+            ("Of a place without a configuration", "task --repo /mnt/a/ 3f2a"),
+        ],
+    ),
+    (
+        &["cancel"],
+        [
+            ("By the start of its id", "cancel --repo nightly 3f2a"),
+            ("As JSON", "cancel --repo nightly 3f2a --json"),
+            ("Of a place without a configuration", "cancel --repo /mnt/a/ 3f2a"),
+        ],
+    ),
+    (
+        &["bench"],
+        [
+            ("What a matrix would take", "bench bench/matrices/buffers.toml --dry-run"),
+            ("Run it", "bench bench/matrices/buffers.toml"),
+            ("Continue an interrupted run", "bench bench/matrices/buffers.toml --resume"),
+        ],
+    ),
+    (
+        &["key", "new"],
+        [
+            ("A recovery key, for another machine", "key new recovery.key --no-recovery"),
+            ("A key beside it", "key new app.key --recovery recovery.key.pub"),
+            ("A key without any recovery", "key new test.key --no-recovery"),
+        ],
+    ),
+    (&["completions"], [("bash", "completions bash"), ("zsh", "completions zsh"), ("fish", "completions fish")]),
+];
+
+/// The command with the examples of its verbs.
+pub fn added_to(command: Command) -> Command {
+    ALL.iter().fold(command, |command, (verb, examples)| {
+        let line = |(what, line): &(&str, &str)| format!("  # {what}\n  fullbore {line}\n");
+        add(command, verb, format!("Examples:\n{}", examples.iter().map(line).collect::<String>()))
+    })
+}
+
+fn add(command: Command, verb: &'static [&'static str], text: String) -> Command {
+    match verb {
+        [] => command.after_long_help(text),
+        [first, rest @ ..] => command.mut_subcommand(first, |command| add(command, rest, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::args::Arguments;
+
+    #[test]
+    fn each_verb_has_examples_and_each_example_is_a_valid_command() {
+        for (_, examples) in &ALL {
+            for (_, line) in examples {
+                let words = std::iter::once("fullbore").chain(line.split_whitespace());
+                let parsed = added_to(Arguments::command()).try_get_matches_from(words);
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
+        }
+        let named = |verb: &&Command| ALL.iter().any(|(path, _)| path[0] == verb.get_name());
+        let command = Arguments::command();
+        let silent = command.get_subcommands().filter(|verb| !named(verb) && !verb.is_hide_set());
+        assert_eq!(silent.map(Command::get_name).collect::<Vec<_>>(), [""; 0]);
+    }
+}
