@@ -7,7 +7,7 @@ use fullbore_core::Result;
 use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
-use fullbore_core::media::{Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind};
+use fullbore_core::media::{Changes, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind};
 use fullbore_core::meter::Progress;
 use fullbore_core::pipeline::{Backup, map_window};
 use fullbore_core::plan::{Knobs, Plan, TransferSize};
@@ -192,6 +192,7 @@ fn manifest(set: &SetHeader, source: &Played, base: Option<&BaseMap>) -> Manifes
         families: vec![ManifestFamily { family: 1, device: String::new() }],
         streams: streams.map(described).collect(),
         map: base.is_none().then(|| ManifestMap::new(SEED)),
+        changes: Changes::Compared,
         position: Position::default(),
         warnings: Vec::new(),
     }

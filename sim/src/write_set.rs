@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use fullbore_core::cipher::{CipherId, DataKey, SecretKey, wrap_for};
 use fullbore_core::halt::Halt;
 use fullbore_core::media::{
-    Label, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
+    Changes, Label, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
 };
 use fullbore_core::meter::Progress;
 use fullbore_core::pipeline::{Backup, BackupOutcome, map_window};
@@ -186,6 +186,7 @@ fn manifest(set: &SetHeader, map_seed: Option<u64>) -> Manifest {
         families: (1..=set.families).map(|family| ManifestFamily { family, device: name_of(family) }).collect(),
         streams: set.streams.iter().map(stream).collect(),
         map: map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
+        changes: Changes::Compared,
         position: Position::default(),
         warnings: Vec::new(),
     }

@@ -11,7 +11,7 @@ use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
 use fullbore_core::media::{
-    Label, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
+    Changes, Label, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
 };
 use fullbore_core::meter::{Progress, Stage};
 use fullbore_core::pipeline::Backup;
@@ -347,6 +347,7 @@ fn manifest(set: &SetHeader) -> Manifest {
             detail: None,
         }],
         map: None,
+        changes: Changes::Compared,
         position: Position::default(),
         warnings: Vec::new(),
     }

@@ -41,6 +41,13 @@ pub trait Source: Sync {
         false
     }
 
+    /// For a differential of a database that reports what has changed since the full: the bytes that the readers give,
+    /// of all streams together. They give only these units. `None`: the readers give every byte, and the pipeline finds
+    /// the changes.
+    fn reported_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// True for a stream that a restore gets in order. One reader gives it, from start to end, in layer 0; it has no
     /// [`identity`](Self::identity), and its extents need not be whole units.
     fn is_ordered(&self, stream: u32) -> bool {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use fullbore_core::device::Device;
 use fullbore_core::media::{
-    EngineValue, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
+    Changes, EngineValue, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind,
+    StreamRecord,
 };
 use fullbore_core::pipeline::map_window;
 use fullbore_core::source::{Source, Stream};
@@ -65,6 +66,7 @@ pub(super) fn manifest(
         families: manifest_families(&prepared.devices),
         streams: manifest_streams(prepared, session.source())?,
         map: prepared.map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
+        changes: if session.source().reported_bytes().is_some() { Changes::Reported } else { Changes::Compared },
         position: position(set, session, finished_at)?,
         warnings: warnings.iter().cloned().chain(more).collect(),
     })

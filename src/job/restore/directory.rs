@@ -188,7 +188,7 @@ pub(super) fn unpack_files(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let Some(Manifest { streams: last, .. }) = manifests.last() else { return Ok(()) };
+    let Some(Manifest { streams: last, changes, .. }) = manifests.last() else { return Ok(()) };
     // Skips streams without a name.
     let shown = last.iter().map(|stream| ManifestStream {
         name: if wanted(stream) { stream.name.clone() } else { String::new() },
@@ -205,7 +205,7 @@ pub(super) fn unpack_files(
     };
     if let ([full, _], [below, _]) = (chain, manifests) {
         let based: Vec<ManifestStream> = last.iter().filter(|stream| wanted(stream)).cloned().collect();
-        let base = BaseTarget::new(&files, &below.streams, &based)?;
+        let base = BaseTarget::new(&files, &below.streams, &based, *changes)?;
         if left {
             let path = |stream| base.path(stream).map(Path::to_owned);
             let standing = Standing { target: &base, path: &path, finish: &|| base.finish() };

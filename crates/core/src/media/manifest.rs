@@ -67,6 +67,9 @@ pub struct Manifest {
     pub streams: Vec<ManifestStream>,
     /// How the page map was made; `None` without one.
     pub map: Option<ManifestMap>,
+    /// Of a differential: by which rule its units were chosen.
+    #[serde(default, skip_serializing_if = "Changes::are_compared")]
+    pub changes: Changes,
     /// The engine's own account of the snapshot's position.
     pub position: Position,
     /// Warnings of the backup.
@@ -135,6 +138,11 @@ impl Manifest {
         let log = self.position.log.as_ref();
         let makes_sense = log.is_none_or(|range| range.makes_sense(self.kind == SetKind::Log));
         require(makes_sense, "the position in the log is not valid in the manifest")?;
+        let reported = self.changes == Changes::Reported;
+        require(
+            !reported || self.kind == SetKind::Differential,
+            "reported changes in a set that is not a differential",
+        )?;
         let mapped = self.streams.iter().any(|stream| stream.map_window > 0);
         require(!mapped || self.map.is_some(), "the manifest has no seed for the page map that the header announces")?;
         // An open full knows only at the end which streams have a map.
@@ -221,6 +229,25 @@ fn all_differ<T: Ord>(items: impl Iterator<Item = T>) -> bool {
 
 /// Most bytes in the identity of a stream.
 const IDENTITY_MAX: usize = 256;
+
+/// By which rule the units of a differential were chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Changes {
+    /// All units were read, and compared with the page map of the full.
+    #[default]
+    Compared,
+    /// The database reported what has changed since the full. The full needs no page map.
+    Reported,
+}
+
+impl Changes {
+    /// The rule of sets that name none.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn are_compared(&self) -> bool {
+        *self == Changes::Compared
+    }
+}
 
 /// How a page map was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

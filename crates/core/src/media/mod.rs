@@ -27,7 +27,8 @@ pub use header::{
 pub use index::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES, index_capacity};
 pub use log_range::{LogPosition, LogRange, LogSpan};
 pub use manifest::{
-    Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, STREAMS_MAX, pack_manifest, unpack_manifest,
+    Changes, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, STREAMS_MAX, pack_manifest,
+    unpack_manifest,
 };
 pub(crate) use manifest::{join_manifest, joined_length};
 pub(crate) use paths::check_path;

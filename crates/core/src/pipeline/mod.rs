@@ -12,6 +12,8 @@ mod ordered_sets;
 mod page_map;
 mod read;
 mod remake;
+#[cfg(test)]
+mod reported;
 mod seal;
 mod stripe;
 mod tap;
@@ -36,7 +38,7 @@ use crate::codec::{Compression, Encoder};
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::map_scratch::MapScratch;
-use crate::media::{Manifest, SetHeader};
+use crate::media::{Manifest, SetHeader, SetKind};
 use crate::meter::{Accounts, Clock, Progress, Stage};
 use crate::plan::Plan;
 use crate::pool::Pool;
@@ -132,6 +134,7 @@ impl Backup<'_> {
     /// replaced are under their names. Exception: when only the removal of the old set failed (`--init`), the new set
     /// stays, and the error says so.
     pub fn run(&self, mut sinks: Vec<Box<dyn Sink>>) -> Result<BackupOutcome> {
+        self.check_changes()?;
         let input = Pool::new(self.plan.input_buffers, self.plan.transfer_size as usize)?;
         let output = Pool::new(self.plan.output_buffers, self.plan.transfer_size as usize)?;
         for pool in [&input, &output] {
@@ -154,6 +157,16 @@ impl Backup<'_> {
             self.commit(&board, scratch, &ordered, commit)
         })?;
         Ok(outcome(&sinks, &closed, &accounts))
+    }
+
+    /// A source that reports changes fits only a differential without a page map.
+    fn check_changes(&self) -> Result<()> {
+        let reported = self.source.reported_bytes().is_some();
+        if !reported || self.set.kind == SetKind::Differential && self.base.is_none() {
+            return Ok(());
+        }
+        let why = "reported changes, but this backup is not a differential by reported changes";
+        Err(Error::refused("source", why, "this is a defect of the engine: please report it"))
     }
 
     /// Reads and transforms everything; returns when all readers and workers have ended, with the highest layer there
@@ -203,8 +216,10 @@ impl Backup<'_> {
         });
         self.halt.check()?;
         // The sum too: the map knows nothing of a window that never came, or when there is no map.
-        let announced: u64 = self.set.streams.iter().map(|stream| stream.size).sum();
-        if page_map.is_complete() && (self.set.open || accounts.bytes(SOURCE) == announced) {
+        let reported = self.source.reported_bytes();
+        let announced = reported.unwrap_or_else(|| self.set.streams.iter().map(|stream| stream.size).sum());
+        let counts = reported.is_some() || !self.set.open;
+        if page_map.is_complete() && (!counts || accounts.bytes(SOURCE) == announced) {
             return Ok(layers.highest());
         }
         Err(Error::refused(

@@ -16,7 +16,7 @@ use super::copies;
 use super::*;
 use crate::cipher::CipherId;
 use crate::io::{Mode, OpenedFile};
-use crate::media::{ManifestFamily, ManifestMap, ManifestStream, Position, SetKind};
+use crate::media::{Changes, ManifestFamily, ManifestMap, ManifestStream, Position, SetKind};
 use crate::plan::{Knobs, TransferSize, UnpackPlan};
 use crate::sink::Sink;
 use crate::source::{Extent, Reader, Stream};
@@ -198,6 +198,7 @@ fn manifest(set: &SetHeader, source: &Growing, base: Option<&BaseMap>) -> Manife
         families: (1..=set.families).map(family).collect(),
         streams: source.found().unwrap().iter().map(described).collect(),
         map: full.then(|| ManifestMap::new(source.seed)),
+        changes: Changes::Compared,
         position: Position::default(),
         warnings: Vec::new(),
     }
@@ -282,7 +283,7 @@ fn assert_restored(sets: &[&[Shelf]], steps: &[Step], sizes: &[u64]) {
     let streams = streams_on(sets.last().unwrap());
     let target = DirectoryTarget::create(root.path(), &streams).unwrap();
     if let [full, _] = sets {
-        let below = BaseTarget::new(&target, &streams_on(full), &streams).unwrap();
+        let below = BaseTarget::new(&target, &streams_on(full), &streams, Changes::Compared).unwrap();
         unpack(full, &below).unwrap();
         below.finish().unwrap();
     }
@@ -330,7 +331,7 @@ fn go_on(root: &Path, sets: &[&[Shelf]], streams: &[ManifestStream]) {
     let files = DirectoryTarget::adopt(root, streams, &keeps, &|_| false).unwrap();
     match sets {
         [full, differential] => {
-            let below = BaseTarget::new(&files, &streams_on(full), streams).unwrap();
+            let below = BaseTarget::new(&files, &streams_on(full), streams, Changes::Compared).unwrap();
             prove_and_fetch(full, &below, &|stream| below.path(stream).map(Path::to_owned), &|| below.finish());
             unpack(differential, &files).unwrap();
             files.finish().unwrap();

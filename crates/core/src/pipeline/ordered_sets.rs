@@ -13,7 +13,7 @@ use crate::cipher::CipherId;
 use crate::codec::Compression;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
-use crate::media::{Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind};
+use crate::media::{Changes, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind};
 use crate::meter::Progress;
 use crate::plan::{Knobs, Plan, TransferSize, UnpackPlan};
 use crate::pool::Pool;
@@ -86,6 +86,7 @@ fn manifest(set: &SetHeader, source: &OrderedSource) -> Manifest {
         families: (1..=set.families).map(|family| ManifestFamily { family, device: String::new() }).collect(),
         streams: source.streams().iter().map(described).collect(),
         map: None,
+        changes: Changes::Compared,
         position: Position::default(),
         warnings: Vec::new(),
     }

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use super::target::{Target, TargetFile, unnamed_stream};
 use crate::error::{Error, Result};
 use crate::io::sync_directory;
-use crate::media::{ManifestStream, check_path};
+use crate::media::{Changes, ManifestStream, check_path};
 use crate::threads;
 
 /// Files open at once: a server may have more than a process may open.
@@ -201,12 +201,19 @@ impl<'a> BaseTarget<'a> {
     ///
     /// # Errors
     /// The differential begins with a stream that the full does not have, or that is of another kind there.
-    pub fn new(target: &'a DirectoryTarget, full: &[ManifestStream], differential: &[ManifestStream]) -> Result<Self> {
+    pub fn new(
+        target: &'a DirectoryTarget,
+        full: &[ManifestStream],
+        differential: &[ManifestStream],
+        changes: Changes,
+    ) -> Result<Self> {
+        // A compared differential needs the page map of its full.
+        let fits = |like: &ManifestStream| changes == Changes::Reported || like.map_window > 0;
         let known: HashMap<u32, &ManifestStream> = full.iter().map(|stream| (stream.id, stream)).collect();
         let mut files = HashMap::new();
         for stream in differential {
             let Some(base) = stream.base else { continue };
-            let like = known.get(&base).filter(|like| like.unit == stream.unit && like.map_window > 0);
+            let like = known.get(&base).filter(|like| like.unit == stream.unit && !like.ordered && fits(like));
             let like = like.ok_or_else(|| {
                 Error::incomplete(
                     "differential",
