@@ -35,15 +35,12 @@ pub fn bytes(flag: &str, text: &str) -> Result<u64> {
     number.checked_mul(factor).ok_or_else(|| wrong("is too large"))
 }
 
-/// Bytes per second from `200MiB/s`.
+/// Bytes per second from `200MiB/s`, or `200MiB`.
 ///
 /// # Errors
 /// A usage error that names `flag`.
 pub fn bytes_per_second(flag: &str, text: &str) -> Result<u64> {
-    let rate = text.trim().strip_suffix("/s").ok_or_else(|| {
-        Error::usage(flag, format!("`{text}` is not a bandwidth"), "write bytes per second: 200MiB/s")
-    })?;
-    match bytes(flag, rate)? {
+    match bytes(flag, text.trim().strip_suffix("/s").unwrap_or(text))? {
         0 => Err(Error::usage(flag, "a bandwidth of 0 would never end", "leave the option out for no limit")),
         rate => Ok(rate),
     }
@@ -147,7 +144,9 @@ mod tests {
         {
             assert_eq!(bytes("--x", text).unwrap(), value, "{text}");
         }
-        assert_eq!(bytes_per_second("--throttle", "200MiB/s").unwrap(), 200 << 20);
+        for text in ["200MiB/s", "200MiB", " 200 MiB/s"] {
+            assert_eq!(bytes_per_second("--throttle", text).unwrap(), 200 << 20, "{text}");
+        }
     }
 
     #[test]
@@ -186,7 +185,8 @@ mod tests {
         for text in ["", "x", "-1", "1.5MiB", "1 XiB", "99999999999TiB"] {
             assert!(bytes("--max-transfer-size", text).unwrap_err().to_string().contains("--max-transfer-size"));
         }
-        assert!(bytes_per_second("--throttle", "200MiB").is_err());
-        assert!(bytes_per_second("--throttle", "0/s").is_err());
+        for text in ["0", "0/s", "/s", "200/m"] {
+            assert!(bytes_per_second("--throttle", text).is_err(), "{text}");
+        }
     }
 }

@@ -36,7 +36,7 @@ pub struct Global {
     /// /etc/fullbore/fullbore.toml.
     ///
     /// A key is the name of a flag without its dashes: `compression = "zstd:1"`. Flags on the command line win.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", env = "FULLBORE_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
     /// Time limit for one request to an object store (s3://), in seconds, including all retries.
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -306,6 +306,7 @@ pub enum Kind {
     /// Everything.
     Full,
     /// The changes since a full.
+    #[value(aliases = ["diff", "incr"])]
     Differential,
     /// The log since the last backup.
     Log,

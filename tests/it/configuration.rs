@@ -77,6 +77,30 @@ fn a_result_names_the_configuration_that_counted_and_the_keys_of_the_set() {
 }
 
 #[test]
+fn the_environment_names_the_configuration_and_the_flag_wins() {
+    let world = World::with_database();
+    world.write("one.toml", b"compression = 'none'");
+    world.write("two.toml", b"compression = 'zstd:1'");
+    for (more, codec) in [("", "none"), (" --config two.toml", "zstd:1")] {
+        let line = format!("backup sqlite:app.db --to nul:{more} --report json");
+        let mut command = program::command(world.folder(), line.split_whitespace());
+        command.env("FULLBORE_CONFIG", "one.toml");
+        let report = program::run(command).done().json();
+        assert_eq!(report["codec"], codec);
+    }
+}
+
+#[test]
+fn the_words_of_other_programs_mean_a_differential_and_a_rate() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/").done();
+    for kind in ["diff", "incr"] {
+        let line = format!("backup sqlite:app.db --to a/ --kind {kind} --base a --throttle 500MB --report json");
+        assert_eq!(world.run(&line).done().json()["kind"], "differential");
+    }
+}
+
+#[test]
 fn a_plan_names_the_families_with_their_places_and_room_the_codec_and_the_engine() {
     let world = World::with_database();
     let line = "backup sqlite:app.db --to a/ --to b/ --stripes 3 --compression zstd:3 --dry-run";

@@ -45,8 +45,8 @@ pub fn command(folder: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsS
     command
 }
 
-/// What the program reads of its environment, beside its folders; how variables begin. The variables of the user who runs the tests do not count.
-const READ: [&str; 5] = ["AWS_", "AZURE_", "GOOGLE_", "FULLBORE_PASSWORD", "FULLBORE_HOST"];
+/// How variables begin that the program reads. Those of the user who runs the tests do not count.
+const READ: [&str; 6] = ["AWS_", "AZURE_", "GOOGLE_", "FULLBORE_PASSWORD", "FULLBORE_HOST", "FULLBORE_CONFIG"];
 
 /// The folder and the environment of a run.
 pub fn surroundings(command: &mut Command, folder: &Path) {
