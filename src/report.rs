@@ -13,7 +13,7 @@ use followed::Followed;
 mod costs;
 mod followed;
 mod judge;
-mod known;
+mod calibrated;
 
 pub use followed::{BacklogReport, FollowingReport, StretchReport};
 pub use judge::{CalibratedReport, CostReport, UseReport, VerdictReport, WhatIfReport};
@@ -494,7 +494,7 @@ impl Report {
                 let cancelled = matches!(error, fullbore_core::Error::Cancelled { .. });
                 self.status = if cancelled { "cancelled" } else { "failed" }.into();
                 self.error = Some(error.to_string());
-                self.exit_code = error.verdict().exit_code();
+                self.exit_code = error.exit_kind().exit_code();
             }
         }
     }

@@ -4,7 +4,7 @@
 use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::innodb::extents::{Extents, Layout};
 use fullbore_engines::mysql_family::innodb::page::{
-    PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict, seal_full_crc32,
+    PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, PageState, seal_full_crc32,
 };
 use fullbore_engines::mysql_family::innodb::tablespace::{Doublewrite, Head};
 use libfuzzer_sys::fuzz_target;
@@ -38,7 +38,7 @@ fuzz_target!(|input: &[u8]| {
             assert!(!extents.uses(other, u32::MAX) || layout.table_of(other) == number);
         }
     }
-    if !matches!(verdict, Verdict::Empty) {
-        assert!(matches!(format.check(&page, number ^ 1), Verdict::Corrupt(_)));
+    if !matches!(verdict, PageState::Empty) {
+        assert!(matches!(format.check(&page, number ^ 1), PageState::Corrupt(_)));
     }
 });

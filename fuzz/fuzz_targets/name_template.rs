@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Device, Destination};
 use fullbore_core::media::SetKind;
 use libfuzzer_sys::fuzz_target;
 
@@ -21,7 +21,7 @@ fuzz_target!(|input: (u8, &str)| {
     assert_eq!(devices.len(), usize::from(stripes));
     let mut seen = HashSet::new();
     for device in &devices {
-        let Place::File(path) = device.place() else { panic!("{device} is no file") };
+        let Destination::File(path) = device.place() else { panic!("{device} is no file") };
         let parent = path.parent().and_then(|parent| parent.to_str());
         assert!(matches!(parent, Some("/fuzz/a" | "/fuzz/b")), "{device} left its directory");
         assert!(seen.insert(path.clone()), "{device} stands for two families");

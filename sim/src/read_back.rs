@@ -53,7 +53,7 @@ pub struct Found {
 
 /// Everything that a heap holds.
 #[derive(Default)]
-pub struct Heap {
+pub struct ReadSets {
     /// Sets of which at least one family can be read.
     pub sets: Vec<Found>,
     /// Why the others cannot.
@@ -67,8 +67,8 @@ impl Reading<'_> {
     ///
     /// # Errors
     /// A buffer that did not come home, a refusal without a reason, or something that the simulation itself got wrong.
-    pub fn all(&self) -> anyhow::Result<Heap> {
-        let mut heap = Heap::default();
+    pub fn all(&self) -> anyhow::Result<ReadSets> {
+        let mut heap = ReadSets::default();
         let mut names = self.media.names();
         names.extend(self.damage.duplicated(self.families).filter(|name| !self.media.bytes(name).is_empty()));
         let nothing = Pool::new(0, 4096)?;

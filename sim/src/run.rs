@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::damage::{Consequence, Damage};
 use crate::database::{Content, Database, Simulated, SourceFault};
-use crate::read_back::{Heap, Reading};
+use crate::read_back::{ReadSets, Reading};
 use crate::scenario::{Scenario, Trouble};
 use crate::shelf::Media;
 use crate::statistics::{fault_name, first_word};
@@ -273,7 +273,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn read(&self, damage: Damage) -> anyhow::Result<Heap> {
+    fn read(&self, damage: Damage) -> anyhow::Result<ReadSets> {
         let wrong = KeyFile::generate()?.into_secret()?;
         let key = if damage == Damage::WrongKey { Some(&wrong) } else { self.key.as_ref() };
         let reading = Reading {
@@ -289,7 +289,7 @@ impl<'a> World<'a> {
     }
 
     /// The restore equals the snapshot, or the set is refused with the reason.
-    fn judge_media(&mut self, end: &End, done: bool, heap: &Heap) -> anyhow::Result<()> {
+    fn judge_media(&mut self, end: &End, done: bool, heap: &ReadSets) -> anyhow::Result<()> {
         let damage = self.scenario.damage;
         let mut whole = Vec::new();
         for set in &heap.sets {

@@ -83,13 +83,13 @@ pub struct Record {
     /// The child's warnings.
     pub warnings: Vec<String>,
     /// The verdict of the child.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<LimitInWords>,
 }
 
 /// The texts of a verdict (`docs/VERDICT.md`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Verdict {
+pub struct LimitInWords {
     /// The limit.
     pub limit: String,
     /// The numbers that show it.

@@ -12,7 +12,7 @@ use super::child::{self, Ended, Surroundings};
 use super::data;
 use super::load;
 use super::matrix::{Axis, DataFrom, Instance, Matrix};
-use super::results::{DONE, Machine, OnVolume, Record, SCHEMA_VERSION, Stage, Verdict};
+use super::results::{DONE, LimitInWords, Machine, OnVolume, Record, SCHEMA_VERSION, Stage};
 use super::rooms::Rooms;
 use super::volume::How;
 use super::volume::environment::{Handed, VARIABLE};
@@ -306,7 +306,7 @@ impl Bench<'_> {
         record.warnings = parts.warnings;
         record.verdict = parts.verdict.map(|verdict| {
             let what_if = verdict.what_if.into_iter().map(|one| one.text).collect();
-            Verdict { limit: verdict.limit, why: verdict.why, what_if }
+            LimitInWords { limit: verdict.limit, why: verdict.why, what_if }
         });
     }
 

@@ -80,7 +80,7 @@ mod tests {
 
     fn refusal(time: &str) -> String {
         let error = parse("--stop-at", time).unwrap_err();
-        assert_eq!(error.verdict().exit_code(), 2, "{time}");
+        assert_eq!(error.exit_kind().exit_code(), 2, "{time}");
         error.to_string()
     }
 

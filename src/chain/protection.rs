@@ -83,7 +83,7 @@ mod tests {
         }
         let found = [set(1, SetKind::Full, None, true), set(2, SetKind::Differential, Some(1), false)];
         let error = choose(&found, &Choice::default()).unwrap_err();
-        assert_eq!(error.verdict(), fullbore_core::error::Verdict::Damaged);
+        assert_eq!(error.exit_kind(), fullbore_core::error::ExitKind::Damaged);
         let text = error.to_string();
         assert!(text.contains("is not encrypted") && text.contains("copy --decrypt"), "{text}");
     }

@@ -8,7 +8,7 @@ use super::{Choice, FoundSet, Sequence, choose, list};
 
 /// The state of a target between the steps of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct RestoredState {
     /// The full that was restored.
     pub full: Uuid,
     /// The differential that was restored over it.
@@ -29,7 +29,7 @@ pub struct Standing {
     pub encrypted: bool,
 }
 
-impl Standing {
+impl RestoredState {
     /// Only a full was applied, so a differential of it may follow.
     fn is_full(&self) -> bool {
         self.differential.is_none() && !self.logs
@@ -60,7 +60,7 @@ impl Standing {
 ///
 /// # Errors
 /// No set continues the state of the target, or only after a gap.
-pub fn go_on(found: &[FoundSet], standing: &Standing, choice: &Choice) -> Result<Sequence> {
+pub fn go_on(found: &[FoundSet], standing: &RestoredState, choice: &Choice) -> Result<Sequence> {
     let stands = standing.as_found();
     let may_follow = |set: &FoundSet| match set.kind {
         // It was applied: `choose` would take it for a copy of the target's state.
@@ -85,7 +85,7 @@ pub fn go_on(found: &[FoundSet], standing: &Standing, choice: &Choice) -> Result
     Ok(sequence)
 }
 
-fn nothing(found: &[FoundSet], standing: &Standing) -> Error {
+fn nothing(found: &[FoundSet], standing: &RestoredState) -> Error {
     let late = |set: &&FoundSet| set.kind == SetKind::Differential && set.base == Some(standing.full);
     let why = match found.iter().find(late) {
         Some(_) if !standing.is_full() => {
@@ -154,8 +154,8 @@ mod tests {
         ]
     }
 
-    fn standing(last: &FoundSet, differential: Option<u128>, logs: bool) -> Standing {
-        Standing {
+    fn standing(last: &FoundSet, differential: Option<u128>, logs: bool) -> RestoredState {
+        RestoredState {
             full: id(1),
             differential: differential.map(id),
             last: last.backup_set_id,
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    fn ids(found: &[FoundSet], standing: &Standing, choice: &Choice) -> Result<Vec<u128>> {
+    fn ids(found: &[FoundSet], standing: &RestoredState, choice: &Choice) -> Result<Vec<u128>> {
         let sequence = go_on(found, standing, choice)?;
         Ok(sequence.sets.iter().map(|&at| found[at].backup_set_id.as_u128()).collect())
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fullbore::config::Config;
 use fullbore::job::backup::recipients;
-use fullbore::job::foresee::{self, Advice};
+use fullbore::job::estimate::{self, Advice};
 use fullbore::tune::estimate::{Best, Goal};
 use fullbore::tune::profile::DEFAULT;
 use fullbore::units::{bytes_of_flag, counted, show_bytes};
@@ -71,7 +71,7 @@ pub fn run(args: &Advise, config: &Config, global: &Global) -> Result<u8> {
         // The command must work: open its keys as the backup does.
         recipients(encrypt_to)?;
         let request = args.job.request(!encrypt_to.is_empty(), config)?;
-        let advice = foresee::advise(&request, &args.goal.goal()?, &super::stop_on_signals(config)?)?;
+        let advice = estimate::advise(&request, &args.goal.goal()?, &super::stop_on_signals(config)?)?;
         Ok(Advised { command: command(args, encrypt_to, global, &advice), advice })
     };
     answer(&args.job, make, told, |made| [&made.advice.notes, &made.advice.warnings])

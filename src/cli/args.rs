@@ -216,15 +216,15 @@ pub struct Backup {
     pub tuning: BackupTuning,
     /// How an object store keeps the stripes.
     #[command(flatten)]
-    pub kept: KeptBy,
+    pub kept: ObjectStoreFlags,
     /// Messages and report.
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: OutputFlags,
 }
 
 /// How an object store (s3://) keeps stripes. With a directory, a flag is an error.
 #[derive(Debug, Args)]
-pub struct KeptBy {
+pub struct ObjectStoreFlags {
     /// Let the object store encrypt: AES256, aws:kms or aws:kms:KEY-ID. fullbore checks that the store did it.
     #[arg(long, value_name = "ALGORITHM")]
     pub sse: Option<String>,
@@ -247,7 +247,7 @@ pub struct KeptBy {
     pub max_parts: Option<u64>,
 }
 
-impl KeptBy {
+impl ObjectStoreFlags {
     /// The configuration, with the flags of the command line in place of its keys.
     pub fn over(&self, config: &Config) -> Config {
         let mut config = config.clone();
@@ -316,7 +316,7 @@ pub enum Kind {
 
 /// Messages and report.
 #[derive(Debug, Args)]
-pub struct Shown {
+pub struct OutputFlags {
     /// Write a machine-readable report, also on failure: json (to standard output) or json:FILE.
     #[arg(long, value_name = "json[:FILE]", value_parser = report_to)]
     pub report: Option<ReportTo>,
@@ -368,7 +368,7 @@ pub fn report_to(text: &str) -> Result<ReportTo, String> {
 
 /// The choice among several sets.
 #[derive(Debug, Args)]
-pub struct Chosen {
+pub struct SetFlags {
     /// The set with this id. The start or the end of the id is enough.
     #[arg(long, value_name = "ID", conflicts_with = "latest")]
     pub set: Option<String>,
@@ -485,13 +485,13 @@ pub struct Restore {
     pub key: Option<PathBuf>,
     /// Which set.
     #[command(flatten)]
-    pub chosen: Chosen,
+    pub chosen: SetFlags,
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: Tuning,
     /// Messages and report.
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: OutputFlags,
 }
 
 /// Read and check every byte of a backup; write nothing. Exit code 3 when damage is found.
@@ -512,13 +512,13 @@ pub struct Verify {
     pub key: Option<PathBuf>,
     /// Which set.
     #[command(flatten)]
-    pub chosen: Chosen,
+    pub chosen: SetFlags,
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: Tuning,
     /// Messages and report.
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: OutputFlags,
 }
 
 /// Show the headers, files or labels of media, without reading their data.
@@ -628,7 +628,7 @@ pub struct Completions {
 }
 
 /// The input of restore and verify. The configuration fills in missing flags.
-pub fn reading(from: &[String], key: Option<&PathBuf>, chosen: &Chosen, tuning: &Tuning, config: &Config) -> Reading {
+pub fn reading(from: &[String], key: Option<&PathBuf>, chosen: &SetFlags, tuning: &Tuning, config: &Config) -> Reading {
     Reading {
         from: from.to_vec(),
         knobs: tuning.knobs(config),

@@ -8,7 +8,7 @@ use fullbore::job::repository::backup::Wanted;
 use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result, units};
 use fullbore_core::codec::Compression;
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::SetKind;
 
 use super::args::{Backup, Kind, ReportTo};
@@ -25,7 +25,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     [&args.repo, &args.copy_to]
         .into_iter()
         .try_for_each(|name| outside::refuse_in_repository(flag, name.as_ref(), config))?;
-    if request.to.iter().any(|device| matches!(device.place(), Place::Pipe))
+    if request.to.iter().any(|device| matches!(device.place(), Destination::Pipe))
         && args.shown.report == Some(ReportTo::Output)
     {
         return Err(Error::usage("--report json", "standard output is the backup itself", "write json:FILE"));
@@ -50,7 +50,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
             |report| show::backup_result(report, &args.shown, false),
         );
     }
-    let piped = request.to.iter().any(|device| matches!(device.place(), Place::Pipe));
+    let piped = request.to.iter().any(|device| matches!(device.place(), Destination::Pipe));
     super::with_report(
         "backup",
         &args.shown,

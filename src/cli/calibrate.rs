@@ -9,7 +9,7 @@ use comfy_table::{Table, presets};
 use fullbore::config::Config;
 use fullbore::tune::calibrate::{self, Request, SECONDS, THOROUGH, chart};
 use fullbore::tune::model::Direction;
-use fullbore::tune::profile::{self, Cell, Machine, Order, Place, Profile, Round, Way};
+use fullbore::tune::profile::{self, Access, Cell, Machine, MeasuredPath, Order, Profile, Round};
 use fullbore::tune::statistics::median;
 use fullbore::units::{self, MIB, show_bytes};
 use fullbore::{Error, Result};
@@ -230,7 +230,7 @@ fn seconds(rounds: &[f64]) -> String {
 
 /// True for a cell whose bytes went through the page cache, as whole files. Small files are synced. A store has no
 /// cache here.
-fn is_cached(place: &Place, cell: &Cell) -> bool {
+fn is_cached(place: &MeasuredPath, cell: &Cell) -> bool {
     !cell.shape.direct && !place.is_in_store() && cell.shape.order != Order::Files
 }
 
@@ -242,15 +242,15 @@ fn row(cell: &Cell, in_store: bool) -> [String; 7] {
         Order::Files => "small files",
     };
     let way = match shape.way {
-        Way::Read => "read",
-        Way::Write => "write",
+        Access::Read => "read",
+        Access::Write => "write",
     };
     let how = if shape.direct { "" } else { ", not direct" };
     let what = match (in_store, shape.way) {
         (false, _) if shape.order == Order::Files => format!("{order}, durable"),
         (false, _) => format!("{order} {way}{how}"),
-        (true, Way::Write) => "put".into(),
-        (true, Way::Read) => "get".into(),
+        (true, Access::Write) => "put".into(),
+        (true, Access::Read) => "get".into(),
     };
     let rates = cell.rounds.iter().map(Round::rate);
     let (least, most) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
@@ -265,6 +265,6 @@ fn row(cell: &Cell, in_store: bool) -> [String; 7] {
         shape.streams.to_string(),
         format!("{:.0} ({:.0}…{:.0})", cell.rate() / MIB, least / MIB, most / MIB),
         cell.rounds.len().to_string(),
-        if shape.way == Way::Write { format!("{:.1}", 1e3 * sync) } else { String::new() },
+        if shape.way == Access::Write { format!("{:.1}", 1e3 * sync) } else { String::new() },
     ]
 }

@@ -10,10 +10,10 @@ use fullbore::job::reading::Reading;
 use fullbore::job::repository::copy::Between;
 use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result, units};
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::plan::Knobs;
 
-use super::args::{InRepository, KeptBy, ReportTo, Shown};
+use super::args::{InRepository, ObjectStoreFlags, OutputFlags, ReportTo};
 use super::{outside, show};
 
 /// Copy backup sets between devices, stores and repositories: as they are, or with other stripes, codec or key.
@@ -89,10 +89,10 @@ pub struct Copy {
     pub profile: Option<String>,
     /// How an object store keeps the copy.
     #[command(flatten)]
-    pub kept: KeptBy,
+    pub kept: ObjectStoreFlags,
     /// Messages and report.
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: OutputFlags,
 }
 
 /// Runs the verb; gives the exit code.
@@ -102,7 +102,7 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
     let to = args.kept.over(&to);
     let request = request(args, &from, &to)?;
     refuse(args, &request, config)?;
-    let piped = request.to.iter().any(|device| matches!(device.place(), Place::Pipe));
+    let piped = request.to.iter().any(|device| matches!(device.place(), Destination::Pipe));
     let setting = |name: &'_ Option<String>| name.is_some();
     let in_repositories = setting(&args.repository.repo) || setting(&args.to_repo);
     let between = Between {
@@ -168,7 +168,7 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
 fn refuse(args: &Copy, request: &Request, config: &Config) -> Result<()> {
     outside::refuse(args.kept.first(), &request.to)?;
     outside::refuse_in_repository(args.kept.first(), args.to_repo.as_ref(), config)?;
-    if request.to.iter().any(|device| matches!(device.place(), Place::Pipe))
+    if request.to.iter().any(|device| matches!(device.place(), Destination::Pipe))
         && args.shown.report == Some(ReportTo::Output)
     {
         return Err(Error::usage("--report json", "standard output is the copy itself", "write json:FILE"));

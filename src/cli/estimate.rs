@@ -2,7 +2,7 @@
 
 use clap::Args;
 use fullbore::config::Config;
-use fullbore::job::foresee::{self, EstimateReport, Request};
+use fullbore::job::estimate::{self, EstimateReport, Request};
 use fullbore::tune::estimate::Steps;
 use fullbore::units::{self, counted, show_bytes};
 use fullbore::{Error, Result};
@@ -49,7 +49,7 @@ pub struct Estimate {
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Estimate, config: &Config) -> Result<u8> {
-    let make = || foresee::run(&request(args, config)?, &super::stop_on_signals(config)?);
+    let make = || estimate::run(&request(args, config)?, &super::stop_on_signals(config)?);
     answer(&args.job, make, told, |made: &EstimateReport| [&made.notes, &made.warnings])
 }
 

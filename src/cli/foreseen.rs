@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use fullbore::config::Config;
-use fullbore::job::foresee::{ForeseenReport, GridLine, Request};
+use fullbore::job::estimate::{ForeseenReport, GridLine, Request};
 use fullbore::tune::estimate::By;
 use fullbore::units::{self, show_bytes};
 use fullbore::{Error, Result};
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use serde::Serialize;
 
 use super::args::ReportTo;
@@ -77,7 +77,7 @@ impl ForeseenJob {
     /// A flag with a wrong value.
     pub fn request(&self, encrypted: bool, config: &Config) -> Result<Request> {
         let to: Vec<Device> = self.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?;
-        if let Some(pipe) = to.iter().find(|device| matches!(device.place(), Place::Pipe)) {
+        if let Some(pipe) = to.iter().find(|device| matches!(device.place(), Destination::Pipe)) {
             let hint = "name the device that the other end writes to";
             return Err(Error::usage(pipe.to_string(), "the speed of the other end of a pipe is unknown", hint));
         }

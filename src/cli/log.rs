@@ -14,7 +14,7 @@ use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_engines::GivenFlags;
 
-use super::args::{Log, LogVerb, Shown};
+use super::args::{Log, LogVerb, OutputFlags};
 use super::progress::FollowerLine;
 use super::show;
 use super::tuning::Tuning;
@@ -81,7 +81,7 @@ pub struct Follow {
     pub tuning: Tuning,
     /// Messages and report.
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: OutputFlags,
 }
 
 /// Runs the verb; gives the exit code.
@@ -126,7 +126,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
 }
 
 /// True for an event that gets a message, besides the line of progress.
-fn is_wanted(event: &log::Event, shown: &Shown) -> bool {
+fn is_wanted(event: &log::Event, shown: &OutputFlags) -> bool {
     match event {
         log::Event::Failed(..) | log::Event::Apart(_) | log::Event::Behind(_) => true,
         // A message for each set would fill the journal of a service.

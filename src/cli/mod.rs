@@ -56,7 +56,7 @@ pub fn main() -> ExitCode {
     let for_output = arguments.verb.is_for_output();
     let code = run(arguments).unwrap_or_else(|error| {
         show::error(&error);
-        error.verdict().exit_code()
+        error.exit_kind().exit_code()
     });
     ExitCode::from(show::ended(code, for_output))
 }
@@ -144,7 +144,7 @@ fn ignores_hang_up() -> bool {
 /// Runs a job with its progress display and report; gives the exit code.
 fn with_report(
     command: &str,
-    shown: &args::Shown,
+    shown: &args::OutputFlags,
     config: &Config,
     job: impl FnOnce(&Conduct, &mut Report) -> Result<()>,
     result_line: impl FnOnce(&Report),

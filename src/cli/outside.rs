@@ -3,7 +3,7 @@
 use fullbore::config::Config;
 use fullbore::report::Report;
 use fullbore::{Error, Result, repository};
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 
 /// Refuses such a flag for places outside of stores.
 pub fn refuse(flag: Option<&str>, places: &[Device]) -> Result<()> {
@@ -31,7 +31,7 @@ pub fn refuse_in_repository(flag: Option<&str>, name: Option<&String>, config: &
 /// so they are not an error: the backup is made. A lost lock or encryption is a warning, the rest is a note.
 pub fn say_of_defaults(config: &Config, places: &[Device], report: &mut Report) {
     // `nul:` keeps nothing.
-    let outside = places.iter().find(|device| !device.is_in_store() && !matches!(device.place(), Place::Null));
+    let outside = places.iter().find(|device| !device.is_in_store() && !matches!(device.place(), Destination::Null));
     let Some(device) = outside else { return };
     for (key, lost) in config.for_stores_alone() {
         let said = format!("{key} of the configuration is for object stores, and {device} is not in one");

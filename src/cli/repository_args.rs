@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::args::{Chosen, Shown};
+use super::args::{OutputFlags, SetFlags};
 use super::tuning::Tuning;
 
 /// Restore the newest chain of a database into a scratch directory, check it, and record the verdict.
@@ -35,13 +35,13 @@ pub struct RestoreTest {
     pub key: Option<PathBuf>,
     /// Which set.
     #[command(flatten)]
-    pub chosen: Chosen,
+    pub chosen: SetFlags,
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: Tuning,
     /// Messages and report.
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: OutputFlags,
 }
 
 /// Show the runs of a repository: state, speed and time left.

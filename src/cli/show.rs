@@ -13,7 +13,7 @@ use fullbore::report::{CalibratedReport, LimitReport, PlannedReport, Report, WIT
 use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;
 
-use super::args::Shown;
+use super::args::OutputFlags;
 
 /// Bytes of a page in the closing line: SQL Server counts in 8 KiB.
 const PAGE: u64 = 8192;
@@ -53,7 +53,7 @@ pub fn ended(code: u8, for_output: bool) -> u8 {
     match code {
         0 | WITH_WARNINGS if for_output => {
             error(&failed);
-            failed.verdict().exit_code()
+            failed.exit_kind().exit_code()
         }
         0 | WITH_WARNINGS => {
             warning(&failed.noting("the command itself is done").to_string());
@@ -204,7 +204,7 @@ fn closing(report: &Report, what: &str) -> String {
 }
 
 /// What a backup did.
-pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
+pub fn backup_result(report: &Report, shown: &OutputFlags, piped: bool) {
     let mut out = Vec::new();
     if report.status == "planned" {
         plan(report, &mut out);
@@ -236,7 +236,7 @@ pub fn backup_result(report: &Report, shown: &Shown, piped: bool) {
 }
 
 /// What was copied.
-pub fn copy_result(report: &Report, shown: &Shown, piped: bool) {
+pub fn copy_result(report: &Report, shown: &OutputFlags, piped: bool) {
     let mut out = Vec::new();
     if report.status == "planned" {
         plan(report, &mut out);
@@ -376,14 +376,14 @@ pub fn event(event: &Event) {
 }
 
 /// The result of following a log.
-pub fn follow_result(report: &Report, shown: &Shown) {
+pub fn follow_result(report: &Report, shown: &OutputFlags) {
     let mut out = vec![closing(report, "BACKUP LOG")];
     tail(report, shown, &mut out);
     out.iter().for_each(|text| line(text));
 }
 
 /// What a restore did.
-pub fn restore_result(report: &Report, shown: &Shown) {
+pub fn restore_result(report: &Report, shown: &OutputFlags) {
     let mut out = Vec::new();
     if report.status == "planned" {
         plan(report, &mut out);
@@ -438,7 +438,7 @@ fn tables_are(tables: u64) -> String {
 }
 
 /// What a verification found.
-pub fn verify_result(report: &Report, shown: &Shown) {
+pub fn verify_result(report: &Report, shown: &OutputFlags) {
     let mut out = vec![format!(
         "{}: {} in {}, {:.3} seconds ({:.1} MiB/s of media).",
         if report.sets.len() == 1 {
@@ -456,7 +456,7 @@ pub fn verify_result(report: &Report, shown: &Shown) {
 }
 
 /// Stages, limit and devices.
-fn tail(report: &Report, shown: &Shown, out: &mut Vec<String>) {
+fn tail(report: &Report, shown: &OutputFlags, out: &mut Vec<String>) {
     match (&report.verdict, &report.bottleneck) {
         (Some(verdict), _) => {
             out.push(format!("  limit: {}: {}", verdict.limit, value(&verdict.why)));

@@ -2,7 +2,7 @@
 
 use comfy_table::{Table, presets};
 use fullbore::ids;
-use fullbore::job::repository::check::Standing;
+use fullbore::job::repository::check::DatabaseHealth;
 use fullbore::job::repository::list::ListedSet;
 use fullbore::job::repository::prune::Pruned;
 use fullbore::job::repository::tasks::ListedTask;
@@ -130,7 +130,7 @@ pub fn pruned(pruned: &Pruned, confirmed: bool) -> String {
 }
 
 /// The state of each database.
-pub fn standings(standings: &[Standing]) -> String {
+pub fn standings(standings: &[DatabaseHealth]) -> String {
     let mut table = Table::new();
     let heads = ["database", "newest backup", "last proven", "sets", "size", "state"];
     table.load_style(presets::NOTHING).set_header(heads);

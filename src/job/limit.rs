@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fullbore_core::checksum::{UnitHasher, crc32c, xxh3_128_le};
 use fullbore_core::codec::{Compression, Encoder};
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::halt::Halt;
 use fullbore_core::io::{directory_of, free_space};
 use fullbore_core::plan::Plan;
@@ -50,17 +50,17 @@ pub struct RawLimit {
     /// share a disk. `None` if no family is a file.
     pub copy: Option<f64>,
     /// How the families were written.
-    pub shape: Shape,
+    pub shape: ProbeShape,
 }
 
 /// Operations in flight in each family, and bytes of each.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shape {
+pub struct ProbeShape {
     queue_depth: usize,
     transfer_bytes: u32,
 }
 
-impl Shape {
+impl ProbeShape {
     fn of(plan: &Plan, families: usize) -> Self {
         let queue_depth = plan.queue_depth.max(RAW_IN_FLIGHT.div_ceil(families.max(1)));
         Self { queue_depth, transfer_bytes: plan.transfer_size.max(RAW_TRANSFER) }
@@ -85,7 +85,7 @@ pub fn measure(
     }
     let share = stored_share(&samples, compression)?;
     let directories = directories(devices);
-    let mut shape = Shape::of(plan, directories.len());
+    let mut shape = ProbeShape::of(plan, directories.len());
     let mut room = probe_bytes(&directories, shape)?;
     if room.is_none() {
         // Without space for long transfers, there may be space for the transfers of the plan.
@@ -195,7 +195,7 @@ impl Copying {
 fn measure_copy(
     source: &dyn Source,
     (directories, per_device): (&[PathBuf], u64),
-    (plan, shape): (&Plan, Shape),
+    (plan, shape): (&Plan, ProbeShape),
     share: f64,
     conduct: &Conduct,
 ) -> Result<f64> {
@@ -364,15 +364,19 @@ fn samples(source: &dyn Source, transfer_size: usize) -> Result<Vec<Vec<u8>>> {
 /// The directory of each family that is a file, one for each family.
 fn directories(devices: &[Device]) -> Vec<PathBuf> {
     let directory = |device: &Device| match device.place() {
-        Place::File(path) => Some(directory_of(path).to_owned()),
-        Place::Directory(_) | Place::Object { .. } | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
+        Destination::File(path) => Some(directory_of(path).to_owned()),
+        Destination::Directory(_)
+        | Destination::Object { .. }
+        | Destination::Prefix { .. }
+        | Destination::Null
+        | Destination::Pipe => None,
     };
     devices.iter().filter_map(directory).collect()
 }
 
 /// The bytes that a write probe writes for each family: at most a quarter of the free space, because the backup and
 /// others need the rest. `None` if no family is a file, or without space for it.
-fn probe_bytes(directories: &[PathBuf], shape: Shape) -> Result<Option<u64>> {
+fn probe_bytes(directories: &[PathBuf], shape: ProbeShape) -> Result<Option<u64>> {
     let transfer = u64::from(shape.transfer_bytes);
     let mut families: HashMap<u64, (u64, &Path)> = HashMap::new();
     for directory in directories {
@@ -393,11 +397,11 @@ fn probe_bytes(directories: &[PathBuf], shape: Shape) -> Result<Option<u64>> {
 /// of a benchmark count too.
 fn measure_writes(
     (directories, per_device): (&[PathBuf], u64),
-    shape: Shape,
+    shape: ProbeShape,
     copying: Option<&Copying>,
     conduct: &Conduct,
 ) -> Result<f64> {
-    let Shape { queue_depth, transfer_bytes } = shape;
+    let ProbeShape { queue_depth, transfer_bytes } = shape;
     let pool = Pool::new(directories.len() * (queue_depth + 1), transfer_bytes as usize)?;
     let mut sinks = Vec::new();
     for (at, directory) in directories.iter().enumerate() {
@@ -465,7 +469,7 @@ fn write_probe(
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { queue_depth: 8, transfer_bytes: RAW_TRANSFER };
+    const SHAPE: ProbeShape = ProbeShape { queue_depth: 8, transfer_bytes: RAW_TRANSFER };
 
     #[test]
     fn the_limit_is_that_of_the_slowest_part_in_source_bytes() {

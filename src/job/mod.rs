@@ -2,7 +2,7 @@
 
 pub mod backup;
 pub mod copy;
-pub mod foresee;
+pub mod estimate;
 pub mod inspect;
 pub mod keys;
 pub mod limit;
@@ -13,7 +13,7 @@ pub mod repository;
 pub mod restore;
 pub mod verify;
 
-mod estimate;
+mod space;
 mod exclusive;
 pub(crate) mod memory;
 mod names;

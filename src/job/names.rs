@@ -1,6 +1,6 @@
 //! Names of families: which devices a backup writes to.
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::{MAX_FAMILIES, SetKind};
 use fullbore_core::{Error, Result};
 
@@ -33,8 +33,10 @@ pub(super) fn devices(
     for family in 1..=families {
         let device = &to[(family - 1) % to.len()];
         let named = match device.place() {
-            Place::Directory(_) | Place::Prefix { .. } => device.join(&expand(template, fields, family, families)?),
-            Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => None,
+            Destination::Directory(_) | Destination::Prefix { .. } => {
+                device.join(&expand(template, fields, family, families)?)
+            }
+            Destination::File(_) | Destination::Object { .. } | Destination::Null | Destination::Pipe => None,
         };
         devices.push(named.unwrap_or_else(|| device.clone()));
     }
@@ -61,17 +63,17 @@ pub(super) fn check_families(to: &[Device], families: usize) -> Result<()> {
         let why = format!("{families} families cannot use {} devices", to.len());
         return Err(Error::usage("--stripes", why, "give at least one stripe per --to, or fewer devices"));
     }
-    let discarded = to.iter().filter(|device| matches!(device.place(), Place::Null)).count();
+    let discarded = to.iter().filter(|device| matches!(device.place(), Destination::Null)).count();
     if discarded > 0 && discarded < to.len() {
         let why = "a set with a family in nul: can never be restored";
         return Err(Error::usage("--to nul:", why, "give nul: alone, to measure; or real devices only"));
     }
-    let single = to.iter().find(|device| !device.holds_many() && *device.place() != Place::Null);
+    let single = to.iter().find(|device| !device.holds_many() && *device.place() != Destination::Null);
     if let Some(device) = single.filter(|_| families > to.len()) {
         let why = format!("{families} stripes do not fit: `{device}` is one file and takes one family");
         return Err(Error::usage("--stripes", why, "give directories (ending in /), nul:, or one --to per stripe"));
     }
-    if families > 1 && to.iter().any(|device| matches!(device.place(), Place::Pipe)) {
+    if families > 1 && to.iter().any(|device| matches!(device.place(), Destination::Pipe)) {
         return Err(Error::usage("--to -", "a pipe takes one family", "give --to - alone"));
     }
     Ok(())

@@ -47,7 +47,7 @@ pub(super) enum Media {
     /// One set, on standard input.
     Piped(Box<MediaSet>),
     /// In files.
-    Heap(media::Heap),
+    DiscoveredSets(media::DiscoveredSets),
 }
 
 impl Reading {
@@ -57,13 +57,13 @@ impl Reading {
         let found = if media::is_pipe(&self.from)? {
             Media::Piped(Box::new(piped(key.as_ref(), conduct)?))
         } else {
-            Media::Heap(self.find(key.as_ref(), conduct)?)
+            Media::DiscoveredSets(self.find(key.as_ref(), conduct)?)
         };
         Ok((key, found))
     }
 
     /// The media that `--from` names now.
-    pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<media::Heap> {
+    pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<media::DiscoveredSets> {
         let mut heap = media::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
         if self.choice.latest || heap.holds_copies() {
             heap.learn_databases(key)?;

@@ -8,13 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::Result;
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::directory_of;
 use fullbore_core::sink::{Leftover, LeftoverKind, leftovers, leftovers_in, real_name};
 use fullbore_core::unpack::{Family, MediaSet};
 use uuid::Uuid;
 
-use super::media::{self, Look};
+use super::media::{self, FamilyLook};
 
 /// Which leftovers with other names belong to the database of this backup.
 pub(super) struct Ours {
@@ -37,8 +37,12 @@ pub(super) struct Recovered {
 /// rehearsal changes nothing, and says how much space the removal of unfinished files would free.
 pub(super) fn recover(devices: &[Device], ours: &Ours, rehearsal: bool) -> Result<Recovered> {
     let files = devices.iter().filter_map(|device| match device.place() {
-        Place::File(path) => Some(spelled_once(&real_name(path))),
-        Place::Directory(_) | Place::Object { .. } | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
+        Destination::File(path) => Some(spelled_once(&real_name(path))),
+        Destination::Directory(_)
+        | Destination::Object { .. }
+        | Destination::Prefix { .. }
+        | Destination::Null
+        | Destination::Pipe => None,
     });
     let names: Vec<PathBuf> = files.collect();
     let (mut found, mut scene) = (Vec::new(), Scene::default());
@@ -116,8 +120,8 @@ fn same_file(one: &str, other: &str) -> bool {
 
 /// True if the file has not changed since the look: another run may have tidied up meanwhile, and a backup may have
 /// taken the name.
-fn is_still(path: &Path, seen: Option<&Look>) -> bool {
-    let known = |look: &Look| (look.header.clone(), look.unfinished);
+fn is_still(path: &Path, seen: Option<&FamilyLook>) -> bool {
+    let known = |look: &FamilyLook| (look.header.clone(), look.unfinished);
     media::look(path).as_ref().map(known) == seen.map(known)
 }
 
@@ -125,7 +129,7 @@ fn is_still(path: &Path, seen: Option<&Look>) -> bool {
 #[derive(Default)]
 struct Scene {
     /// Every file that was looked at.
-    seen: BTreeMap<PathBuf, Look>,
+    seen: BTreeMap<PathBuf, FamilyLook>,
     /// Sets that are whole among all these files.
     whole: BTreeSet<Uuid>,
     /// Sets whose first family was never finished: their commit record was never written.
@@ -137,7 +141,7 @@ struct Scene {
 
 impl Scene {
     /// The result of one look at the file; each file is opened once.
-    fn see(&mut self, path: &Path) -> Option<&mut Look> {
+    fn see(&mut self, path: &Path) -> Option<&mut FamilyLook> {
         if !self.seen.contains_key(path) {
             self.seen.insert(path.to_owned(), media::look(path)?);
         }
@@ -209,7 +213,7 @@ impl Scene {
 
     /// The finished families with final names of these sets.
     fn published_of(&self, sets: &BTreeSet<Uuid>) -> Vec<PathBuf> {
-        let of_these = |look: &Look| look.set().is_some_and(|id| sets.contains(&id));
+        let of_these = |look: &FamilyLook| look.set().is_some_and(|id| sets.contains(&id));
         let published = self.seen.iter().filter(|(path, look)| !media::has_working_name(path) && of_these(look));
         published.map(|(path, _)| path.clone()).collect()
     }
@@ -256,13 +260,13 @@ impl Scene {
             return Ok(None);
         }
         let standing = self.seen.get(&leftover.name);
-        if standing.and_then(Look::started_at) > started_at {
+        if standing.and_then(FamilyLook::started_at) > started_at {
             self.note(leftover, "a killed backup had finished it, but the file with its name is newer");
             return Ok(None);
         }
         let mut aside = None;
         if leftover.name.exists() {
-            let Some(old) = standing.and_then(Look::set) else {
+            let Some(old) = standing.and_then(FamilyLook::set) else {
                 self.note(
                     leftover,
                     "a killed backup had finished it, but the file with its name is not a whole family",
@@ -298,7 +302,7 @@ impl Scene {
                 let put = format!("put `{path}` back under its name: the backup that should replace it was killed");
                 self.done.notes.push(put);
             }
-        } else if self.seen.get(&leftover.name).and_then(Look::set).is_some_and(|id| self.whole.contains(&id)) {
+        } else if self.seen.get(&leftover.name).and_then(FamilyLook::set).is_some_and(|id| self.whole.contains(&id)) {
             self.remove(leftover, ": the backup that replaced it is whole")?;
         }
         Ok(())

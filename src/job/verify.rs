@@ -27,7 +27,7 @@ pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<
             reading::book(&outcome, report);
             Ok(())
         }
-        Media::Heap(heap) => verify_found(heap, request, key.as_ref(), conduct, report)?,
+        Media::DiscoveredSets(heap) => verify_found(heap, request, key.as_ref(), conduct, report)?,
     };
     report.set_speed(begun.elapsed().as_secs_f64());
     done
@@ -76,7 +76,7 @@ const TURNS: usize = 10;
 
 /// The outer result ends the verification, the inner one is the verdict.
 fn verify_found(
-    mut heap: media::Heap,
+    mut heap: media::DiscoveredSets,
     request: &Reading,
     key: Option<&SecretKey>,
     conduct: &Conduct,

@@ -166,7 +166,7 @@ pub struct TaskRecord {
     pub needs: Vec<Uuid>,
     /// The set that it writes.
     pub writes: Option<Uuid>,
-    /// For a copy, whose set others may have written before: the id under which the fate of this attempt is decided.
+    /// For a copy, whose set others may have written before: the id under which this attempt is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Uuid>,
     /// The families of that set.
@@ -190,8 +190,8 @@ pub struct GivenUp {
 }
 
 impl TaskRecord {
-    /// The id under which the fate of its set is decided.
-    pub fn fate(&self) -> Option<Uuid> {
+    /// The id under which its set is decided.
+    pub fn decision(&self) -> Option<Uuid> {
         self.attempt.or(self.writes)
     }
 }
@@ -209,11 +209,12 @@ pub struct TaskProgress {
     pub elapsed_s: f64,
 }
 
-/// `fates/ID.json`: whether a set is committed or removed. The first writer decides.
+/// `decisions/ID.json`: whether a set is committed or removed. The first writer decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FateRecord {
+pub struct DecisionRecord {
     /// The decision.
-    pub fate: Fate,
+    #[serde(alias = "fate")]
+    pub decision: Decision,
     /// The task that wrote it.
     pub task: Uuid,
 }
@@ -221,7 +222,7 @@ pub struct FateRecord {
 /// The decision about a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fate {
+pub enum Decision {
     /// Its commit record gets its name.
     Committed,
     /// Its leftovers are removed, and it must never be committed.
@@ -270,8 +271,13 @@ pub fn cancel_name(task: Uuid) -> String {
     format!("tasks/{task}.cancel")
 }
 
-/// The record of a set's fate.
-pub fn fate_name(set: Uuid) -> String {
+/// The record of the decision about a set.
+pub fn decision_name(set: Uuid) -> String {
+    format!("decisions/{set}.json")
+}
+
+/// The same record where versions before 2026-11-25 wrote it.
+pub fn earlier_decision_name(set: Uuid) -> String {
     format!("fates/{set}.json")
 }
 

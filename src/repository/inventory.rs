@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::{LogRange, Position};
 use fullbore_core::pool::Pool;
 use fullbore_core::sink::CLAIM;
@@ -448,7 +448,7 @@ pub fn describe(found: &Found, repository: &Repository, key: Option<&SecretKey>)
 /// It is not in any place of the repository.
 pub fn family_record(device: &Device, bytes: u64, repository: &Repository) -> Result<FamilyRecord> {
     let name = match device.place() {
-        Place::Object { key, .. } => key.rsplit('/').next().unwrap_or_default().to_owned(),
+        Destination::Object { key, .. } => key.rsplit('/').next().unwrap_or_default().to_owned(),
         _ => device
             .path()
             .and_then(|path| path.file_name())

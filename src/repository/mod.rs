@@ -10,7 +10,7 @@ pub mod records;
 pub mod task;
 pub mod times;
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -62,7 +62,7 @@ pub fn places(name: &str, config: &Config) -> Result<Vec<Device>> {
         None => vec![name],
     };
     let places = texts.iter().map(|text| Device::parse(text)).collect::<Result<Vec<_>>>()?;
-    let holds_many = |place: &&Device| matches!(place.place(), Place::Directory(_) | Place::Prefix { .. });
+    let holds_many = |place: &&Device| matches!(place.place(), Destination::Directory(_) | Destination::Prefix { .. });
     match places.iter().find(|place| !holds_many(place)) {
         None => Ok(places),
         Some(_) if config.repository.contains_key(name) => {
@@ -240,7 +240,9 @@ impl Repository {
     pub fn length(&self, family: &FamilyRecord) -> Result<Option<u64>> {
         let device = family.device(&self.places)?;
         match (device.place(), device.path()) {
-            (Place::Object { bucket, key }, _) => Ok(self.stores.bucket(bucket)?.head(key)?.map(|head| head.size)),
+            (Destination::Object { bucket, key }, _) => {
+                Ok(self.stores.bucket(bucket)?.head(key)?.map(|head| head.size))
+            }
             (_, Some(path)) => match std::fs::metadata(path) {
                 Ok(found) => Ok(Some(found.len())),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -275,7 +277,7 @@ fn store_time(records: &Records) -> Result<i64> {
 
 /// A directory that is not there may be a disk that is not mounted: a repository is not made in its place.
 fn refuse_missing(places: &[Device]) -> Result<()> {
-    let missing = places.iter().find(|place| matches!(place.place(), Place::Directory(path) if !path.is_dir()));
+    let missing = places.iter().find(|place| matches!(place.place(), Destination::Directory(path) if !path.is_dir()));
     missing.map_or(Ok(()), |place| {
         Err(Error::io("open", place.to_string(), std::io::Error::from(std::io::ErrorKind::NotFound)))
     })

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::{Error, Result};
 
 use super::format::{self, FamilyRecord, RepositoryRecord, SetRecord};
@@ -72,7 +72,7 @@ pub fn strange<'a>(
         }
         if !there {
             let (asks, hint) = match place.place() {
-                Place::Prefix { .. } => (
+                Destination::Prefix { .. } => (
                     "is it the right bucket and prefix, and the right account?",
                     "name the places in the same order on every host; if this place was emptied, begin a new \
                      repository, or remove the records of the sets that were there (.fullbore/sets/ID.json; \

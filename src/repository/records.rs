@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::{rename_noreplace, sync_directory};
 use fullbore_core::store::{Bucket, Stores};
 use fullbore_core::{Error, Result};
@@ -52,11 +52,11 @@ impl Records {
     /// The place is neither a directory nor a prefix, or its store cannot be reached as it is configured.
     pub fn of(place: &Device, stores: &Stores) -> Result<Self> {
         let root = match place.place() {
-            Place::Directory(path) => Root::Folder(path.join(FOLDER)),
-            Place::Prefix { bucket, prefix } => {
+            Destination::Directory(path) => Root::Folder(path.join(FOLDER)),
+            Destination::Prefix { bucket, prefix } => {
                 Root::Store { bucket: stores.bucket(bucket)?, prefix: format!("{prefix}{FOLDER}/") }
             }
-            Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => {
+            Destination::File(_) | Destination::Object { .. } | Destination::Null | Destination::Pipe => {
                 let why = "is not a place for a repository";
                 return Err(Error::usage(place.to_string(), why, "name directories or prefixes, which end in /"));
             }
@@ -227,9 +227,9 @@ impl Records {
 /// It cannot be listed: a disk that is not mounted is not an empty place.
 pub fn list_place(place: &Device, stores: &Stores) -> Result<Vec<Entry>> {
     match place.place() {
-        Place::Prefix { bucket, prefix } => list_prefix(&*stores.bucket(bucket)?, prefix),
-        Place::Directory(path) => list_folder(path),
-        Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => Ok(Vec::new()),
+        Destination::Prefix { bucket, prefix } => list_prefix(&*stores.bucket(bucket)?, prefix),
+        Destination::Directory(path) => list_folder(path),
+        Destination::File(_) | Destination::Object { .. } | Destination::Null | Destination::Pipe => Ok(Vec::new()),
     }
 }
 
@@ -330,16 +330,16 @@ mod tests {
     fn of_two_that_create_a_record_one_does() {
         let folder = tempfile::tempdir().unwrap();
         let records = records(folder.path());
-        assert!(records.create("fates/a.json", b"one").unwrap());
-        assert!(!records.create("fates/a.json", b"two").unwrap());
-        assert_eq!(records.read("fates/a.json").unwrap().unwrap(), b"one");
-        records.write("fates/a.json", b"three").unwrap();
-        assert_eq!(records.read("fates/a.json").unwrap().unwrap(), b"three");
-        let listed = records.list("fates/").unwrap();
+        assert!(records.create("decisions/a.json", b"one").unwrap());
+        assert!(!records.create("decisions/a.json", b"two").unwrap());
+        assert_eq!(records.read("decisions/a.json").unwrap().unwrap(), b"one");
+        records.write("decisions/a.json", b"three").unwrap();
+        assert_eq!(records.read("decisions/a.json").unwrap().unwrap(), b"three");
+        let listed = records.list("decisions/").unwrap();
         assert!(listed.len() == 1 && listed[0].name == "a.json" && listed[0].size == 5, "{listed:?}");
-        records.remove("fates/a.json").unwrap();
-        records.remove("fates/a.json").unwrap();
-        assert!(records.read("fates/a.json").unwrap().is_none() && records.list("sets/").unwrap().is_empty());
+        records.remove("decisions/a.json").unwrap();
+        records.remove("decisions/a.json").unwrap();
+        assert!(records.read("decisions/a.json").unwrap().is_none() && records.list("sets/").unwrap().is_empty());
     }
 
     #[test]

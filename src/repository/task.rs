@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::Repository;
 use super::format::{
-    self, FORMAT, FamilyRecord, Fate, FateRecord, GivenUp, SetRecord, TaskProgress, TaskRecord, TaskState,
+    self, Decision, DecisionRecord, FORMAT, FamilyRecord, GivenUp, SetRecord, TaskProgress, TaskRecord, TaskState,
     TombstoneRecord,
 };
 use super::process::Process;
@@ -48,7 +48,7 @@ struct Shared {
 
 /// The state of the sets that a run needs.
 #[derive(Debug)]
-pub enum Ground {
+pub enum LeaseState {
     /// They are there, and the lease on them is alive.
     Firm,
     /// One of them has a tombstone. Its prune may still keep it.
@@ -146,7 +146,7 @@ impl Task {
     ///
     /// # Errors
     /// The repository cannot be reached.
-    pub fn ground(&self) -> Result<Ground> {
+    pub fn ground(&self) -> Result<LeaseState> {
         self.shared.write()?;
         self.shared.ground()
     }
@@ -159,7 +159,7 @@ impl Task {
         self.writes_as(set, None, families)
     }
 
-    /// The same for a copy of a set: the fate of this attempt is decided under its own id.
+    /// The same for a copy of a set: this attempt is decided under its own id.
     ///
     /// # Errors
     /// The repository cannot be reached.
@@ -204,16 +204,16 @@ impl Task {
     pub fn permit(&self) -> Result<()> {
         // First renew the lease, then look at decisions that others made while it counted as dead.
         match self.ground()? {
-            Ground::Firm => {}
-            Ground::Going(error) | Ground::Gone(error) => return Err(error),
+            LeaseState::Firm => {}
+            LeaseState::Going(error) | LeaseState::Gone(error) => return Err(error),
         }
-        let (task, set, fate) = {
+        let (task, set, decision) = {
             let record = self.shared.lock();
-            (record.task, record.writes.unwrap_or_default(), record.fate().unwrap_or_default())
+            (record.task, record.writes.unwrap_or_default(), record.decision().unwrap_or_default())
         };
-        match decide(&self.shared.repository, fate, Fate::Committed, task)? {
-            Fate::Committed => Ok(()),
-            Fate::Removed => {
+        match decide(&self.shared.repository, decision, Decision::Committed, task)? {
+            Decision::Committed => Ok(()),
+            Decision::Removed => {
                 let why =
                     "this run was silent for longer than its lease, was taken for dead, and its files were removed";
                 Err(Error::refused(format!("backup set {set}"), why, "back up again"))
@@ -301,9 +301,9 @@ impl Shared {
     }
 
     /// Tombstones first: a set without one is not being removed, or was removed before.
-    fn ground(&self) -> Result<Ground> {
+    fn ground(&self) -> Result<LeaseState> {
         if let Some(going) = self.tombstone()? {
-            return Ok(Ground::Going(going));
+            return Ok(LeaseState::Going(going));
         }
         let needs = self.lock().needs.clone();
         let names: Vec<String> = needs.iter().map(|id| format::set_name(*id)).collect();
@@ -313,10 +313,10 @@ impl Shared {
             let first = record.transpose()?.and_then(|record| record.families.into_iter().next());
             if !first.map_or(Ok(false), |first| self.repository.holds(&first))? {
                 let why = "was removed: this run was silent for longer than its lease, or sets were removed by hand";
-                return Ok(Ground::Gone(Error::refused(format!("backup set {id}"), why, "take a full")));
+                return Ok(LeaseState::Gone(Error::refused(format!("backup set {id}"), why, "take a full")));
             }
         }
-        Ok(Ground::Firm)
+        Ok(LeaseState::Firm)
     }
 
     /// The error about the first needed set with a tombstone.
@@ -354,25 +354,28 @@ pub fn ask_to_end(repository: &Repository, task: Uuid) -> Result<()> {
     repository.records.write(&format::cancel_name(task), &format::encode(&asked)?)
 }
 
-/// Decides the fate of a set, unless it is decided already. Returns the fate.
+/// Decides about a set, unless it is decided already. Returns the decision.
 ///
 /// # Errors
 /// The repository cannot be reached.
-pub fn decide(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Result<Fate> {
-    decided(repository, set, fate, task).map(|decided| decided.fate)
+pub fn decide(repository: &Repository, set: Uuid, decision: Decision, task: Uuid) -> Result<Decision> {
+    decided(repository, set, decision, task).map(|decided| decided.decision)
 }
 
 /// The same, with the task that decided it.
 ///
 /// # Errors
 /// The repository cannot be reached.
-pub fn decided(repository: &Repository, set: Uuid, fate: Fate, task: Uuid) -> Result<FateRecord> {
-    let name = format::fate_name(set);
-    let ours = FateRecord { fate, task };
+pub fn decided(repository: &Repository, set: Uuid, decision: Decision, task: Uuid) -> Result<DecisionRecord> {
+    if let Some(decided) = repository.read(&format::earlier_decision_name(set))? {
+        return Ok(decided);
+    }
+    let name = format::decision_name(set);
+    let ours = DecisionRecord { decision, task };
     if repository.records.create(&name, &format::encode(&ours)?)? {
         return Ok(ours);
     }
-    let decided: Option<FateRecord> = repository.read(&name)?;
+    let decided: Option<DecisionRecord> = repository.read(&name)?;
     decided.ok_or_else(|| {
         let why = "existed, and is gone: records were removed by hand";
         Error::refused(repository.records.shown(&name), why, "leave `.fullbore/` to fullbore")

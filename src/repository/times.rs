@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 
-use fullbore_core::device::Place;
+use fullbore_core::device::Destination;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
@@ -69,7 +69,7 @@ fn is_later(modified: i64, at: i64) -> bool {
 
 /// The identity of a family's content: another file, length, time or tag means another content.
 #[derive(PartialEq, Eq)]
-struct Standing {
+struct FamilyIdentity {
     size: u64,
     modified: i64,
     /// Device and number of a file.
@@ -80,7 +80,7 @@ struct Standing {
 
 /// The reading of sets for a verdict. The families must not change from its beginning to its end.
 pub struct JudgedReading {
-    families: Vec<(FamilyRecord, Option<Standing>)>,
+    families: Vec<(FamilyRecord, Option<FamilyIdentity>)>,
     began: Result<i64>,
 }
 
@@ -137,11 +137,11 @@ impl JudgedReading {
 
 impl Repository {
     /// The identity of a family's content; `None` if it is not there.
-    fn standing(&self, family: &FamilyRecord) -> Result<Option<Standing>> {
+    fn standing(&self, family: &FamilyRecord) -> Result<Option<FamilyIdentity>> {
         let device = family.device(&self.places)?;
-        if let Place::Object { bucket, key } = device.place() {
+        if let Destination::Object { bucket, key } = device.place() {
             let head = self.stores.bucket(bucket)?.head(key)?;
-            return Ok(head.map(|head| Standing {
+            return Ok(head.map(|head| FamilyIdentity {
                 size: head.size,
                 modified: head.modified,
                 file: None,
@@ -150,7 +150,7 @@ impl Repository {
         }
         let Some(path) = device.path() else { return Ok(None) };
         match std::fs::metadata(path) {
-            Ok(found) => Ok(Some(Standing {
+            Ok(found) => Ok(Some(FamilyIdentity {
                 size: found.len(),
                 modified: modified(&found),
                 file: Some((found.dev(), found.ino())),

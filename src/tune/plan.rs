@@ -4,7 +4,7 @@ use fullbore_core::codec::Compression;
 use fullbore_core::plan::{Plan, UnpackPlan};
 use fullbore_core::supply::ranges;
 
-use super::model::{Besides, Buffers, Configuration, Direction};
+use super::model::{Buffers, Configuration, Direction, ExtraCost};
 
 /// The amount of a job, besides its plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,13 +12,13 @@ pub struct Amount {
     /// Plain bytes that pass.
     pub plain_bytes: u64,
     /// Other work of the job.
-    pub besides: Besides,
+    pub besides: ExtraCost,
 }
 
 impl Amount {
     /// This many plain bytes, and no other work.
     pub fn of(plain_bytes: u64) -> Self {
-        Self { plain_bytes, besides: Besides::default() }
+        Self { plain_bytes, besides: ExtraCost::default() }
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     fn the_codec_of_a_configuration_is_spelled_as_that_of_a_profile() {
         let compression: Compression = "zstd".parse().unwrap();
         let plan = UnpackPlan::new(&Knobs::default(), 2, 1 << 20, 0).unwrap();
-        let besides = Besides { bytes: 3.0, ..Besides::default() };
+        let besides = ExtraCost { bytes: 3.0, ..ExtraCost::default() };
         let made = of_restore(&plan, 2, compression, false, Amount { plain_bytes: 7, besides });
         assert_eq!((made.codec.as_str(), made.direction, made.besides), ("zstd:1", Direction::Restore, besides));
         assert_eq!(made.database_streams, plan.writers as u64);

@@ -99,6 +99,9 @@ class MediaSet:
             self.position = manifest["position"]
             numbers = [family["family"] for family in manifest["families"]]
             check(numbers == list(range(1, head.families + 1)), "families")
+            self.changes = manifest.get("changes", "compared")
+            check(self.changes in ("compared", "reported"), f"changes {self.changes}")
+            check(self.changes == "compared" or head.kind == DIFFERENTIAL, "changes are reported in a set that is not a differential")
             self.map_seed = None
             if manifest["map"] is not None:
                 check(manifest["map"]["hash"] == "xxh3-128", "map hash")
@@ -302,7 +305,8 @@ def check_bases(base, differential):
     for stream in differential.streams.values():
         if getattr(stream, "base", None) is not None:
             begins = base.streams.get(stream.base)
-            differential.first.require(begins is not None and begins.unit == stream.unit and begins.map_window, 0,
+            differential.first.require(begins is not None and begins.unit == stream.unit and not begins.ordered
+                                       and (begins.map_window or differential.changes == "reported"), 0,
                                        f"stream {stream.id}: base {stream.base}")
 
 

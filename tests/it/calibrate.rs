@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use fullbore::tune::profile::{self, Asked, Machine, Order, Profile, Shape, Use, Way};
+use fullbore::tune::profile::{self, Access, AccessPattern, Asked, Machine, Order, Profile, Use};
 use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions, wait_until};
 use serde_json::Value;
 
@@ -38,8 +38,8 @@ fn a_run_keeps_a_profile_that_the_model_can_use_and_leaves_nothing_else() {
     ended.says(&["is in the file system of an earlier --write: measurements of one count for both"]);
     for place in &made.places {
         let has = |way, order| place.cells.iter().any(|cell| (cell.shape.way, cell.shape.order) == (way, order));
-        assert!(has(Way::Read, Order::Sequential), "{}", place.path);
-        assert_eq!(has(Way::Write, Order::Sequential), place.used == Use::Write, "{}", place.path);
+        assert!(has(Access::Read, Order::Sequential), "{}", place.path);
+        assert_eq!(has(Access::Write, Order::Sequential), place.used == Use::Write, "{}", place.path);
         assert!(place.cells.iter().all(|cell| !cell.rounds.is_empty()));
     }
     let (database, media) = (world.at("app.db"), world.at("a/app.bore"));
@@ -299,15 +299,15 @@ fn assert_nothing_is_left(store: &ObjectStore) {
 #[test]
 fn a_store_is_measured_by_puts_and_gets_of_several_sizes_at_once_and_nothing_is_left_in_it() {
     let (world, store) = (World::with_database(), store());
-    let shapes = |made: &Profile, way: Way| -> HashSet<Shape> {
+    let shapes = |made: &Profile, way: Access| -> HashSet<AccessPattern> {
         made.places[1].cells.iter().map(|cell| cell.shape).filter(|shape| shape.way == way).collect()
     };
     let has_several = |made: &Profile| {
-        [Way::Write, Way::Read].into_iter().all(|way| {
+        [Access::Write, Access::Read].into_iter().all(|way| {
             let shapes = shapes(made, way);
             let sizes: HashSet<u64> = shapes.iter().map(|shape| shape.block_bytes).collect();
             let depths: HashSet<u64> = shapes.iter().map(|shape| shape.queue_depth).collect();
-            depths.len() > 1 && (way == Way::Read || sizes.len() > 1)
+            depths.len() > 1 && (way == Access::Read || sizes.len() > 1)
         })
     };
     // A store that shares a busy machine takes longer over as many requests.
@@ -321,7 +321,7 @@ fn a_store_is_measured_by_puts_and_gets_of_several_sizes_at_once_and_nothing_is_
         }
     }
     let made = stored(&world, "default");
-    for way in [Way::Write, Way::Read] {
+    for way in [Access::Write, Access::Read] {
         let shapes = shapes(&made, way);
         assert!(has_several(&made), "{way:?}: {shapes:?}");
         assert!(shapes.iter().all(|shape| shape.block_bytes * shape.queue_depth * shape.streams <= 256 << 20));
@@ -349,9 +349,9 @@ fn a_store_alone_is_measured_too_and_says_that_jobs_were_not() {
     let line = "calibrate --write s3://media/night/ --seconds 1 --space 16MiB";
     program::run(command(&world, &store, line)).done().says(&["besides moving bytes were not measured", "a directory"]);
     let made = stored(&world, "default");
-    let ways: Vec<Way> = made.places[0].cells.iter().map(|cell| cell.shape.way).collect();
-    assert!(ways.contains(&Way::Read) && ways.contains(&Way::Write), "{ways:?}");
-    let puts = made.places[0].cells.iter().filter(|cell| cell.shape.way == Way::Write);
+    let ways: Vec<Access> = made.places[0].cells.iter().map(|cell| cell.shape.way).collect();
+    assert!(ways.contains(&Access::Read) && ways.contains(&Access::Write), "{ways:?}");
+    let puts = made.places[0].cells.iter().filter(|cell| cell.shape.way == Access::Write);
     assert!(puts.flat_map(|cell| &cell.rounds).all(|round| round.bytes <= 8 << 20), "half of the space for one round");
     assert!(made.job_costs.is_empty());
     assert_nothing_is_left(&store);

@@ -28,7 +28,7 @@ const QUEUE_DEPTH: usize = 4;
 
 /// What is done with the set.
 #[derive(Debug, Clone, Copy)]
-pub enum Way {
+pub enum CopyMethod {
     AsItIs,
     /// In so many families, and perhaps packed anew.
     Anew(usize, Option<Compression>),
@@ -50,7 +50,7 @@ pub enum Truth {
 pub struct CopyCase {
     pub families: usize,
     pub packed: Compression,
-    pub way: Way,
+    pub way: CopyMethod,
     /// What reading and writing take, by the time of the limit.
     pub shares: [f64; 2],
     pub truth: Truth,
@@ -76,11 +76,11 @@ impl CopyCase {
     pub fn run(&self) -> Answer {
         let works = self.truth == Truth::Stage(1);
         // What is unpacked takes so little that there has to be much of it.
-        let extents = if works && matches!(self.way, Way::AsItIs) { 40 * EXTENTS } else { EXTENTS };
+        let extents = if works && matches!(self.way, CopyMethod::AsItIs) { 40 * EXTENTS } else { EXTENTS };
         let from = backed_up(self.families, self.packed, extents);
         let targets = match self.way {
-            Way::AsItIs => self.families,
-            Way::Anew(stripes, _) => stripes,
+            CopyMethod::AsItIs => self.families,
+            CopyMethod::Anew(stripes, _) => stripes,
         };
         let unpaced = Times { read: vec![0.0; self.families], written: vec![0.0; targets], throttle: None };
         let free = self.copy(&from, &unpaced, &vec![0.0; targets]);
@@ -105,7 +105,7 @@ impl CopyCase {
         let lengths: Vec<f64> = free.stages[2].threads.iter().map(|thread| thread.bytes as f64).collect();
         let even = vec![lengths.iter().sum::<f64>() / targets as f64; targets];
         // Made anew, a family gets what its device has room for; as it is, what it has always had.
-        let ran = self.copy(&from, &times, if matches!(self.way, Way::AsItIs) { &lengths } else { &even });
+        let ran = self.copy(&from, &times, if matches!(self.way, CopyMethod::AsItIs) { &lengths } else { &even });
         let verdict = self.judge(&ran, length(&from));
         Answer {
             counts: self.counts(),
@@ -162,15 +162,15 @@ impl CopyCase {
 
     /// Copies families that take such times for such lengths.
     fn copy(&self, from: &[Shelf], times: &Times, lengths: &[f64]) -> Ran {
-        let workers = if matches!(self.way, Way::AsItIs) && self.truth == Truth::Stage(1) { 1 } else { 2 };
+        let workers = if matches!(self.way, CopyMethod::AsItIs) && self.truth == Truth::Stage(1) { 1 } else { 2 };
         let mut plan =
             UnpackPlan::new(&Knobs { workers: Some(workers), ..knobs() }, self.families, TRANSFER_BYTES, 0).unwrap();
         let writing = match self.way {
-            Way::AsItIs => {
+            CopyMethod::AsItIs => {
                 plan.input_buffers += self.families * QUEUE_DEPTH;
                 0
             }
-            Way::Anew(stripes, _) => stripes * (1 + QUEUE_DEPTH) + 2 * plan.workers,
+            CopyMethod::Anew(stripes, _) => stripes * (1 + QUEUE_DEPTH) + 2 * plan.workers,
         };
         let input = Pool::new(plan.input_buffers, TRANSFER_BYTES as usize).unwrap();
         let families = from.iter().zip(&times.read).enumerate().map(|(at, (shelf, time))| {
@@ -186,8 +186,8 @@ impl CopyCase {
         });
         let (stages, elapsed_s) = self.moved(&mut set, sinks.collect(), (&plan, &input, writing), times.throttle);
         let (anew, packs) = match self.way {
-            Way::AsItIs => (false, None),
-            Way::Anew(_, compression) => (true, compression),
+            CopyMethod::AsItIs => (false, None),
+            CopyMethod::Anew(_, compression) => (true, compression),
         };
         let copying = Copying { anew, packs: packs.is_some(), unpacks: Some(self.packed.to_string()), decrypts: false };
         let setup = Setup {
@@ -208,7 +208,7 @@ impl CopyCase {
         let (progress, halt) = (Arc::new(Progress::default()), Halt::new());
         let begun = Instant::now();
         let stages = match self.way {
-            Way::AsItIs => {
+            CopyMethod::AsItIs => {
                 let copy = Verbatim {
                     plan,
                     input,
@@ -221,7 +221,7 @@ impl CopyCase {
                 };
                 copy.run(set, sinks).unwrap().stages
             }
-            Way::Anew(stripes, compression) => {
+            CopyMethod::Anew(stripes, compression) => {
                 let (mut header, mut manifest) = (set.header().clone(), set.manifest().unwrap().clone());
                 (header.media_set_id, header.families) = (Uuid::now_v7(), stripes as u16);
                 if let Some(compression) = compression {

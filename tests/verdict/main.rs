@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fullbore::tune::model::Direction;
 use fullbore_core::codec::Compression;
 
-use copy::{CopyCase, Truth, Way};
+use copy::{CopyCase, CopyMethod, Truth};
 use job::{Answer, Buffers, Case, Limit, Store};
 
 /// Right answers among those that count, percent.
@@ -108,10 +108,10 @@ fn copies() -> Vec<CopyCase> {
     let mut cases = Vec::new();
     let ways = |families: usize| {
         [
-            Way::AsItIs,
-            Way::Anew(families, Some(codec("zstd:1"))),
-            Way::Anew(5 - families, None),
-            Way::Anew(2, Some(codec("none"))),
+            CopyMethod::AsItIs,
+            CopyMethod::Anew(families, Some(codec("zstd:1"))),
+            CopyMethod::Anew(5 - families, None),
+            CopyMethod::Anew(2, Some(codec("none"))),
         ]
     };
     for families in [1, 4] {
@@ -125,13 +125,15 @@ fn copies() -> Vec<CopyCase> {
                 if families > 1 {
                     case([0.5, 0.3], Truth::SlowSource(2));
                 }
-                if families > 1 && matches!(way, Way::AsItIs) {
+                if families > 1 && matches!(way, CopyMethod::AsItIs) {
                     case([0.3, 0.5], Truth::SlowTarget(1));
                 }
             }
         }
         // Work that takes longer than the machine's own unrest.
-        for (packed, way) in [("lz4", Way::Anew(families, Some(codec("zstd:15")))), ("gzip:1", Way::AsItIs)] {
+        for (packed, way) in
+            [("lz4", CopyMethod::Anew(families, Some(codec("zstd:15")))), ("gzip:1", CopyMethod::AsItIs)]
+        {
             let packed = codec(packed);
             cases.push(CopyCase { families, packed, way, shares: [0.25, 0.25], truth: Truth::Stage(1) });
         }

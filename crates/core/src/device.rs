@@ -18,12 +18,12 @@ s3://bucket/prefix/ (az:// and gs:// likewise), nul: or - (a pipe); write ./NAME
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     text: String,
-    place: Place,
+    place: Destination,
 }
 
 /// Where a device is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Destination {
     /// One file.
     File(PathBuf),
     /// A directory, in which names are made from `--name-template` or found.
@@ -67,10 +67,10 @@ impl Device {
     pub fn parse(text: &str) -> Result<Self> {
         let place = match text {
             "" => return Err(refuse(text, "the name of a device is empty")),
-            "-" => Place::Pipe,
+            "-" => Destination::Pipe,
             _ => match scheme(text) {
                 None => place_of(PathBuf::from(text)),
-                Some("nul") if text.len() == "nul:".len() => Place::Null,
+                Some("nul") if text.len() == "nul:".len() => Destination::Null,
                 Some("nul") => return Err(refuse(text, "nul: has no path")),
                 Some("file") => place_of(path_of_url(text)?),
                 Some(scheme) => match Service::of_scheme(scheme) {
@@ -79,7 +79,7 @@ impl Device {
                 },
             },
         };
-        if let Place::File(path) | Place::Directory(path) = &place
+        if let Destination::File(path) | Destination::Directory(path) = &place
             && path.as_os_str().as_bytes().contains(&0)
         {
             return Err(refuse(text, "a path cannot contain a zero byte"));
@@ -90,9 +90,9 @@ impl Device {
     /// The file or object `name` in this device, if it is a directory or a prefix; `None` otherwise.
     pub fn join(&self, name: &str) -> Option<Self> {
         match &self.place {
-            Place::Directory(directory) => Some(Self::file(directory.join(name))),
-            Place::Prefix { bucket, prefix } => Some(Self::object(bucket, &format!("{prefix}{name}"))),
-            Place::File(_) | Place::Object { .. } | Place::Null | Place::Pipe => None,
+            Destination::Directory(directory) => Some(Self::file(directory.join(name))),
+            Destination::Prefix { bucket, prefix } => Some(Self::object(bucket, &format!("{prefix}{name}"))),
+            Destination::File(_) | Destination::Object { .. } | Destination::Null | Destination::Pipe => None,
         }
     }
 
@@ -100,44 +100,44 @@ impl Device {
     pub fn object(bucket: impl Into<BucketName>, key: &str) -> Self {
         let bucket = bucket.into();
         let text = format!("{bucket}/{key}");
-        Self { text, place: Place::Object { bucket, key: key.to_owned() } }
+        Self { text, place: Destination::Object { bucket, key: key.to_owned() } }
     }
 
     /// The device that is the file at `path`.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self { text: path.display().to_string(), place: Place::File(path) }
+        Self { text: path.display().to_string(), place: Destination::File(path) }
     }
 
     /// The file or object that was shown as `text`. The path of a file never begins like the URL of an object, whose
     /// two slashes a path does not have.
     pub fn shown_as(text: &str) -> Self {
         match Self::parse(text) {
-            Ok(device) if matches!(device.place, Place::Object { .. }) => device,
+            Ok(device) if matches!(device.place, Destination::Object { .. }) => device,
             _ => Self::file(text),
         }
     }
 
     /// Where it is.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &Destination {
         &self.place
     }
 
     /// True if families get their own names there: a directory or a prefix.
     pub fn holds_many(&self) -> bool {
-        matches!(self.place, Place::Directory(_) | Place::Prefix { .. })
+        matches!(self.place, Destination::Directory(_) | Destination::Prefix { .. })
     }
 
     /// True for an object, and for a prefix of objects.
     pub fn is_in_store(&self) -> bool {
-        matches!(self.place, Place::Object { .. } | Place::Prefix { .. })
+        matches!(self.place, Destination::Object { .. } | Destination::Prefix { .. })
     }
 
     /// The path of a file or a directory.
     pub fn path(&self) -> Option<&Path> {
         match &self.place {
-            Place::File(path) | Place::Directory(path) => Some(path),
-            Place::Object { .. } | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
+            Destination::File(path) | Destination::Directory(path) => Some(path),
+            Destination::Object { .. } | Destination::Prefix { .. } | Destination::Null | Destination::Pipe => None,
         }
     }
 
@@ -145,14 +145,14 @@ impl Device {
     /// be given any number of times. The device need not exist.
     pub fn identity(&self) -> Option<Identity> {
         match &self.place {
-            Place::File(path) | Place::Directory(path) => {
+            Destination::File(path) | Destination::Directory(path) => {
                 Some(Identity::Path(real_path(path).unwrap_or_else(|_| path.to_owned())))
             }
-            Place::Object { bucket, key: name } | Place::Prefix { bucket, prefix: name } => {
+            Destination::Object { bucket, key: name } | Destination::Prefix { bucket, prefix: name } => {
                 Some(Identity::Object(bucket.clone(), name.clone()))
             }
-            Place::Null => None,
-            Place::Pipe => Some(Identity::Pipe),
+            Destination::Null => None,
+            Destination::Pipe => Some(Identity::Pipe),
         }
     }
 }
@@ -244,12 +244,12 @@ fn path_of_url(text: &str) -> Result<PathBuf> {
 }
 
 /// Bucket and key in the URL of an object.
-fn place_in_store(text: &str, service: Service) -> Result<Place> {
+fn place_in_store(text: &str, service: Service) -> Result<Destination> {
     let (bucket, key) = object_url::parsed(text, service).map_err(|why| refuse(text, &why))?;
     Ok(if key.is_empty() || key.ends_with('/') {
-        Place::Prefix { bucket, prefix: key }
+        Destination::Prefix { bucket, prefix: key }
     } else {
-        Place::Object { bucket, key }
+        Destination::Object { bucket, key }
     })
 }
 
@@ -270,10 +270,10 @@ fn hexadecimal(digit: u8) -> Option<u8> {
 }
 
 /// A path that can only mean a directory is one, whether it exists or not.
-fn place_of(path: PathBuf) -> Place {
+fn place_of(path: PathBuf) -> Destination {
     let bytes = path.as_os_str().as_bytes();
     let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    if matches!(last, b"" | b"." | b"..") { Place::Directory(path) } else { Place::File(path) }
+    if matches!(last, b"" | b"." | b"..") { Destination::Directory(path) } else { Destination::File(path) }
 }
 
 #[cfg(test)]
@@ -282,37 +282,43 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn place(text: &str) -> Place {
+    fn place(text: &str) -> Destination {
         Device::parse(text).unwrap().place
     }
 
     #[test]
     fn every_form_of_the_manual_is_understood() {
-        assert_eq!(place("/mnt/a/x.bore"), Place::File("/mnt/a/x.bore".into()));
-        assert_eq!(place("x.bore"), Place::File("x.bore".into()));
-        assert_eq!(place("app-2026-11-21T10:30.bore"), Place::File("app-2026-11-21T10:30.bore".into()));
-        assert_eq!(place("./s3:x"), Place::File("./s3:x".into()));
-        assert_eq!(place("file:///mnt/a%20b/%C3%A9.bore"), Place::File("/mnt/a b/é.bore".into()));
-        assert_eq!(place("FILE://localhost/x"), Place::File("/x".into()));
-        assert_eq!(place("file:///mnt/a/"), Place::Directory("/mnt/a/".into()));
+        assert_eq!(place("/mnt/a/x.bore"), Destination::File("/mnt/a/x.bore".into()));
+        assert_eq!(place("x.bore"), Destination::File("x.bore".into()));
+        assert_eq!(place("app-2026-11-21T10:30.bore"), Destination::File("app-2026-11-21T10:30.bore".into()));
+        assert_eq!(place("./s3:x"), Destination::File("./s3:x".into()));
+        assert_eq!(place("file:///mnt/a%20b/%C3%A9.bore"), Destination::File("/mnt/a b/é.bore".into()));
+        assert_eq!(place("FILE://localhost/x"), Destination::File("/x".into()));
+        assert_eq!(place("file:///mnt/a/"), Destination::Directory("/mnt/a/".into()));
         for directory in ["/mnt/a/", "a/", ".", "..", "a/..", "/"] {
-            assert_eq!(place(directory), Place::Directory(directory.into()));
+            assert_eq!(place(directory), Destination::Directory(directory.into()));
         }
-        let object = |key: &str| Place::Object { bucket: "bucket".into(), key: key.into() };
+        let object = |key: &str| Destination::Object { bucket: "bucket".into(), key: key.into() };
         let at = |service: Service| BucketName { service, name: "bucket".into() };
-        assert_eq!(place("az://bucket/a/b.bore"), Place::Object { bucket: at(Service::Azure), key: "a/b.bore".into() });
-        assert_eq!(place("GS://bucket/a/"), Place::Prefix { bucket: at(Service::Google), prefix: "a/".into() });
+        assert_eq!(
+            place("az://bucket/a/b.bore"),
+            Destination::Object { bucket: at(Service::Azure), key: "a/b.bore".into() }
+        );
+        assert_eq!(place("GS://bucket/a/"), Destination::Prefix { bucket: at(Service::Google), prefix: "a/".into() });
         assert_eq!(Device::parse("gs://bucket/").unwrap().join("b").unwrap().to_string(), "gs://bucket/b");
-        assert_eq!((place("az:x"), place("gs:x")), (Place::File("az:x".into()), Place::File("gs:x".into())));
-        let prefix = |prefix: &str| Place::Prefix { bucket: "bucket".into(), prefix: prefix.into() };
+        assert_eq!(
+            (place("az:x"), place("gs:x")),
+            (Destination::File("az:x".into()), Destination::File("gs:x".into()))
+        );
+        let prefix = |prefix: &str| Destination::Prefix { bucket: "bucket".into(), prefix: prefix.into() };
         assert_eq!(place("s3://bucket/a/b.bore"), object("a/b.bore"));
         assert_eq!(place("S3://bucket/a%20b?c#d"), object("a%20b?c#d"));
         assert_eq!((place("s3://bucket"), place("s3://bucket/")), (prefix(""), prefix("")));
         assert_eq!(place("s3://bucket/a/"), prefix("a/"));
         assert_eq!(Device::parse("s3://bucket/a/").unwrap().join("b").unwrap().to_string(), "s3://bucket/a/b");
-        assert_eq!(place("nul:"), Place::Null);
-        assert_eq!(place("NUL:"), Place::Null);
-        assert_eq!(place("-"), Place::Pipe);
+        assert_eq!(place("nul:"), Destination::Null);
+        assert_eq!(place("NUL:"), Destination::Null);
+        assert_eq!(place("-"), Destination::Pipe);
     }
 
     #[test]
@@ -347,7 +353,7 @@ mod tests {
         ];
         for text in wrong {
             let error = Device::parse(text).unwrap_err();
-            assert_eq!(error.verdict().exit_code(), 2, "{text}");
+            assert_eq!(error.exit_kind().exit_code(), 2, "{text}");
             let message = error.to_string();
             assert!(message.contains("nul:") && message.contains("file:///path"), "{message}");
         }

@@ -1,6 +1,6 @@
 //! What can go wrong in the data plane: on which thing, why, and what to do next.
 //!
-//! Code decides by [`Error::verdict`], never by the text.
+//! Code decides by [`Error::exit_kind`], never by the text.
 
 use std::io;
 
@@ -80,7 +80,7 @@ const TOO_MANY_FILES: [i32; 2] = [24, 23];
 
 /// What a caller does about an error; also its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ExitKind {
     /// The job failed, nothing usable was left behind: exit 1.
     Failed,
     /// The command was wrong: exit 2.
@@ -95,16 +95,16 @@ pub enum Verdict {
     HungUp,
 }
 
-impl Verdict {
+impl ExitKind {
     /// The exit code of the program.
     pub fn exit_code(self) -> u8 {
         match self {
-            Verdict::Failed => 1,
-            Verdict::Usage => 2,
-            Verdict::Damaged => 3,
-            Verdict::Interrupted => 130,
-            Verdict::Terminated => 143,
-            Verdict::HungUp => 129,
+            ExitKind::Failed => 1,
+            ExitKind::Usage => 2,
+            ExitKind::Damaged => 3,
+            ExitKind::Interrupted => 130,
+            ExitKind::Terminated => 143,
+            ExitKind::HungUp => 129,
         }
     }
 }
@@ -172,14 +172,14 @@ impl Error {
     }
 
     /// What a caller does about it.
-    pub fn verdict(&self) -> Verdict {
+    pub fn exit_kind(&self) -> ExitKind {
         match self {
-            Error::Usage { .. } => Verdict::Usage,
-            Error::Damaged { .. } | Error::Incomplete { .. } => Verdict::Damaged,
-            Error::Cancelled { by: "SIGTERM" } => Verdict::Terminated,
-            Error::Cancelled { by: "SIGHUP" } => Verdict::HungUp,
-            Error::Cancelled { .. } => Verdict::Interrupted,
-            Error::Io { .. } | Error::Refused { .. } | Error::Halted => Verdict::Failed,
+            Error::Usage { .. } => ExitKind::Usage,
+            Error::Damaged { .. } | Error::Incomplete { .. } => ExitKind::Damaged,
+            Error::Cancelled { by: "SIGTERM" } => ExitKind::Terminated,
+            Error::Cancelled { by: "SIGHUP" } => ExitKind::HungUp,
+            Error::Cancelled { .. } => ExitKind::Interrupted,
+            Error::Io { .. } | Error::Refused { .. } | Error::Halted => ExitKind::Failed,
         }
     }
 }
@@ -228,7 +228,7 @@ mod tests {
         let error = Error::io("write to", "/mnt/a/x.bore", io::Error::from_raw_os_error(28));
         let text = error.to_string();
         assert!(text.contains("/mnt/a/x.bore") && text.contains("No space left") && text.contains("hint: free space"));
-        assert_eq!(error.verdict().exit_code(), 1);
+        assert_eq!(error.exit_kind().exit_code(), 1);
     }
 
     #[test]

@@ -75,8 +75,8 @@ pub trait Source: Sync {
     /// - A torn page is read again *before* it is handed on.
     /// - Bytes that replace those of layer 0 are in a higher layer (a second reading of the same page, the log).
     /// - A log has no identity.
-    /// - Bytes that are not sent at all are zero, as in a full. But a unit that is sent in part keeps its other bytes
-    /// from the full.
+    /// - Bytes that are not sent at all are zero, as in a full.
+    /// - A unit that is sent in part keeps its other bytes from the full.
     fn identity(&self, id: u32) -> Option<String> {
         let _ = id;
         None

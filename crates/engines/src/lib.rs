@@ -79,7 +79,7 @@ pub struct Facts {
 
 /// The costs of a backup and its restore besides the bytes, for estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Besides {
+pub struct ExtraWork {
     /// Files that are read one by one, and created one by one: each has a cost that does not depend on its size.
     pub files: u64,
     /// Bytes of these files that were never written: read as zeros without the disk, and not stored.
@@ -124,8 +124,8 @@ pub trait Session: Send + Sync {
     fn database_at(&self) -> Result<PathBuf, String>;
 
     /// Its costs besides its bytes: none for a database in one file.
-    fn besides(&self) -> Besides {
-        Besides::default()
+    fn besides(&self) -> ExtraWork {
+        ExtraWork::default()
     }
 }
 
@@ -268,10 +268,10 @@ mod tests {
         for url in ["oracle:/x", "plain.db"] {
             let error = open(url, &Options::default()).err().unwrap();
             assert!(error.to_string().contains("sqlite:"), "{error}");
-            assert_eq!(error.verdict().exit_code(), 2);
+            assert_eq!(error.exit_kind().exit_code(), 2);
         }
         for url in ["sqlite:", "sqlite://host/x"] {
-            assert_eq!(open(url, &Options::default()).err().unwrap().verdict().exit_code(), 2);
+            assert_eq!(open(url, &Options::default()).err().unwrap().exit_kind().exit_code(), 2);
         }
     }
 

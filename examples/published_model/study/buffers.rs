@@ -1,7 +1,7 @@
 //! SQL Server's BUFFERCOUNT ladder: one 240 GB database, one and two files, 12 and 1,024 buffers.
 
 use fullbore::tune::model::{
-    Besides, Buffers, Ceiling, CodecCost, Configuration, Device, Direction, Free, Path, Prediction, predict,
+    Buffers, Ceiling, CodecCost, Configuration, Device, Direction, ExtraCost, Free, Path, Prediction, predict,
 };
 
 use super::table::Table;
@@ -62,7 +62,7 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
     let configuration = Configuration {
         direction: Direction::Backup,
         plain_bytes: PLAIN,
-        besides: Besides::default(),
+        besides: ExtraCost::default(),
         stripes: job.files,
         database_streams: 1,
         queue_depth: 1,

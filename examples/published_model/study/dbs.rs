@@ -3,7 +3,7 @@
 //! Each thread takes a piece through all steps before it takes the next: as many buffers as threads.
 
 use fullbore::tune::model::{
-    Besides, Buffers, Ceiling, CodecCost, Configuration, Device, Direction, Free, Path, Prediction, predict,
+    Buffers, Ceiling, CodecCost, Configuration, Device, Direction, ExtraCost, Free, Path, Prediction, predict,
 };
 
 use super::table::Table;
@@ -84,7 +84,7 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
     let configuration = Configuration {
         direction: job.direction,
         plain_bytes: PLAIN,
-        besides: Besides::default(),
+        besides: ExtraCost::default(),
         stripes: job.threads,
         database_streams: job.threads,
         queue_depth: 1,

@@ -1,7 +1,7 @@
 //! RDS SQL Server: native backups to and restores from S3, two database sizes, gp2 and io1 volumes, 1, 4 and 8 files.
 
 use fullbore::tune::model::{
-    Besides, Buffers, Ceiling, CodecCost, Configuration, Device, Direction, Free, Path, Prediction, nominal, predict,
+    Buffers, Ceiling, CodecCost, Configuration, Device, Direction, ExtraCost, Free, Path, Prediction, nominal, predict,
 };
 
 use super::table::{Row, Table};
@@ -144,7 +144,7 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
     let configuration = Configuration {
         direction: job.direction,
         plain_bytes: used,
-        besides: Besides { bytes: besides, ..Besides::default() },
+        besides: ExtraCost { bytes: besides, ..ExtraCost::default() },
         stripes: job.files,
         database_streams: 1,
         queue_depth: 1,

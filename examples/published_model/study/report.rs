@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fullbore::tune::model::{Besides, Buffers, Ceiling, Configuration, Device, Direction, Path, predict};
+use fullbore::tune::model::{Buffers, Ceiling, Configuration, Device, Direction, ExtraCost, Path, predict};
 
 use super::across::{self, Transfer};
 use super::table::Table;
@@ -218,7 +218,7 @@ fn raw_path(text: &mut String) {
         let configuration = Configuration {
             direction: Direction::Backup,
             plain_bytes: 16e9,
-            besides: Besides::default(),
+            besides: ExtraCost::default(),
             stripes: 1,
             database_streams: 1,
             queue_depth: 1,

@@ -19,7 +19,7 @@ pub use read::nearest;
 use super::cells::Cell;
 use super::volume::{self, Choice, Means, Profile};
 use crate::units;
-use read::Place;
+use read::Location;
 pub(super) use read::Table;
 
 /// Bytes of the longest file that is read.
@@ -126,7 +126,7 @@ impl Matrix {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn parse(file: &str, title: &str, text: &str) -> Result<Self> {
-        let place = Place { file, text };
+        let place = Location { file, text };
         let parsed = DeTable::parse(text).map_err(|error| {
             let what = error.message().lines().next().unwrap_or_default().to_owned();
             place.wrong(error.span().map_or(0, |span| span.start), what, "see docs/BENCH.md for the form of a matrix")

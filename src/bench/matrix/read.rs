@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The file that is read, for messages.
-pub struct Place<'a> {
+pub struct Location<'a> {
     /// Its name.
     pub file: &'a str,
     /// All of it.
@@ -15,7 +15,7 @@ pub struct Place<'a> {
 /// A value and its position.
 #[derive(Clone, Copy)]
 pub struct Value<'a> {
-    place: &'a Place<'a>,
+    place: &'a Location<'a>,
     key: &'a str,
     start: usize,
     value: &'a DeValue<'a>,
@@ -24,12 +24,12 @@ pub struct Value<'a> {
 /// A table and the name that it has in messages.
 #[derive(Clone)]
 pub struct Table<'a> {
-    place: &'a Place<'a>,
+    place: &'a Location<'a>,
     name: String,
     table: &'a DeTable<'a>,
 }
 
-impl Place<'_> {
+impl Location<'_> {
     /// A usage error at a byte of the file.
     pub fn wrong(&self, start: usize, why: impl Into<String>, hint: impl Into<String>) -> Error {
         let line = self.text[..start.min(self.text.len())].matches('\n').count() + 1;
@@ -39,7 +39,7 @@ impl Place<'_> {
 
 impl<'a> Table<'a> {
     /// The whole file.
-    pub fn whole(place: &'a Place<'a>, table: &'a DeTable<'a>) -> Self {
+    pub fn whole(place: &'a Location<'a>, table: &'a DeTable<'a>) -> Self {
         Self { place, name: String::new(), table }
     }
 

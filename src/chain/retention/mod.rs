@@ -22,7 +22,7 @@ mod tests;
 use fullbore_core::media::SetKind;
 use uuid::Uuid;
 
-pub use plan::{DatabasePlan, Fate, RetentionPlan, plan};
+pub use plan::{DatabasePlan, KeepOrDelete, RetentionPlan, plan};
 pub use policy::{KeepRules, Policy, Rule};
 pub use reason::Reason;
 

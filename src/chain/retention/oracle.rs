@@ -4,7 +4,7 @@
 use fullbore_core::media::SetKind;
 
 use super::policy::{Period, Policy, Rule};
-use super::{Fate, KeptSet, RetentionPlan};
+use super::{KeepOrDelete, KeptSet, RetentionPlan};
 
 const TOLERANCE: i64 = 5 * 60 * 1_000_000;
 
@@ -169,8 +169,8 @@ impl<'a> Oracle<'a> {
 
     /// Checks the two rules of the module, and that the plan does exactly what the policy asks for.
     pub fn check(&self, policy: &Policy, plan: &RetentionPlan) -> Result<(), String> {
-        let fates = plan.fates.iter().enumerate();
-        let kept = fates.fold(0, |all, (at, fate)| if *fate == Fate::Delete { all } else { all | 1 << at });
+        let decisions = plan.decisions.iter().enumerate();
+        let kept = decisions.fold(0, |all, (at, fate)| if *fate == KeepOrDelete::Delete { all } else { all | 1 << at });
         // Rule 1: retention never removes a set that a kept restore point needs.
         if let Some(at) = bits(kept).find(|&at| self.needs[at] & !kept != 0) {
             return Err(format!("set {at} is kept without what it needs"));
@@ -188,7 +188,7 @@ impl<'a> Oracle<'a> {
         if kept != expected {
             return Err(format!("kept are {kept:b}, and should be {expected:b}"));
         }
-        if plan.fates.iter().any(|fate| matches!(fate, Fate::Keep(reasons) if reasons.is_empty())) {
+        if plan.decisions.iter().any(|fate| matches!(fate, KeepOrDelete::Keep(reasons) if reasons.is_empty())) {
             return Err("a set is kept without a reason".into());
         }
         self.check_order(plan, kept)
@@ -208,7 +208,7 @@ impl<'a> Oracle<'a> {
                 return Err(format!("set {at} is deleted before set {other}, which depends on it"));
             }
         }
-        if remaining == kept { Ok(()) } else { Err("the order names other sets than the fates".into()) }
+        if remaining == kept { Ok(()) } else { Err("the order names other sets than the decisions".into()) }
     }
 }
 

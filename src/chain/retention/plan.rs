@@ -17,7 +17,7 @@ const NAMED: usize = 5;
 
 /// The decision about a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum KeepOrDelete {
     /// It stays, for these reasons: at least one.
     Keep(Vec<Reason>),
     /// No set needs it, and a newer chain is verified.
@@ -28,7 +28,7 @@ pub enum Fate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionPlan {
     /// One for each set, in the order in which they were given.
-    pub fates: Vec<Fate>,
+    pub decisions: Vec<KeepOrDelete>,
     /// Places of the sets to delete. A set comes before its base, so that a killed run leaves no chain without its
     /// full. Chain by chain, the oldest first.
     pub delete: Vec<usize>,
@@ -270,9 +270,10 @@ impl Planner<'_> {
         let delete = self.order();
         let proof = self.proof(databases);
         let reasons = std::mem::take(&mut self.reasons);
-        let fate = |reasons: Vec<Reason>| if reasons.is_empty() { Fate::Delete } else { Fate::Keep(reasons) };
+        let fate =
+            |reasons: Vec<Reason>| if reasons.is_empty() { KeepOrDelete::Delete } else { KeepOrDelete::Keep(reasons) };
         RetentionPlan {
-            fates: reasons.into_iter().map(fate).collect(),
+            decisions: reasons.into_iter().map(fate).collect(),
             delete,
             proof,
             bytes_freed: plans.iter().fold(0, |sum, plan| sum.saturating_add(plan.bytes_freed)),

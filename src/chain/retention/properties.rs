@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::oracle::Oracle;
-use super::{Fate, KeepRules, KeptSet, plan};
+use super::{KeepOrDelete, KeepRules, KeptSet, plan};
 
 const DAY: i64 = 86_400_000_000;
 const NOW: i64 = 1_763_800_000_000_000;
@@ -88,9 +88,9 @@ proptest! {
         }
         let freed = planned.delete.iter().fold(0_u64, |sum, &at| sum.saturating_add(sets[at].bytes));
         prop_assert_eq!(planned.bytes_freed, freed);
-        let shown = planned.fates.iter().all(|fate| match fate {
-            Fate::Keep(reasons) => reasons.iter().all(|reason| !reason.to_string().is_empty()),
-            Fate::Delete => true,
+        let shown = planned.decisions.iter().all(|fate| match fate {
+            KeepOrDelete::Keep(reasons) => reasons.iter().all(|reason| !reason.to_string().is_empty()),
+            KeepOrDelete::Delete => true,
         });
         prop_assert!(shown);
     }

@@ -3,7 +3,7 @@
 use fullbore_core::media::SetKind;
 use uuid::Uuid;
 
-use super::{Fate, KeepRules, KeptSet, Policy, RetentionPlan, plan};
+use super::{KeepOrDelete, KeepRules, KeptSet, Policy, RetentionPlan, plan};
 
 const HOUR: i64 = 3_600_000_000;
 const DAY: i64 = 24 * HOUR;
@@ -63,9 +63,9 @@ fn deleted(sets: &[KeptSet], rules: &str) -> Vec<u128> {
 }
 
 fn reasons(plan: &RetentionPlan, at: usize) -> String {
-    match &plan.fates[at] {
-        Fate::Keep(reasons) => reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
-        Fate::Delete => "deleted".into(),
+    match &plan.decisions[at] {
+        KeepOrDelete::Keep(reasons) => reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        KeepOrDelete::Delete => "deleted".into(),
     }
 }
 
@@ -84,7 +84,7 @@ fn days_weeks_months_and_years_keep_the_newest_point_of_each() {
     let sets: Vec<KeptSet> = (0..400).map(|days| full(1 + days as u128, days)).collect();
     let plan = planned(&sets, "daily = 3\nweekly = 2\nmonthly = 2\nyearly = 2");
     let kept: Vec<(i64, String)> = (0..400)
-        .filter(|&days| plan.fates[days as usize] != Fate::Delete)
+        .filter(|&days| plan.decisions[days as usize] != KeepOrDelete::Delete)
         .map(|days| (days, reasons(&plan, days as usize)))
         .collect();
     let of = |days: i64| &kept.iter().find(|(at, _)| *at == days).unwrap().1;
@@ -340,10 +340,10 @@ fn times_at_the_edge_of_the_numbers_are_no_panic() {
         for now in [i64::MIN, i64::MAX, 0] {
             let edge = KeptSet { finished_at: Some(time), verified_at: Some(time), failed_at: Some(now), ..full(1, 0) };
             let rules = policy("last = 1\ndaily = 1\nweekly = 1\nmonthly = 1\nyearly = 1\nwindow = \"14d\"");
-            assert_eq!(plan(&[edge, full(2, 0)], &rules, now).fates.len(), 2);
+            assert_eq!(plan(&[edge, full(2, 0)], &rules, now).decisions.len(), 2);
         }
     }
-    assert!(planned(&[], "last = 1").fates.is_empty());
+    assert!(planned(&[], "last = 1").decisions.is_empty());
 }
 
 #[test]

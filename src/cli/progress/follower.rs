@@ -10,7 +10,7 @@ use fullbore::units::{counted, show_bytes};
 use fullbore_core::threads;
 
 use super::{LOOKED, REDRAWN, draw, goes_on};
-use crate::cli::args::{How, Shown};
+use crate::cli::args::{How, OutputFlags};
 use crate::cli::show::{self, Terminal};
 
 /// The shortest time between plain lines: a follower runs for months.
@@ -24,7 +24,7 @@ pub struct FollowerLine {
 
 #[derive(Default)]
 struct Shared {
-    standing: Mutex<Standing>,
+    standing: Mutex<FollowerTotals>,
     /// Where the line is drawn. It is locked during a write, which a terminal may delay. The follower waits for it only
     /// when it has a message.
     terminal: Mutex<Option<Terminal>>,
@@ -32,7 +32,7 @@ struct Shared {
 
 /// The state so far.
 #[derive(Debug, Default)]
-struct Standing {
+struct FollowerTotals {
     sets: u64,
     log_bytes: u64,
     stored_bytes: u64,
@@ -44,7 +44,7 @@ struct Standing {
 impl FollowerLine {
     /// Starts the display: one line on a terminal, lines with `--progress plain`, and else nothing. Lines would fill
     /// the journal of a service.
-    pub fn start(shown: &Shown) -> Self {
+    pub fn start(shown: &OutputFlags) -> Self {
         let terminal = match shown.progress {
             _ if shown.quiet => None,
             How::Auto | How::Rich => Terminal::on_standard_error(),
@@ -102,7 +102,7 @@ struct Plain {
 
 impl Plain {
     /// True if there is news: new sets, or commits that wait for a set.
-    fn is_due(&self, now: Instant, standing: &Standing) -> bool {
+    fn is_due(&self, now: Instant, standing: &FollowerTotals) -> bool {
         let is_behind = standing.behind(now).is_some_and(|behind| behind >= LINE_EVERY);
         now.saturating_duration_since(self.at) >= LINE_EVERY && (standing.sets > self.sets || is_behind)
     }
@@ -129,7 +129,7 @@ impl Shared {
     }
 }
 
-impl Standing {
+impl FollowerTotals {
     fn hear(&mut self, event: &Event) {
         match event {
             Event::Shipped(set) => {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_line_says_how_far_behind_it_is_and_what_holds_it_up() {
-        let (begun, mut standing) = (Instant::now(), Standing::default());
+        let (begun, mut standing) = (Instant::now(), FollowerTotals::default());
         assert_eq!(standing.line(begun), "log follow: 0 sets, 0 bytes of log, media 0 bytes");
         standing.hear(&shipped(Some("transform")));
         standing.hear(&Event::Durable(begun));
@@ -195,7 +195,7 @@ mod tests {
     fn a_plain_line_comes_seldom_and_when_there_is_something_to_be_said() {
         let begun = Instant::now();
         let after = |seconds| begun + Duration::from_secs(seconds);
-        let (plain, mut standing) = (Plain { at: begun, sets: 0 }, Standing::default());
+        let (plain, mut standing) = (Plain { at: begun, sets: 0 }, FollowerTotals::default());
         standing.hear(&Event::Durable(after(19)));
         assert!(!plain.is_due(after(20), &standing), "nothing was committed");
         assert!(plain.is_due(after(30), &standing), "it is ten seconds behind");

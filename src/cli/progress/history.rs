@@ -13,7 +13,7 @@ const LEAST_RATES: usize = 4;
 
 /// A job at one moment.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct Moment {
     pub at: Instant,
     /// Done, to do, on the media: bytes.
     pub bytes: (u64, u64, u64),
@@ -23,7 +23,7 @@ pub struct Look {
     pub resident: u64,
 }
 
-impl Look {
+impl Moment {
     pub fn now(progress: &Progress) -> Self {
         Self {
             at: Instant::now(),
@@ -57,12 +57,12 @@ pub struct View {
 /// Looks, oldest first.
 #[derive(Debug, Default)]
 pub struct History {
-    looks: VecDeque<Look>,
+    looks: VecDeque<Moment>,
     begun: Option<Instant>,
 }
 
 impl History {
-    pub fn add(&mut self, look: Look) {
+    pub fn add(&mut self, look: Moment) {
         if look.bytes.0 == 0 || self.begun.is_none() {
             self.begun = Some(look.at); // Waiting for a lock and measuring the limit are not the speed of the job.
             self.looks.clear();
@@ -91,7 +91,7 @@ impl History {
     /// Bytes per second between each two looks.
     fn rates(&self) -> Vec<f64> {
         let pairs = self.looks.iter().zip(self.looks.iter().skip(1));
-        let rate = |(one, next): (&Look, &Look)| {
+        let rate = |(one, next): (&Moment, &Moment)| {
             let seconds = (next.at - one.at).as_secs_f64();
             (seconds > 0.0).then(|| next.bytes.0.saturating_sub(one.bytes.0) as f64 / seconds)
         };
@@ -143,11 +143,11 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn look(at: Instant, done: u64, busy: u64) -> Look {
+    fn look(at: Instant, done: u64, busy: u64) -> Moment {
         let account = |busy| Account { busy: Duration::from_secs(busy), ..Account::default() };
         let waits = Account { starved: Duration::from_secs(busy), ..Account::default() };
         let stages = [("source", waits), ("transform", account(busy)), ("sink", waits)];
-        Look { at, bytes: (done, 100 * MIB, done / 2), stages, pool: PoolUse::default(), resident: 0 }
+        Moment { at, bytes: (done, 100 * MIB, done / 2), stages, pool: PoolUse::default(), resident: 0 }
     }
 
     #[test]

@@ -14,10 +14,10 @@ use fullbore::units::{mib_per_s, show_bytes};
 use fullbore_core::meter::{Account, Progress};
 use fullbore_core::threads;
 
-use super::args::{How, Shown};
+use super::args::{How, OutputFlags};
 use super::show::{self, Terminal};
 pub use follower::FollowerLine;
-use history::{History, Look};
+use history::{History, Moment};
 
 /// How often a terminal is redrawn, and how often a plain line is checked for.
 const REDRAWN: Duration = Duration::from_millis(250);
@@ -31,13 +31,13 @@ pub struct Display {
 }
 
 /// The form of the display, which depends on standard error.
-enum Shape {
+enum Style {
     Lines,
     OneLine(Terminal),
     Picture(Terminal),
 }
 
-impl Shape {
+impl Style {
     fn of(how: How) -> Self {
         let terminal = Terminal::on_standard_error();
         match (how, terminal) {
@@ -50,17 +50,17 @@ impl Shape {
 
 impl Display {
     /// Starts the display, unless the user wants quiet. Without a display, the job still runs.
-    pub fn start(verb: &str, shown: &Shown, progress: &Arc<Progress>) -> Self {
+    pub fn start(verb: &str, shown: &OutputFlags, progress: &Arc<Progress>) -> Self {
         if shown.quiet || shown.progress == How::None {
             return Self::none();
         }
         let (sender, receiver) = channel();
         let (progress, verb, step) = (Arc::clone(progress), verb.to_owned(), u64::from(shown.stats));
-        let shape = Shape::of(shown.progress);
+        let shape = Style::of(shown.progress);
         let show = move || match shape {
-            Shape::Lines => lines(&verb, &progress, step, &receiver),
-            Shape::OneLine(terminal) => one_line(&verb, &progress, terminal, &receiver),
-            Shape::Picture(terminal) => picture(&verb, &progress, terminal, &receiver),
+            Style::Lines => lines(&verb, &progress, step, &receiver),
+            Style::OneLine(terminal) => one_line(&verb, &progress, terminal, &receiver),
+            Style::Picture(terminal) => picture(&verb, &progress, terminal, &receiver),
         };
         match threads::start("progress", show) {
             Ok(thread) => Self { stop: Some((sender, thread)) },
@@ -110,7 +110,7 @@ fn lines(verb: &str, progress: &Progress, step: u64, receiver: &Receiver<()>) {
 fn one_line(verb: &str, progress: &Progress, mut terminal: Terminal, receiver: &Receiver<()>) {
     let mut history = History::default();
     while goes_on(receiver, REDRAWN) {
-        history.add(Look::now(progress));
+        history.add(Moment::now(progress));
         let limit = history.recent(RECENT).limit;
         let (text, width) = (progress_line(verb, progress.read(), history.elapsed(), limit), terminal.width());
         terminal.draw(&[draw::cut(&text, width.saturating_sub(1))]);
@@ -122,7 +122,7 @@ fn one_line(verb: &str, progress: &Progress, mut terminal: Terminal, receiver: &
 fn picture(verb: &str, progress: &Progress, mut terminal: Terminal, receiver: &Receiver<()>) {
     let mut history = History::default();
     while goes_on(receiver, REDRAWN) {
-        history.add(Look::now(progress));
+        history.add(Moment::now(progress));
         let lines = draw::picture(&history.view(verb, RECENT), terminal.width(), terminal.colours());
         // On a low terminal, the top lines would scroll away and could not be overwritten.
         let fits = lines.len().min(terminal.height().saturating_sub(1).max(1));

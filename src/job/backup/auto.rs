@@ -7,8 +7,8 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 
 use super::Request;
-use crate::job::foresee::ForeseenReport;
-use crate::job::{Conduct, foresee, media};
+use crate::job::estimate::ForeseenReport;
+use crate::job::{Conduct, estimate, media};
 use crate::report::Report;
 use crate::tune::estimate::Goal;
 use crate::tune::profile;
@@ -55,7 +55,7 @@ pub(in crate::job) fn chosen(
             return Ok(Request { auto: None, ..request.clone() });
         }
     };
-    let asked = foresee::Request {
+    let asked = estimate::Request {
         source: request.source.clone(),
         to: request.to.clone(),
         least_stripes,
@@ -69,9 +69,9 @@ pub(in crate::job) fn chosen(
         password_file: request.password_file.clone(),
         flags: request.flags.of_estimates(),
         catalog: auto.catalog.clone(),
-        ..foresee::Request::default()
+        ..estimate::Request::default()
     };
-    let advice = foresee::advise_by(profile, &asked, &auto.goal, conduct)?;
+    let advice = estimate::advise_by(profile, &asked, &auto.goal, conduct)?;
     if !advice.keeps_deadline {
         let p90 = |foreseen: Option<ForeseenReport>| foreseen.map(|foreseen| foreseen.p90_s);
         let line = &advice.advised;

@@ -44,7 +44,7 @@ pub(super) fn candidates(request: &Request, stores: &Stores) -> Result<Option<Ca
     media::settled(&request.base, stores, |heap| gather(heap, request, key.as_ref())).map(Some).map_err(about_base)
 }
 
-fn gather(heap: &media::Heap, request: &Request, key: Option<&SecretKey>) -> Result<Candidates> {
+fn gather(heap: &media::DiscoveredSets, request: &Request, key: Option<&SecretKey>) -> Result<Candidates> {
     let nothing = Pool::new(0, 4096)?;
     let mut candidates = Candidates { fulls: Vec::new(), passed_over: String::new() };
     let Candidates { fulls, passed_over } = &mut candidates;

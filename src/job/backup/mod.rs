@@ -35,7 +35,7 @@ pub(super) use planned::encrypted_to;
 pub use sinks::is_of_database;
 use stripes::Raised;
 
-use super::{Conduct, estimate, exclusive, limit, log};
+use super::{Conduct, exclusive, limit, log, space};
 use crate::report::{FamilyReport, PositionReport, Report};
 use crate::repository::Repository;
 use crate::repository::format::SetRecord;
@@ -313,7 +313,7 @@ fn prepare(
     let media_set_id = Uuid::now_v7();
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
-    let whole = if base.map().is_some() { 0 } else { estimate::stored_bytes(source, allocated, request.compression)? };
+    let whole = if base.map().is_some() { 0 } else { space::stored_bytes(source, allocated, request.compression)? };
     let plan = fitting_plan(request, request.families(), whole, conduct, report)?;
     let devices = sinks::devices(request, Some(plan.stripes), &database, media_set_id)?;
     let mirrors = mirror::devices(request, plan.stripes, &database, media_set_id, (&devices, &conduct.stores))?;
@@ -348,7 +348,7 @@ fn prepare(
     report.allocated_bytes = allocated;
     report.hole_bytes = session.besides().hole_bytes.min(allocated);
     let expected_per_family = whole / devices.len() as u64;
-    estimate::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
+    space::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
     sinks::make_room(request, &devices, expected_per_family, report)?;
     if let Some(mirrored) = request.mirrored() {
         sinks::make_room(&mirrored, &mirrors, expected_per_family, report)?;

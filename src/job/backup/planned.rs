@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fullbore_core::cipher::{KeyFile, WrappedKey};
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::{directory_of, free_space};
 
 use super::{Prepared, Request};
@@ -29,7 +29,7 @@ pub(super) fn planned(request: &Request, prepared: &Prepared) -> PlannedReport {
 /// Free bytes at the place of a family; `None` for a store, and for a directory that does not exist yet.
 fn free_for(device: &Device) -> Option<u64> {
     match device.place() {
-        Place::File(path) => free_space(directory_of(path)).ok(),
+        Destination::File(path) => free_space(directory_of(path)).ok(),
         _ => None,
     }
 }

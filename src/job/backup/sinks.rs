@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::{FamilyHeader, SetKind};
 use fullbore_core::sink::{self, MirrorSink, Sink};
 use fullbore_core::store::Stores;
@@ -11,10 +11,10 @@ use fullbore_core::{Error, Result, threads};
 use fullbore_engines::{Identity, Stems};
 use uuid::Uuid;
 
-use super::super::estimate;
 use super::super::media;
 use super::super::names::{self, DEFAULT_TEMPLATE, NameFields};
 use super::super::recover::{self, Ours};
+use super::super::space;
 use super::{Prepared, Request};
 use crate::report::Report;
 
@@ -67,7 +67,7 @@ pub(in crate::job) fn patterns(template: &str, stems: &Stems) -> Vec<glob::Patte
 fn stem_for(request: &Request, database: &Identity, made: impl Fn(&str) -> Result<Vec<Device>>) -> Result<String> {
     let Stems { now, earlier } = stems_of(request, database);
     if request.init && now != earlier {
-        let stands = |device: &Device| matches!(device.place(), Place::File(path) if path.exists());
+        let stands = |device: &Device| matches!(device.place(), Destination::File(path) if path.exists());
         if made(&earlier)?.iter().any(stands) && !made(&now)?.iter().any(stands) {
             return Ok(earlier);
         }
@@ -87,7 +87,7 @@ fn template(request: &Request) -> &str {
 /// How recovery recognises leftovers of earlier backups of this database under other names.
 fn ours(request: &Request) -> Ours {
     let database = fullbore_engines::identity(&request.source);
-    let made = request.to.iter().any(|device| matches!(device.place(), Place::Directory(_)));
+    let made = request.to.iter().any(|device| matches!(device.place(), Destination::Directory(_)));
     let patterns = if made { patterns(template(request), &stems_of(request, &database)) } else { Vec::new() };
     Ours { database: database.written, patterns }
 }
@@ -111,7 +111,7 @@ pub(in crate::job) fn check_replaced(
     if !init {
         return Ok(Vec::new());
     }
-    let in_store = |device: &&Device| matches!(device.place(), Place::Object { .. });
+    let in_store = |device: &&Device| matches!(device.place(), Destination::Object { .. });
     if let (Some(object), true) = (devices.iter().find(in_store), devices.len() > 1) {
         return Err(Error::usage(
             format!("--init on {object}"),
@@ -123,15 +123,15 @@ pub(in crate::job) fn check_replaced(
     let mut ids = Vec::new();
     for device in devices {
         let old = match device.place() {
-            Place::File(path) => {
+            Destination::File(path) => {
                 refuse_foreign(path)?;
                 look_at_replaced(device, path)
             }
             // The sink refuses an object that is not a family, after it has claimed the key.
-            Place::Object { .. } => {
+            Destination::Object { .. } => {
                 media::header_on(device, stores)?.map(|header| Replaced { device, header, written_to: Vec::new() })
             }
-            Place::Directory(_) | Place::Prefix { .. } | Place::Null | Place::Pipe => None,
+            Destination::Directory(_) | Destination::Prefix { .. } | Destination::Null | Destination::Pipe => None,
         };
         let id = old.as_ref().map(|old| old.header.set.media_set_id);
         let is_base = |old: &Replaced<'_>| Some(old.header.set.backup_set_id) == base;
@@ -217,7 +217,7 @@ fn refuse_foreign(path: &Path) -> Result<()> {
 pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, report: &mut Report) -> Result<()> {
     let recovered = recover::recover(devices, &ours(request), request.dry_run)?;
     report.notes.extend(recovered.notes);
-    estimate::check_room(devices, per_family, &recovered.freed)
+    space::check_room(devices, per_family, &recovered.freed)
 }
 
 /// True for a name from a template that gives each set its own names.

@@ -1,6 +1,6 @@
 //! The number of families: the given number, or as many as needed so that each fits into an object of its store.
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::MAX_FAMILIES;
 use fullbore_core::sink::{PartSizes, object_most, usual_part};
 use fullbore_core::store::Stores;
@@ -92,8 +92,10 @@ fn tightest<'a>(to: &'a [Device], stores: &Stores) -> Result<Option<(&'a Device,
 
 fn parts_most(device: &Device, stores: &Stores) -> Result<Option<u64>> {
     match device.place() {
-        Place::Object { bucket, .. } | Place::Prefix { bucket, .. } => Ok(Some(stores.bucket(bucket)?.parts_most())),
-        Place::File(_) | Place::Directory(_) | Place::Null | Place::Pipe => Ok(None),
+        Destination::Object { bucket, .. } | Destination::Prefix { bucket, .. } => {
+            Ok(Some(stores.bucket(bucket)?.parts_most()))
+        }
+        Destination::File(_) | Destination::Directory(_) | Destination::Null | Destination::Pipe => Ok(None),
     }
 }
 

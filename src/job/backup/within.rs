@@ -8,7 +8,7 @@ use fullbore_core::pipeline::BackupOutcome;
 use super::{Prepared, Within};
 use crate::repository::format::{FORMAT, RunRecord, SetRecord};
 use crate::repository::inventory::family_record;
-use crate::tune::profile::Whereabouts;
+use crate::tune::profile::PathLocation;
 
 impl Within<'_> {
     /// Records which set will be written, and where: if this host dies, its leftovers can be found.
@@ -74,7 +74,7 @@ impl Within<'_> {
 fn media_of<'a>(families: impl Iterator<Item = &'a Device>) -> Vec<String> {
     let mut media: Vec<String> = Vec::new();
     for family in families {
-        let Some(place) = Whereabouts::of(family).real() else { continue };
+        let Some(place) = PathLocation::of(family).real() else { continue };
         let prefix = place.rsplit_once('/').filter(|_| family.is_in_store()).map(|(prefix, _)| format!("{prefix}/"));
         let place = prefix.unwrap_or(place);
         if !media.contains(&place) {

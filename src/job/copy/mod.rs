@@ -2,14 +2,14 @@
 
 mod one;
 mod prepare;
-mod way;
+mod method;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::codec::Compression;
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::total;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
@@ -86,7 +86,7 @@ pub(super) fn found(
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<(media::Heap, Vec<usize>)> {
+) -> Result<(media::DiscoveredSets, Vec<usize>)> {
     let reading = &request.reading;
     if media::is_pipe(&reading.from)? {
         let why = "the end of a pipe is not known in advance, and it can be read only once";
@@ -116,7 +116,7 @@ pub(super) fn found(
 }
 
 /// A family that seems to be missing may be there, but damaged: then this gives the error of the damage.
-fn naming_damage(error: Error, heap: &mut media::Heap) -> Error {
+fn naming_damage(error: Error, heap: &mut media::DiscoveredSets) -> Error {
     let in_need =
         |id: uuid::Uuid| heap.sets.iter().any(|found| found.media_set_id == id && found.set.incomplete.is_some());
     let damaged = heap.unreadable.iter().position(|bad| !bad.leftover && bad.set.is_none_or(in_need));
@@ -128,7 +128,7 @@ fn naming_damage(error: Error, heap: &mut media::Heap) -> Error {
 
 /// Refuses one name for several sets.
 pub(super) fn refuse_one_name_for_many(request: &Request, sets: usize) -> Result<()> {
-    let fixed = request.to.iter().find(|device| !device.holds_many() && *device.place() != Place::Null);
+    let fixed = request.to.iter().find(|device| !device.holds_many() && *device.place() != Destination::Null);
     match fixed.filter(|_| sets > 1) {
         None => Ok(()),
         Some(device) => Err(Error::usage(
@@ -141,8 +141,8 @@ pub(super) fn refuse_one_name_for_many(request: &Request, sets: usize) -> Result
 
 /// Sets the total for the display: bytes of media, or of the database if blocks are made anew.
 pub(super) fn expect(request: &Request, sets: &[&media::Found], conduct: &Conduct) {
-    let of = |found: &&media::Found| match way::Way::of(request, found) {
-        Ok(way::Way::Anew { .. }) => found.database_bytes.unwrap_or(found.stored_bytes),
+    let of = |found: &&media::Found| match method::CopyMethod::of(request, found) {
+        Ok(method::CopyMethod::Anew { .. }) => found.database_bytes.unwrap_or(found.stored_bytes),
         _ => found.stored_bytes,
     };
     let bytes = total(sets.iter().map(of));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::Mode;
 use fullbore_core::media::{Manifest, total};
 use fullbore_core::pipeline::{Copied, FamilyOutcome, Remade, Remake, Verbatim};
@@ -14,8 +14,8 @@ use fullbore_core::unpack::MediaSet;
 use fullbore_core::{Error, Result};
 
 use super::Request;
+use super::method::CopyMethod;
 use super::prepare::{CopyPlan, Prepared};
-use super::way::Way;
 use crate::chain;
 use crate::job::backup::{self, sinks};
 use crate::job::{Conduct, keys, media};
@@ -69,7 +69,7 @@ impl One<'_> {
                 "copy another set, or name all its families",
             ));
         }
-        let way = Way::of(self.request, self.found)?;
+        let way = CopyMethod::of(self.request, self.found)?;
         let plan = CopyPlan::claimed(self.request, self.found, &way, conduct, report)?;
         let buffers = if self.request.dry_run { 0 } else { plan.reading.input_buffers };
         let pool = Pool::new(buffers, plan.reading.transfer_size as usize)?;
@@ -112,8 +112,8 @@ impl One<'_> {
         self.arrived(&prepared, manifest)
     }
 
-    fn open(&self, way: &Way, pool: &std::sync::Arc<Pool>, queue_depth: usize) -> Result<MediaSet> {
-        let sealed = *way == Way::AsItIs && !self.found.header.keys.is_empty() && self.key.is_none();
+    fn open(&self, way: &CopyMethod, pool: &std::sync::Arc<Pool>, queue_depth: usize) -> Result<MediaSet> {
+        let sealed = *way == CopyMethod::AsItIs && !self.found.header.keys.is_empty() && self.key.is_none();
         match sealed {
             true => media::open_sealed(self.found, pool, queue_depth),
             false => media::open_set(self.found, pool, queue_depth, self.key),
@@ -122,7 +122,7 @@ impl One<'_> {
 
     fn sinks(
         &self,
-        way: &Way,
+        way: &CopyMethod,
         prepared: &Prepared,
         queue_depth: usize,
         conduct: &Conduct,
@@ -138,8 +138,8 @@ impl One<'_> {
                 made.push(Box::new(StandingSink::new(there)?));
                 continue;
             }
-            let as_it_is = *way == Way::AsItIs;
-            let in_store = matches!(device.place(), Place::Object { .. });
+            let as_it_is = *way == CopyMethod::AsItIs;
+            let in_store = matches!(device.place(), Destination::Object { .. });
             // An unfinished file with the media-set id of the source would look as if the source was never committed.
             let id = if as_it_is && !in_store { prepared.attempt } else { header.media_set_id };
             let options = sink::Options {
@@ -161,7 +161,7 @@ impl One<'_> {
     #[expect(clippy::too_many_arguments, reason = "everything that is known about a copy")]
     fn moved(
         &self,
-        way: &Way,
+        way: &CopyMethod,
         plan: &CopyPlan,
         pool: &std::sync::Arc<Pool>,
         set: &mut MediaSet,
@@ -175,7 +175,7 @@ impl One<'_> {
         let permit = || self.arrival.map_or(Ok(()), |arrival| arrival.task.permit());
         let (progress, throttle, init) = (&conduct.progress, self.request.throttle, self.request.init);
         match (way, &prepared.manifest) {
-            (Way::Anew { compression, .. }, Some(manifest)) => {
+            (CopyMethod::Anew { compression, .. }, Some(manifest)) => {
                 let remake = Remake {
                     plan: &plan.reading,
                     input: pool,
@@ -218,9 +218,9 @@ impl One<'_> {
     }
 
     /// Copies keys that were wrapped later, so that they also open a copy as it is.
-    fn take_rotated_keys(&self, way: &Way, prepared: &Prepared, report: &mut Report) {
+    fn take_rotated_keys(&self, way: &CopyMethod, prepared: &Prepared, report: &mut Report) {
         let records = self.found.rotated_keys();
-        if *way != Way::AsItIs || records.is_empty() {
+        if *way != CopyMethod::AsItIs || records.is_empty() {
             return;
         }
         if let Err(error) = keys::write_sidecars(&prepared.devices, self.found.media_set_id, &records) {
@@ -258,7 +258,7 @@ impl One<'_> {
         report.backup_set_id = Some(self.found.set.backup_set_id.to_string());
     }
 
-    fn book(&self, way: &Way, prepared: &Prepared, done: &Done, report: &mut Report) {
+    fn book(&self, way: &CopyMethod, prepared: &Prepared, done: &Done, report: &mut Report) {
         let mut copied = self.planned(prepared.how(way), prepared);
         copied.stored_bytes = done.families.iter().map(|family| family.bytes).sum();
         let (data, zero) = done.plain.unwrap_or_default();

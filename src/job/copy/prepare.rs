@@ -12,13 +12,13 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::Request;
+use super::method::CopyMethod;
 use super::one::One;
-use super::way::Way;
 use crate::job::backup::{self, sinks, stripes};
 use crate::job::inspect::show_codec;
 use crate::job::names::{self, DEFAULT_TEMPLATE, NameFields};
 use crate::job::recover::{self, Ours};
-use crate::job::{Conduct, estimate, media, memory, reading};
+use crate::job::{Conduct, media, memory, reading, space};
 use crate::report::{PoolReport, Report};
 use crate::tune::verdict::{Copying, Setup};
 
@@ -60,16 +60,16 @@ impl CopyPlan {
     ///
     /// # Errors
     /// A setting out of its bounds.
-    fn new(knobs: &Knobs, found: &media::Found, way: &Way, queue_depth: usize) -> Result<Self> {
+    fn new(knobs: &Knobs, found: &media::Found, way: &CopyMethod, queue_depth: usize) -> Result<Self> {
         let families = usize::from(found.families);
         let mut reading = UnpackPlan::new(knobs, families, found.header.transfer_size, 0)?;
         let output_buffers = match way {
-            Way::AsItIs => {
+            CopyMethod::AsItIs => {
                 // The same buffers are read and written, so they are in use longer.
                 reading.input_buffers += families * queue_depth;
                 0
             }
-            Way::Anew { stripes, .. } => stripes * (1 + queue_depth) + 2 * reading.workers,
+            CopyMethod::Anew { stripes, .. } => stripes * (1 + queue_depth) + 2 * reading.workers,
         };
         Ok(Self { reading, output_buffers, queue_depth })
     }
@@ -82,7 +82,7 @@ impl CopyPlan {
     pub fn claimed(
         request: &Request,
         found: &media::Found,
-        way: &Way,
+        way: &CopyMethod,
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<Self> {
@@ -106,7 +106,7 @@ impl CopyPlan {
     pub fn claim(
         &self,
         request: &Request,
-        (found, way): (&media::Found, &Way),
+        (found, way): (&media::Found, &CopyMethod),
         each: u64,
         conduct: &Conduct,
         report: &mut Report,
@@ -114,8 +114,8 @@ impl CopyPlan {
         let transfer_size = self.reading.transfer_size;
         let buffer_count = self.reading.buffer_count() + self.output_buffers;
         let packs = match way {
-            Way::AsItIs => Compression::None,
-            Way::Anew { compression, .. } => compression.unwrap_or(Compression::None),
+            CopyMethod::AsItIs => Compression::None,
+            CopyMethod::Anew { compression, .. } => compression.unwrap_or(Compression::None),
         };
         let families = way.families(found);
         let part_bytes = stripes::part_bytes(&request.to, families, each, LEAST_PART, &conduct.stores)?;
@@ -135,15 +135,15 @@ impl One<'_> {
     /// `stores` are the stores of the copy.
     pub(super) fn prepare(
         &self,
-        way: &Way,
+        way: &CopyMethod,
         set: &mut MediaSet,
         stores: &Stores,
         report: &mut Report,
     ) -> Result<Prepared> {
         let attempt = Uuid::new_v4();
         let media_set_id = match way {
-            Way::AsItIs => self.found.media_set_id,
-            Way::Anew { .. } => Uuid::now_v7(),
+            CopyMethod::AsItIs => self.found.media_set_id,
+            CopyMethod::Anew { .. } => Uuid::now_v7(),
         };
         let devices = self.devices(media_set_id, way.families(self.found), set.manifest())?;
         let expected = expected(way, set)?;
@@ -157,8 +157,8 @@ impl One<'_> {
             attempt,
         };
         match way {
-            Way::AsItIs => prepared.learn_standing(set, stores)?,
-            Way::Anew { compression, recipients, .. } => {
+            CopyMethod::AsItIs => prepared.learn_standing(set, stores)?,
+            CopyMethod::Anew { compression, recipients, .. } => {
                 let (data_key, keys) = backup::fresh_key(recipients, media_set_id)?;
                 prepared.data_key = data_key;
                 prepared.header.keys = keys;
@@ -175,7 +175,7 @@ impl One<'_> {
             let written = prepared.expected.iter().zip(&prepared.standing).filter(|(_, stands)| !**stands);
             let most = written.map(|(bytes, _)| *bytes).max().unwrap_or(0);
             let devices: Vec<Device> = prepared.to_write().map(|(device, _)| device.clone()).collect();
-            estimate::check_room(&devices, most, &recovered.freed)?;
+            space::check_room(&devices, most, &recovered.freed)?;
         }
         Ok(prepared)
     }
@@ -183,7 +183,7 @@ impl One<'_> {
     /// The plan for the verdict; `None` if families exist already, because these are read instead of written.
     pub(super) fn setup(
         &self,
-        way: &Way,
+        way: &CopyMethod,
         plan: &CopyPlan,
         set: &MediaSet,
         prepared: &Prepared,
@@ -194,8 +194,8 @@ impl One<'_> {
         }
         let packed = show_codec(self.found.header.codec);
         let (anew, packs) = match way {
-            Way::AsItIs => (false, None),
-            Way::Anew { compression, .. } => (true, *compression),
+            CopyMethod::AsItIs => (false, None),
+            CopyMethod::Anew { compression, .. } => (true, *compression),
         };
         let setup =
             Setup::of_copy(&plan.reading, usize::from(self.found.families), (plan.output_buffers, plan.queue_depth));
@@ -259,9 +259,9 @@ impl One<'_> {
 }
 
 /// Bytes expected in each family of the copy.
-fn expected(way: &Way, set: &mut MediaSet) -> Result<Vec<u64>> {
+fn expected(way: &CopyMethod, set: &mut MediaSet) -> Result<Vec<u64>> {
     let sizes: Vec<u64> = set.families().iter().filter_map(Family::size).collect();
-    let Way::Anew { stripes, compression, .. } = way else { return Ok(sizes) };
+    let CopyMethod::Anew { stripes, compression, .. } = way else { return Ok(sizes) };
     let stored = total(sizes.iter().copied());
     let (families, data_key) = set.parts_mut();
     let mut plain = 0_u64;
@@ -289,7 +289,7 @@ impl Prepared {
     }
 
     /// How it is copied, in words.
-    pub(super) fn how(&self, way: &Way) -> &'static str {
+    pub(super) fn how(&self, way: &CopyMethod) -> &'static str {
         if self.stands() { "there already" } else { way.name() }
     }
 

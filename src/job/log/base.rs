@@ -21,7 +21,7 @@ const TIPS: usize = 4;
 const LOOKED_AT: usize = 256;
 
 /// A set that the log may continue.
-pub struct Tip {
+pub struct LogBase {
     /// Its backup-set id.
     pub id: Uuid,
     /// Its end.
@@ -37,7 +37,7 @@ pub struct Tip {
 ///
 /// # Errors
 /// None of them is a backup of this database.
-pub fn tips(request: &backup::Request, engine: &dyn LogEngine, stores: &Stores) -> Result<Vec<Tip>> {
+pub fn tips(request: &backup::Request, engine: &dyn LogEngine, stores: &Stores) -> Result<Vec<LogBase>> {
     let key = media::read_key(request.key.as_deref())?;
     let found = media::settled(&request.base, stores, |heap| {
         let nothing = Pool::new(0, 4096)?;
@@ -58,7 +58,7 @@ pub fn tips(request: &backup::Request, engine: &dyn LogEngine, stores: &Stores) 
                 let Some(manifest) = set.manifest() else { continue };
                 let title = chain::title(&found.set);
                 match end_of(manifest, request, engine) {
-                    Ok(end) => tips.push(Tip {
+                    Ok(end) => tips.push(LogBase {
                         id: manifest.backup_set_id,
                         end,
                         title,
@@ -79,7 +79,7 @@ pub fn tips(request: &backup::Request, engine: &dyn LogEngine, stores: &Stores) 
 
 /// Says if the log continues another set than the likeliest one: the commits between are in no log set. If the
 /// likeliest set is newer than this one, its commits are not in the database any more.
-pub fn passed_over(tips: &[Tip], taken: usize, report: &mut Report) {
+pub fn passed_over(tips: &[LogBase], taken: usize, report: &mut Report) {
     let Some(likeliest) = tips.first().filter(|_| taken > 0) else { return };
     let taken = &tips[taken];
     let said = format!("the log does not continue {}, but {}", likeliest.title, taken.title);

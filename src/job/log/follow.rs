@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fullbore_core::device::{Place, without_password};
+use fullbore_core::device::{Destination, without_password};
 use fullbore_core::media::SetKind;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
@@ -14,12 +14,12 @@ use uuid::Uuid;
 use super::super::backup::{self, Predecessor};
 use super::super::repository::follow::{Home, without_ground};
 use super::super::{Conduct, exclusive, media};
-use super::pace::{Look, Pace};
+use super::pace::{LogCheck, Pace};
 use super::{base, engine, refuse_clear};
 use crate::chain::moment;
 use crate::report::Report;
 use crate::repository::format::SetRecord;
-use crate::repository::task::Ground;
+use crate::repository::task::LeaseState;
 use crate::units::show_bytes;
 
 /// The default names of families: sets of the same second must get different names, and there may be very many sets.
@@ -162,7 +162,7 @@ pub(in crate::job) fn follow_into(
 
 /// Refuses a file or a pipe: it takes one set only.
 fn refuse_single_places(request: &Following) -> Result<()> {
-    let many = |place: &Place| matches!(place, Place::Directory(_) | Place::Prefix { .. });
+    let many = |place: &Destination| matches!(place, Destination::Directory(_) | Destination::Prefix { .. });
     match request.backup.to.iter().find(|device| !many(device.place())) {
         None => Ok(()),
         Some(device) => Err(Error::usage(
@@ -348,14 +348,14 @@ impl Run<'_> {
     }
 
     /// Makes the set for the commits that a look has found.
-    fn make_set(&mut self, look: &Look) -> Result<Result<()>> {
+    fn make_set(&mut self, look: &LogCheck) -> Result<Result<()>> {
         if let Err(error) = self.renew_locks() {
             return Ok(Err(error));
         }
-        match self.home.as_mut().map_or(Ok(Ground::Firm), Home::ground) {
-            Ok(Ground::Firm) => {}
-            Ok(Ground::Going(why)) if !self.request.full_if_needed => return Ok(Err(why)),
-            Ok(Ground::Going(why) | Ground::Gone(why)) => return self.begin_anew(why, look),
+        match self.home.as_mut().map_or(Ok(LeaseState::Firm), Home::ground) {
+            Ok(LeaseState::Firm) => {}
+            Ok(LeaseState::Going(why)) if !self.request.full_if_needed => return Ok(Err(why)),
+            Ok(LeaseState::Going(why) | LeaseState::Gone(why)) => return self.begin_anew(why, look),
             Err(error) => return Ok(Err(error)),
         }
         let Some(set) = self.follower.next_set()? else { return Ok(Ok(())) };
@@ -395,7 +395,7 @@ impl Run<'_> {
     }
 
     /// The set to continue was removed: takes a new full, with `--full-if-needed` and if the run does not end now.
-    fn begin_anew(&mut self, why: Error, look: &Look) -> Result<Result<()>> {
+    fn begin_anew(&mut self, why: Error, look: &LogCheck) -> Result<Result<()>> {
         if !self.request.full_if_needed || self.conduct.check().is_err() {
             return Err(without_ground(why));
         }

@@ -12,7 +12,7 @@ use super::Conduct;
 use super::backup::{self, Predecessor, Within};
 use crate::report::Report;
 use crate::repository::format::SetRecord;
-use base::Tip;
+use base::LogBase;
 pub(in crate::job) use follow::follow_into;
 pub use follow::{COMMAND, Event, Following, Shipped, follow};
 
@@ -58,7 +58,7 @@ fn engine(request: &backup::Request) -> Result<&'static dyn LogEngine> {
 }
 
 /// Refuses to continue an encrypted chain in clear.
-fn refuse_clear(request: &backup::Request, tip: &Tip) -> Result<()> {
+fn refuse_clear(request: &backup::Request, tip: &LogBase) -> Result<()> {
     if tip.encrypted && request.encrypt_to.is_empty() {
         return Err(Error::usage(
             "--kind log",

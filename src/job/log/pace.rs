@@ -27,7 +27,7 @@ pub(super) struct Pace {
 }
 
 /// One look at the log.
-pub(super) struct Look {
+pub(super) struct LogCheck {
     at: Instant,
     processor_s: f64,
 }
@@ -59,23 +59,23 @@ impl Pace {
     }
 
     /// The follower looks at the log.
-    pub fn look(&self) -> Look {
-        Look { at: Instant::now(), processor_s: 0.0 }
+    pub fn look(&self) -> LogCheck {
+        LogCheck { at: Instant::now(), processor_s: 0.0 }
     }
 
     /// The look found commits, and a set is made.
-    pub fn makes(&self, look: Look) -> Look {
-        Look { processor_s: process_usage().cpu_s, ..look }
+    pub fn makes(&self, look: LogCheck) -> LogCheck {
+        LogCheck { processor_s: process_usage().cpu_s, ..look }
     }
 
     /// The look found nothing.
-    pub fn nothing(&mut self, look: &Look) {
+    pub fn nothing(&mut self, look: &LogCheck) {
         self.seen = look.at;
         self.begun.get_or_insert_with(Instant::now);
     }
 
     /// Adds the time of a look for which a set was made, stored or not.
-    pub fn spent(&mut self, look: &Look) {
+    pub fn spent(&mut self, look: &LogCheck) {
         if self.begun.is_none() {
             return; // The backlog from before the start does not count.
         }
@@ -89,7 +89,7 @@ impl Pace {
     }
 
     /// A set is durable: adds its stages and bytes of the log.
-    pub fn shipped(&mut self, look: &Look, set: &Report) -> Told {
+    pub fn shipped(&mut self, look: &LogCheck, set: &Report) -> Told {
         let (now, bytes) = (Instant::now(), set.source_bytes);
         let making = now - look.at;
         let (seen, ended) = (self.seen, self.ended);
@@ -160,8 +160,8 @@ mod tests {
     }
 
     /// A look that was so long ago.
-    fn look(ago: Duration) -> Look {
-        Look { at: Instant::now().checked_sub(ago).unwrap_or_else(Instant::now), processor_s: 0.0 }
+    fn look(ago: Duration) -> LogCheck {
+        LogCheck { at: Instant::now().checked_sub(ago).unwrap_or_else(Instant::now), processor_s: 0.0 }
     }
 
     const SECOND: Duration = Duration::from_secs(1);

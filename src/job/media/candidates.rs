@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::device::{BucketName, Device, Place};
+use fullbore_core::device::{BucketName, Destination, Device};
 use fullbore_core::sink::{CLAIM, leftovers, real_name};
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
@@ -69,16 +69,16 @@ pub(super) fn candidates(from: &[String], stores: &Stores) -> Result<Vec<Candida
 fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()> {
     let device = Device::parse(text)?;
     let path = match device.place() {
-        Place::File(path) | Place::Directory(path) => path.clone(),
-        Place::Object { .. } => {
+        Destination::File(path) | Destination::Directory(path) => path.clone(),
+        Destination::Object { .. } => {
             into.push(Candidate { device, named: true, leftover: false, identity: None, state: None });
             return Ok(());
         }
-        Place::Prefix { bucket, prefix } => return list_prefix(bucket, prefix, stores, into),
-        Place::Null => {
+        Destination::Prefix { bucket, prefix } => return list_prefix(bucket, prefix, stores, into),
+        Destination::Null => {
             return Err(Error::usage("--from nul:", "it keeps no data", "name the families of a backup"));
         }
-        Place::Pipe => {
+        Destination::Pipe => {
             return Err(Error::usage("--from -", "a pipe holds a whole set of one family", "give --from - alone"));
         }
     };

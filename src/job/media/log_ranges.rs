@@ -6,9 +6,9 @@ use fullbore_core::media::SetKind;
 use fullbore_core::pool::Pool;
 use jiff::Timestamp;
 
-use super::{Heap, open_set};
+use super::{DiscoveredSets, open_set};
 
-impl Heap {
+impl DiscoveredSets {
     /// Reads begin and end of all whole sets from their manifests, if there are log sets or `always`. Encrypted sets
     /// without a key are left out.
     ///

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::Mode;
 use fullbore_core::media::{FAMILY_MAGIC, FOOTER, FamilyHeader, Footer, HEADER_MIN, SetHeader};
 use fullbore_core::pool::Pool;
@@ -39,7 +39,7 @@ pub fn begins_like_a_family(path: &Path) -> Result<bool> {
 }
 
 /// The result of one look at a file.
-pub struct Look {
+pub struct FamilyLook {
     /// Its header, if it is readable.
     pub header: Option<FamilyHeader>,
     /// The family, if header and footer are valid.
@@ -48,7 +48,7 @@ pub struct Look {
     pub unfinished: bool,
 }
 
-impl Look {
+impl FamilyLook {
     /// The media set of a family with header and footer.
     pub fn set(&self) -> Option<Uuid> {
         self.header.as_ref().filter(|_| !self.unfinished).map(|header| header.set.media_set_id)
@@ -68,12 +68,14 @@ impl Look {
 }
 
 /// Looks at a file once; `None` if it cannot be read, or is of a newer version of the program.
-pub fn look(path: &Path) -> Option<Look> {
+pub fn look(path: &Path) -> Option<FamilyLook> {
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let nothing = Pool::new(0, 4096).ok()?;
     let supply = FileSupply::open(&path.display().to_string(), path, &nothing, 1, Mode::from_environment().ok()?);
     match supply.and_then(|supply| Family::open(Box::new(supply))) {
-        Ok(family) => Some(Look { header: Some(family.header().clone()), family: Some(family), unfinished: false }),
+        Ok(family) => {
+            Some(FamilyLook { header: Some(family.header().clone()), family: Some(family), unfinished: false })
+        }
         Err(Error::Damaged { .. } | Error::Incomplete { .. }) => {
             let file = fs::File::open(path).ok()?;
             let mut end = vec![0; FOOTER];
@@ -81,7 +83,7 @@ pub fn look(path: &Path) -> Option<Look> {
                 Some(at) => file.read_exact_at(&mut end, at).map(|()| Footer::decode(&end).is_ok()).ok()?,
                 None => false,
             };
-            Some(Look { header: header_of(&file), family: None, unfinished: !footer })
+            Some(FamilyLook { header: header_of(&file), family: None, unfinished: !footer })
         }
         Err(_) => None,
     }
@@ -109,7 +111,7 @@ pub(super) fn is_hidden_family(path: &Path) -> bool {
 /// The store does not return them.
 pub fn header_on(device: &Device, stores: &Stores) -> Result<Option<FamilyHeader>> {
     let (bucket, key) = match device.place() {
-        Place::Object { bucket, key } => (stores.bucket(bucket)?, key),
+        Destination::Object { bucket, key } => (stores.bucket(bucket)?, key),
         _ => return Ok(device.path().and_then(|path| header_of(&fs::File::open(path).ok()?))),
     };
     // One request for most headers; a longer header needs a second one.

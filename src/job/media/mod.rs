@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 pub use candidates::has_working_name;
 pub use keys::{read_key, sidecar_name};
-pub use look::{Look, begins_like_a_family, family_at, header_on, look, whole_set_on};
+pub use look::{FamilyLook, begins_like_a_family, family_at, header_on, look, whole_set_on};
 
 use crate::chain::FoundSet;
 use crate::report::Report;
@@ -60,7 +60,7 @@ pub struct Found {
 }
 
 /// Everything that `--from` names.
-pub struct Heap {
+pub struct DiscoveredSets {
     /// The sets, oldest first.
     pub sets: Vec<Found>,
     /// Files that look like families but cannot be read, and why: leftovers of a killed run are not damage.
@@ -72,7 +72,7 @@ pub struct Heap {
     stores: Stores,
 }
 
-impl Heap {
+impl DiscoveredSets {
     /// True if `from` names other files now, because a running backup has renamed its families.
     pub fn has_changed(&self, from: &[String]) -> bool {
         candidates(from, &self.stores).ok().as_ref() != Some(&self.candidates)
@@ -169,7 +169,7 @@ pub fn is_pipe(from: &[String]) -> Result<bool> {
 ///
 /// # Errors
 /// Nothing was named, a pattern matches nothing, a named file is not a family, or a store does not answer.
-pub fn find(from: &[String], stores: &Stores) -> Result<Heap> {
+pub fn find(from: &[String], stores: &Stores) -> Result<DiscoveredSets> {
     if from.is_empty() {
         return Err(Error::usage(
             "--from",
@@ -197,7 +197,7 @@ pub fn find(from: &[String], stores: &Stores) -> Result<Heap> {
 ///
 /// # Errors
 /// A store does not answer.
-pub fn find_among(devices: Vec<Device>, stores: &Stores) -> Result<Heap> {
+pub fn find_among(devices: Vec<Device>, stores: &Stores) -> Result<DiscoveredSets> {
     look_at(devices.into_iter().map(candidates::unnamed).collect(), stores)
 }
 
@@ -205,7 +205,7 @@ pub fn find_among(devices: Vec<Device>, stores: &Stores) -> Result<Heap> {
 ///
 /// # Errors
 /// Those of [`find`] and of the job.
-pub fn settled<T>(from: &[String], stores: &Stores, mut job: impl FnMut(&Heap) -> Result<T>) -> Result<T> {
+pub fn settled<T>(from: &[String], stores: &Stores, mut job: impl FnMut(&DiscoveredSets) -> Result<T>) -> Result<T> {
     for _ in 1..LOOKS {
         let heap = find(from, stores)?;
         match job(&heap) {
@@ -216,7 +216,7 @@ pub fn settled<T>(from: &[String], stores: &Stores, mut job: impl FnMut(&Heap) -
     job(&find(from, stores)?)
 }
 
-fn look_at(candidates: Vec<Candidate>, stores: &Stores) -> Result<Heap> {
+fn look_at(candidates: Vec<Candidate>, stores: &Stores) -> Result<DiscoveredSets> {
     let (mut unreadable, mut notes) = (Vec::new(), Vec::new());
     // First only the headers, then the families of one set after the other: a directory may have more families than a
     // process may have open files.
@@ -251,7 +251,7 @@ fn look_at(candidates: Vec<Candidate>, stores: &Stores) -> Result<Heap> {
         let other = |unreadable: &Unreadable| unreadable.leftover && unreadable.set == Some(found.media_set_id);
         found.set.interrupted |= unreadable.iter().any(other);
     }
-    Ok(Heap { sets, unreadable, notes, candidates, stores: stores.clone() })
+    Ok(DiscoveredSets { sets, unreadable, notes, candidates, stores: stores.clone() })
 }
 
 /// Opens a candidate; an unreadable one is added to `unreadable`, but is an error if the user named it.

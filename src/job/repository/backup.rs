@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fullbore_core::device::Place;
+use fullbore_core::device::Destination;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -180,7 +180,7 @@ pub(super) fn renew_locks(
         next.extend(set.record.base);
         let mut longer = false;
         for device in set.devices(repository)? {
-            if let Place::Object { bucket, key } = device.place() {
+            if let Destination::Object { bucket, key } = device.place() {
                 longer |= repository.stores.bucket(bucket)?.extend_lock(key)?;
             }
         }

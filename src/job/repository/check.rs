@@ -34,7 +34,7 @@ const EARLIEST: i64 = 1_767_225_600 * 1_000_000;
 
 /// The state of one database. Ages are in seconds, by the store's clock.
 #[derive(Debug, Clone, Serialize)]
-pub struct Standing {
+pub struct DatabaseHealth {
     /// Name of the engine.
     pub engine: String,
     /// The database; with its machine if several have one of that name.
@@ -68,7 +68,7 @@ pub fn run(
     setting: Setting<'_>,
     conduct: &Conduct,
     warnings: &mut Vec<String>,
-) -> Result<Vec<Standing>> {
+) -> Result<Vec<DatabaseHealth>> {
     let repository = setting.open(conduct)?;
     let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
     // Warnings of the catalog of this host say nothing about the backups.
@@ -108,7 +108,7 @@ fn standing(
     request: &Request,
     retired: bool,
     now: i64,
-) -> Standing {
+) -> DatabaseHealth {
     let expected = |most: Option<Duration>| most.filter(|_| !retired);
     let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
     let newest = chain::choose(&known, &Choice { latest: true, ..Choice::default() });
@@ -150,7 +150,7 @@ fn standing(
     }));
     let damaged = sets.iter().filter(|set| set.failed_at.is_some() && !set.is_verified() && !set.tombstone);
     problems.extend(damaged.map(|set| format!("{} was found damaged", super::title(&set.record))));
-    Standing {
+    DatabaseHealth {
         engine: engine.clone(),
         database: database.clone(),
         backup_set_id: last.map(|set| set.record.backup_set_id.to_string()),
@@ -211,7 +211,7 @@ fn proven(sets: &[&StoredSet]) -> Option<i64> {
 }
 
 /// The text format of Prometheus, for a monitor (public source: prometheus.io, "Exposition formats", version 0.0.4).
-pub fn metrics(repository: &str, checked: &Result<Vec<Standing>>) -> String {
+pub fn metrics(repository: &str, checked: &Result<Vec<DatabaseHealth>>) -> String {
     let mut text = String::new();
     let mut gauge = |name: &str, help: &str, values: Vec<(String, f64)>| {
         let _ = writeln!(text, "# HELP fullbore_{name} {help}\n# TYPE fullbore_{name} gauge");
@@ -224,18 +224,18 @@ pub fn metrics(repository: &str, checked: &Result<Vec<Standing>>) -> String {
     gauge("repository_reachable", "1 when the repository could be read.", vec![(repository.clone(), reached)]);
     let time = jiff::Timestamp::now().as_second() as f64;
     gauge("check_time_seconds", "When this was measured, by this host's clock.", vec![(repository.clone(), time)]);
-    let standings: &[Standing] = checked.as_ref().map_or(&[], Vec::as_slice);
-    let labels = |of: &Standing| {
+    let standings: &[DatabaseHealth] = checked.as_ref().map_or(&[], Vec::as_slice);
+    let labels = |of: &DatabaseHealth| {
         format!("{repository},engine=\"{}\",database=\"{}\"", escaped(&of.engine), escaped(&of.database))
     };
-    let each = |value: &dyn Fn(&Standing) -> Option<f64>| -> Vec<(String, f64)> {
+    let each = |value: &dyn Fn(&DatabaseHealth) -> Option<f64>| -> Vec<(String, f64)> {
         standings.iter().filter_map(|of| Some((labels(of), value(of)?))).collect()
     };
-    let good = |of: &Standing| Some(f64::from(u8::from(of.problems.is_empty())));
+    let good = |of: &DatabaseHealth| Some(f64::from(u8::from(of.problems.is_empty())));
     gauge("database_good", "1 when nothing is wrong with the backups of this database.", each(&good));
-    let age = |of: &Standing| of.age_s.map(|seconds| seconds as f64);
+    let age = |of: &DatabaseHealth| of.age_s.map(|seconds| seconds as f64);
     gauge("backup_age_seconds", "Age of the newest whole chain.", each(&age));
-    let unproven = |of: &Standing| of.unproven_s.map(|seconds| seconds as f64);
+    let unproven = |of: &DatabaseHealth| of.unproven_s.map(|seconds| seconds as f64);
     gauge("unproven_seconds", "Time since a whole chain was verified or restored.", each(&unproven));
     gauge("sets", "Whole backup sets.", each(&|of| Some(of.sets as f64)));
     gauge("stored_bytes", "Bytes of all backup sets.", each(&|of| Some(of.stored_bytes as f64)));

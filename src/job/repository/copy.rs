@@ -8,13 +8,13 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::databases::{meant, to_choose_from};
-use super::restore::Chosen;
+use super::restore::ChosenChain;
 use super::{Setting, title};
 use crate::chain;
 use crate::job::copy::{self, Arrival, One, Request};
 use crate::job::{Conduct, media};
 use crate::report::Report;
-use crate::repository::format::{self, Fate, FateRecord, SetRecord, TaskState};
+use crate::repository::format::{self, Decision, DecisionRecord, SetRecord, TaskState};
 use crate::repository::hidden;
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
 use crate::repository::process::Process;
@@ -69,7 +69,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
             let sets = to_choose_from(&inventory.sets, database.as_deref(), set)?;
             let mut chosen = chosen(sets.clone(), &request, &repository, report)?;
             if target.is_some() && chosen.sets.len() > 1 {
-                chosen = Chosen::reads(with_ancestors(&chosen.sets, &sets), &request.reading, &repository)?;
+                chosen = ChosenChain::reads(with_ancestors(&chosen.sets, &sets), &request.reading, &repository)?;
             }
             request.reading = chosen.reading.clone();
             let records: HashMap<Uuid, SetRecord> =
@@ -99,16 +99,16 @@ fn chosen<'a>(
     request: &Request,
     repository: &Repository,
     report: &mut Report,
-) -> Result<Chosen<'a>> {
+) -> Result<ChosenChain<'a>> {
     let choice = &request.reading.choice;
     if request.chain || (choice.set.is_none() && !choice.latest) {
-        return Chosen::among(sets, &request.reading, repository, report);
+        return ChosenChain::among(sets, &request.reading, repository, report);
     }
     let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
     let sequence = chain::choose_one(&known, choice)?;
     report.notes.extend(sequence.notes);
     let sets: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
-    Chosen::reads(sets, &request.reading, repository)
+    ChosenChain::reads(sets, &request.reading, repository)
 }
 
 /// A chain with all ancestors of its sets, each set after its base. A full that was taken while a log was followed
@@ -197,7 +197,7 @@ fn known_of<'a>(known: &'a HashMap<Uuid, SetRecord>, found: &media::Found) -> Op
 }
 
 /// Why a set that the repository names is not among its media.
-fn unreadable(heap: &media::Heap, id: Uuid) -> Error {
+fn unreadable(heap: &media::DiscoveredSets, id: Uuid) -> Error {
     let damaged = heap.unreadable.iter().find(|unreadable| !unreadable.leftover);
     let why =
         damaged.map_or_else(|| "its families are not there any more".to_owned(), |bad| media::one_line(&bad.error));
@@ -319,9 +319,9 @@ impl<'a> Target<'a> {
 
     /// Makes sure that a dead run never commits, and that prune does not take the files of this run for its leftovers.
     fn end(&self, other: &KnownTask, task: &Task) -> Result<()> {
-        let Some(fate) = other.record.fate() else { return Ok(()) };
-        let ours = FateRecord { fate: Fate::Removed, task: task.id() };
-        if decided(&self.repository, fate, Fate::Removed, task.id())? != ours {
+        let Some(decision) = other.record.decision() else { return Ok(()) };
+        let ours = DecisionRecord { decision: Decision::Removed, task: task.id() };
+        if decided(&self.repository, decision, Decision::Removed, task.id())? != ours {
             let why = "was interrupted during commit, or its files are being removed now";
             return Err(Error::refused(other.title(), why, "run `fullbore prune --confirm`, then copy again"));
         }

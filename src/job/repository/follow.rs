@@ -12,7 +12,7 @@ use crate::job::{Conduct, media};
 use crate::report::Report;
 use crate::repository::format::SetRecord;
 use crate::repository::hidden;
-use crate::repository::task::{Ground, Task};
+use crate::repository::task::{LeaseState, Task};
 use crate::repository::{self, Repository};
 
 /// The most notes, and the most warnings, that a follower keeps.
@@ -110,7 +110,7 @@ impl<'a> Home<'a> {
     ///
     /// # Errors
     /// The repository cannot be reached.
-    pub fn ground(&mut self) -> Result<Ground> {
+    pub fn ground(&mut self) -> Result<LeaseState> {
         if let Some(record) = &self.unrecorded {
             self.repository.describe(record)?;
             self.unrecorded = None;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fullbore_core::Result;
-use fullbore_core::device::Place;
+use fullbore_core::device::Destination;
 use fullbore_core::store::{Lock, PERMISSIONS};
 
 use super::prune::Pruned;
@@ -47,7 +47,7 @@ impl<'a> Locks<'a> {
     fn ask(&mut self, at: usize, set: &StoredSet) -> Result<Option<i64>> {
         let (mut until, mut versions, mut unknown) = (None, BTreeSet::new(), None);
         for device in set.devices(self.repository)? {
-            let Place::Object { bucket, key } = device.place() else { continue };
+            let Destination::Object { bucket, key } = device.place() else { continue };
             let bucket = self.repository.stores.bucket(bucket)?;
             let locked = bucket.locked(key)?;
             if locked.leaves_version {

@@ -13,7 +13,7 @@ use super::locks::Locks;
 use super::proof::Proof;
 use super::sweep::Sweeper;
 use super::{Setting, databases};
-use crate::chain::retention::{self, Fate, KeptSet, Policy, RetentionPlan};
+use crate::chain::retention::{self, KeepOrDelete, KeptSet, Policy, RetentionPlan};
 use crate::chain::show_time;
 use crate::job::{Conduct, media};
 use crate::report::Report;
@@ -40,7 +40,7 @@ pub struct Request {
 
 /// Whether a set is removed, and why it stays.
 #[derive(Debug, Clone, Serialize)]
-pub struct Decision {
+pub struct SetDecision {
     /// Identity of the backup.
     pub backup_set_id: String,
     /// full, differential, log.
@@ -61,7 +61,7 @@ pub struct Decision {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Pruned {
     /// All sets, oldest first.
-    pub sets: Vec<Decision>,
+    pub sets: Vec<SetDecision>,
     /// Sets that were removed; without `--confirm` none.
     pub deleted: Vec<String>,
     /// Bytes of the sets to remove.
@@ -276,9 +276,9 @@ fn planned(
     pruned.warnings.extend(plan.warnings.iter().cloned());
     pruned.notes.extend(inventory.notes.iter().chain(&plan.notes).cloned());
     pruned.bytes_freed = plan.bytes_freed;
-    let decided = places.iter().zip(&plan.fates).map(|(&at, fate)| (&inventory.sets[at], fate));
+    let decided = places.iter().zip(&plan.decisions).map(|(&at, fate)| (&inventory.sets[at], fate));
     let decided = decided.filter(|(set, _)| meant.contains(&set.record.backup_set_id));
-    pruned.sets = decided.map(|(set, fate)| decision(set, &names, fate)).collect();
+    pruned.sets = decided.map(|(set, decided)| decision(set, &names, decided)).collect();
     Ok(Planned { inventory, places, plan })
 }
 
@@ -321,18 +321,18 @@ fn kept_set(set: &StoredSet, names: &Names<'_>, leases: &[(Uuid, String)]) -> Ke
     }
 }
 
-fn decision(set: &StoredSet, names: &Names<'_>, fate: &Fate) -> Decision {
-    let reasons = match fate {
-        Fate::Keep(reasons) => reasons.iter().map(ToString::to_string).collect(),
-        Fate::Delete => Vec::new(),
+fn decision(set: &StoredSet, names: &Names<'_>, decided: &KeepOrDelete) -> SetDecision {
+    let reasons = match decided {
+        KeepOrDelete::Keep(reasons) => reasons.iter().map(ToString::to_string).collect(),
+        KeepOrDelete::Delete => Vec::new(),
     };
-    Decision {
+    SetDecision {
         backup_set_id: set.record.backup_set_id.to_string(),
         kind: set.record.kind.to_string(),
         database: names.name(&set.record),
         started_at: show_time(set.record.started_at),
         stored_bytes: set.stored_bytes(),
-        delete: *fate == Fate::Delete,
+        delete: *decided == KeepOrDelete::Delete,
         reasons,
     }
 }

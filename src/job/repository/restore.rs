@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{meant, to_choose_from};
-use crate::chain::steps::Standing;
+use crate::chain::steps::RestoredState;
 use crate::chain::{self, Choice, Sequence};
 use crate::job::reading::Reading;
 use crate::job::restore::{self, Request};
@@ -40,11 +40,11 @@ pub fn run(
     let chain = match &standing {
         None => {
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
-            Chosen::among(sets, &request.reading, &repository, report)?
+            ChosenChain::among(sets, &request.reading, &repository, report)?
         }
         Some(standing) => {
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
-            let next = Chosen::next(sets, standing, &request.reading, &repository, report);
+            let next = ChosenChain::next(sets, standing, &request.reading, &repository, report);
             next.map_err(|error| error.noting(PRUNED_BETWEEN))?
         }
     };
@@ -66,14 +66,14 @@ pub fn run(
 }
 
 /// The chain that a restore takes, and how it is read.
-pub(super) struct Chosen<'a> {
+pub(super) struct ChosenChain<'a> {
     /// Its sets, in the order of the restore.
     pub sets: Vec<&'a StoredSet>,
     /// How to read them: all their families, and the last set as `--set`.
     pub reading: Reading,
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> ChosenChain<'a> {
     /// Chooses among the sets of one database: by default the newest chain.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl<'a> Chosen<'a> {
     /// As [`among`](Self::among); or no set continues it.
     pub fn next(
         sets: Vec<&'a StoredSet>,
-        standing: &Standing,
+        standing: &RestoredState,
         reading: &Reading,
         repository: &Repository,
         report: &mut Report,

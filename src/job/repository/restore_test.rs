@@ -8,7 +8,7 @@ use fullbore_engines::engine::Depth;
 
 use super::Setting;
 use super::databases::{meant, to_choose_from};
-use super::restore::Chosen;
+use super::restore::ChosenChain;
 use super::scratch::Scratch;
 use crate::job::Conduct;
 use crate::job::reading::Reading;
@@ -45,7 +45,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
     let set = request.reading.choice.set.as_deref();
     let database = meant(&repository, &inventory.sets, request.database.as_deref());
     let sets = to_choose_from(&inventory.sets, database.as_deref(), set)?;
-    let chain = Chosen::among(sets, &request.reading, &repository, report)?;
+    let chain = ChosenChain::among(sets, &request.reading, &repository, report)?;
     let scratch = Scratch::make(&request.scratch, report)?;
     let restore = restored_into(scratch.path(), &chain, request);
     let ids = chain.ids();
@@ -86,7 +86,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
 
 /// The sets that the verdict is about. Of a good chain: all. Else the sets whose family the error names, or the last
 /// set, which cannot be restored whichever set is bad.
-fn judged<'a>(verdict: &VerdictRecord, chain: &Chosen<'a>, repository: &Repository) -> Vec<&'a StoredSet> {
+fn judged<'a>(verdict: &VerdictRecord, chain: &ChosenChain<'a>, repository: &Repository) -> Vec<&'a StoredSet> {
     let Some(error) = &verdict.error else { return chain.sets.clone() };
     let is_named = |set: &&StoredSet| {
         let devices = set.devices(repository).unwrap_or_default();
@@ -97,7 +97,7 @@ fn judged<'a>(verdict: &VerdictRecord, chain: &Chosen<'a>, repository: &Reposito
 }
 
 /// The restore that proves a chain; for a server, it starts one on the restored directory.
-fn restored_into(scratch: &Path, chain: &Chosen<'_>, request: &Request) -> restore::Request {
+fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> restore::Request {
     let engine = chain.sets.last().and_then(|set| fullbore_engines::named(&set.record.engine));
     let file = engine.filter(|engine| engine.file().is_some());
     let into = match file {

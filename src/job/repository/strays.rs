@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use fullbore_core::Result;
-use fullbore_core::device::Place;
+use fullbore_core::device::Destination;
 use fullbore_core::sink::CLAIM;
 use fullbore_core::store::Upload;
 use uuid::Uuid;
@@ -37,7 +37,7 @@ impl Listing {
         for (at, place) in repository.places.iter().enumerate() {
             let entries = list_place(place, &repository.stores)?;
             names.extend(entries.into_iter().map(|entry| (at, entry.name)));
-            let Place::Prefix { bucket, prefix } = place.place() else { continue };
+            let Destination::Prefix { bucket, prefix } = place.place() else { continue };
             for unfinished in repository.stores.bucket(bucket)?.unfinished_uploads(prefix)? {
                 let name = unfinished.key[prefix.len()..].to_owned();
                 // A deeper key is in another place, or not ours.
@@ -137,7 +137,7 @@ impl Sweeper<'_> {
     fn clear_beside(&self, families: &[FamilyRecord], listing: &Listing) -> Result<()> {
         for family in families.iter().filter(|family| listing.is_beside(family)) {
             let device = family.device(&self.repository().places)?;
-            let Place::Object { bucket, key } = device.place() else { continue };
+            let Destination::Object { bucket, key } = device.place() else { continue };
             let bucket = self.repository().stores.bucket(bucket)?;
             listing.uploads_of(family).try_for_each(|upload| bucket.abort(key, upload))?;
             if listing.has(family, CLAIM) {
@@ -149,7 +149,7 @@ impl Sweeper<'_> {
 
     /// What was removed, if anything.
     fn tidy_up_after(&self, task: &TaskRecord, listing: &Listing) -> Result<Option<&'static str>> {
-        let (Some(set), Some(fate)) = (task.writes, task.fate()) else { return Ok(None) };
+        let (Some(set), Some(decision)) = (task.writes, task.decision()) else { return Ok(None) };
         if listing.written.contains(&set) {
             return Ok(None);
         }
@@ -160,7 +160,7 @@ impl Sweeper<'_> {
             && task.families.iter().any(|family| listing.is_beside(family) || listing.has_family(family))
             && !self.is_described(set)?
         {
-            return match self.settle(fate, task)? {
+            return match self.settle(decision, task)? {
                 Left::Removed | Left::Uncommitted => Ok(Some("its files were removed")),
                 Left::Set => Ok(Some("its set was committed nevertheless, and stays")),
                 Left::Copied => Ok(None),

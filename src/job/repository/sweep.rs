@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::sink::{CLAIM, LeftoverKind, leftovers};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -13,11 +13,11 @@ use super::prune::{Pruned, is_of_one_set};
 use crate::job::{media, names};
 use crate::repository::Repository;
 use crate::repository::format::{
-    self, FamilyRecord, Fate, SetRecord, TaskRecord, TaskState, TombstoneRecord, cancel_name, fate_name, set_name,
-    task_name, tombstone_name,
+    self, Decision, FamilyRecord, SetRecord, TaskRecord, TaskState, TombstoneRecord, cancel_name, decision_name,
+    earlier_decision_name, set_name, task_name, tombstone_name,
 };
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, is_of_one_record, tasks};
-use crate::repository::records::remove_file;
+use crate::repository::records::{Records, remove_file};
 use crate::repository::task::decide;
 
 /// How long the records of ended runs are kept, in microseconds. A host may sleep that long and still learn that its
@@ -29,9 +29,9 @@ pub(super) const LOCKED: &str = "its files are locked; a later prune removes the
 
 /// What happened to the set of a run that has died, or failed.
 pub(super) enum Left {
-    /// Its fate was not `committed`, and cannot become that any more: its files were removed.
+    /// The decision was not `committed`, and cannot become that any more: its files were removed.
     Removed,
-    /// Its fate was `committed`, but the commit did not happen: its files were removed.
+    /// The decision was `committed`, but the commit did not happen: its files were removed.
     Uncommitted,
     /// It had committed its set, which stays.
     Set,
@@ -145,7 +145,7 @@ impl<'a> Sweeper<'a> {
         for name in self.verdicts_on(id)? {
             records.remove(&format!("verdicts/{name}"))?;
         }
-        records.remove(&fate_name(id))?;
+        forget_decision(records, id)?;
         records.remove(&tombstone_name(id))
     }
 
@@ -178,12 +178,12 @@ impl<'a> Sweeper<'a> {
     /// committed. If the set is committed already, returns its bases, which stay.
     pub(super) fn outdated(&self, task: &KnownTask, doomed: &HashSet<Uuid>, now: i64) -> Result<Vec<(Uuid, String)>> {
         let needed: Vec<Uuid> = task.record.needs.iter().copied().filter(|id| doomed.contains(id)).collect();
-        let (false, true, Some(writes)) = (needed.is_empty(), task.is_dead(now), task.record.fate()) else {
+        let (false, true, Some(writes)) = (needed.is_empty(), task.is_dead(now), task.record.decision()) else {
             return Ok(Vec::new());
         };
-        match decide(self.repository, writes, Fate::Removed, self.task) {
-            Ok(Fate::Removed) => Ok(Vec::new()),
-            Ok(Fate::Committed) => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
+        match decide(self.repository, writes, Decision::Removed, self.task) {
+            Ok(Decision::Removed) => Ok(Vec::new()),
+            Ok(Decision::Committed) => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
             // The decision cannot be read: the run may have been allowed to commit.
             Err(error) if is_of_one_record(&error) => Ok(needed.into_iter().map(|id| (id, task.title())).collect()),
             Err(error) => Err(error),
@@ -202,9 +202,9 @@ impl<'a> Sweeper<'a> {
                 ));
                 continue;
             }
-            let left = match task.record.fate() {
+            let left = match task.record.decision() {
                 None => "it left no files",
-                Some(fate) => match self.settle(fate, &task.record) {
+                Some(decision) => match self.settle(decision, &task.record) {
                     Err(error) if is_of_one_run(&error) => {
                         let why = media::one_line(&error);
                         pruned.warnings.push(format!("{}: its host died; its files stay: {why}", task.title()));
@@ -225,17 +225,17 @@ impl<'a> Sweeper<'a> {
         Ok(())
     }
 
-    /// Decides the fate of a set whose run has ended, and removes its files if they are not a set.
+    /// Decides about a set whose run has ended, and removes its files if they are not a set.
     pub(super) fn settle(&self, set: Uuid, task: &TaskRecord) -> Result<Left> {
         if self.was_committed(task)? {
             // Whatever its record says: the record may be forged, and the decision about the set may be lost.
-            decide(self.repository, set, Fate::Committed, self.task)?;
+            decide(self.repository, set, Decision::Committed, self.task)?;
             return Ok(Left::Set);
         }
-        match decide(self.repository, set, Fate::Removed, self.task)? {
-            Fate::Removed if self.is_copied_by_another(task)? => Ok(Left::Copied),
-            Fate::Removed => self.remove_leftovers(task, Left::Removed),
-            Fate::Committed => self.settle_committed(task),
+        match decide(self.repository, set, Decision::Removed, self.task)? {
+            Decision::Removed if self.is_copied_by_another(task)? => Ok(Left::Copied),
+            Decision::Removed => self.remove_leftovers(task, Left::Removed),
+            Decision::Committed => self.settle_committed(task),
         }
     }
 
@@ -281,7 +281,7 @@ impl<'a> Sweeper<'a> {
         let Some(set) = record.writes else { return Ok(removed) };
         let devices = self.devices(&record.families)?;
         for device in &devices {
-            if let Place::Object { bucket, key } = device.place()
+            if let Destination::Object { bucket, key } = device.place()
                 && self.repository.stores.bucket(bucket)?.locked(key)?.by.is_some()
             {
                 return Ok(Left::Locked);
@@ -309,7 +309,7 @@ impl<'a> Sweeper<'a> {
         Ok(known.is_some_and(|known| known.families.iter().any(ours)))
     }
 
-    /// For a run with the fate `committed` that has ended: finds whether it committed, and makes sure that it cannot
+    /// For a run with the decision `committed` that has ended: finds whether it committed, and makes sure that it cannot
     /// any more.
     fn settle_committed(&self, record: &TaskRecord) -> Result<Left> {
         let Some(first) = record.families.first() else { return Ok(Left::Set) };
@@ -333,7 +333,7 @@ impl<'a> Sweeper<'a> {
     fn abort_uploads(&self, record: &TaskRecord) -> Result<()> {
         for family in &record.families {
             let device = family.device(&self.repository.places)?;
-            let Place::Object { bucket, key } = device.place() else { continue };
+            let Destination::Object { bucket, key } = device.place() else { continue };
             let bucket = self.repository.stores.bucket(bucket)?;
             for unfinished in bucket.unfinished_uploads(key)?.iter().filter(|unfinished| unfinished.key == *key) {
                 bucket.abort(key, &unfinished.upload)?;
@@ -342,7 +342,7 @@ impl<'a> Sweeper<'a> {
         Ok(())
     }
 
-    /// Removes the records of runs that ended long ago, and the fates of sets that were never committed.
+    /// Removes the records of runs that ended long ago, and the decisions about sets that were never committed.
     pub(super) fn forget_old_runs(&self) -> Result<()> {
         let (records, now) = (&self.repository.records, self.began);
         for task in self.runs()?.iter().filter(|task| !task.record.state.is_open()) {
@@ -351,10 +351,10 @@ impl<'a> Sweeper<'a> {
             }
             let name = task_name(task.record.task);
             let of_no_set = task.record.attempt.is_some() || task.record.state != TaskState::Success;
-            if let Some(fate) = task.record.fate().filter(|_| of_no_set) {
-                records.remove(&fate_name(fate))?;
+            if let Some(decision) = task.record.decision().filter(|_| of_no_set) {
+                forget_decision(records, decision)?;
             }
-            task.record.given_up.iter().try_for_each(|given_up| records.remove(&fate_name(given_up.set)))?;
+            task.record.given_up.iter().try_for_each(|given_up| forget_decision(records, given_up.set))?;
             records.remove(&name)?;
         }
         Ok(())
@@ -400,7 +400,7 @@ impl Whose {
 /// Refuses a locked object: a store with versions accepts its removal, and hides the object that it must keep.
 fn refuse_locked(device: &Device, repository: &Repository) -> Result<()> {
     match device.place() {
-        Place::Object { bucket, key } => repository.stores.bucket(bucket)?.refuse_locked(key),
+        Destination::Object { bucket, key } => repository.stores.bucket(bucket)?.refuse_locked(key),
         _ => Ok(()),
     }
 }
@@ -408,7 +408,7 @@ fn refuse_locked(device: &Device, repository: &Repository) -> Result<()> {
 /// Removes a family, and the claim on its key. A missing one is fine.
 fn remove_device(device: &Device, repository: &Repository) -> Result<()> {
     match device.place() {
-        Place::Object { bucket, key } => {
+        Destination::Object { bucket, key } => {
             let bucket = repository.stores.bucket(bucket)?;
             bucket.remove(key)?;
             bucket.remove(&format!("{key}{CLAIM}"))
@@ -422,4 +422,10 @@ fn remove_device(device: &Device, repository: &Repository) -> Result<()> {
             )),
         },
     }
+}
+
+/// Removes the record of the decision about a set, also where earlier versions wrote it.
+fn forget_decision(records: &Records, set: Uuid) -> Result<()> {
+    records.remove(&decision_name(set))?;
+    records.remove(&earlier_decision_name(set))
 }

@@ -14,7 +14,7 @@ use fullbore_engines::mysql_family::outside::{self, OutsideFile};
 use super::super::reading;
 use super::super::{Conduct, media};
 use super::outside::{Placed, must_have_places};
-use super::resume::{self, Standing};
+use super::resume::{self, PartialRestore};
 use super::start::Prepared;
 use super::unfinished::Unfinished;
 use super::{Check, Into, Owner, Request, SYNCING, of_another_engine, other_tables, plan_line};
@@ -208,7 +208,7 @@ pub(super) fn unpack_files(
         let base = BaseTarget::new(&files, &below.streams, &based, *changes)?;
         if left {
             let path = |stream| base.path(stream).map(Path::to_owned);
-            let standing = Standing { target: &base, path: &path, finish: &|| base.finish() };
+            let standing = PartialRestore { target: &base, path: &path, finish: &|| base.finish() };
             go_on(opened, full, &standing, conduct, report)?;
         } else {
             unpack(opened, full, &base, conduct, report)?;
@@ -216,7 +216,7 @@ pub(super) fn unpack_files(
         }
     } else if let (true, Some(full)) = (left, chain.last()) {
         let path = |stream| files.path(stream).map(Path::to_owned);
-        let standing = Standing { target: &files, path: &path, finish: &|| files.finish() };
+        let standing = PartialRestore { target: &files, path: &path, finish: &|| files.finish() };
         return go_on(opened, full, &standing, conduct, report);
     }
     if let Some(found) = chain.last() {
@@ -228,7 +228,7 @@ pub(super) fn unpack_files(
 fn go_on(
     opened: &mut reading::Opened,
     found: &media::Found,
-    standing: &Standing<'_>,
+    standing: &PartialRestore<'_>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {

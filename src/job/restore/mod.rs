@@ -29,7 +29,7 @@ pub use table::Tables;
 
 use super::reading::{self, Media, Reading};
 use super::{Conduct, media};
-use crate::chain::steps::Standing;
+use crate::chain::steps::RestoredState;
 use crate::chain::{self, Choice};
 use crate::report::Report;
 use crate::units::{counted, show_bytes};
@@ -160,7 +160,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     }
     match report.timed(reading::FINDING, |_| request.reading.begin(conduct))? {
         (_, Media::Piped(mut set)) => file::restore_piped(&mut set, request, conduct, report)?,
-        (key, Media::Heap(heap)) => {
+        (key, Media::DiscoveredSets(heap)) => {
             let done = restore_found(heap, request, key.as_ref(), conduct, report);
             done.inspect_err(|_| resume::tell_what_stays(report))?;
         }
@@ -170,13 +170,13 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
 }
 
 /// The sets to restore, in order. An unreadable family does not stop the restore; a warning names it.
-pub(super) fn choose(heap: &mut media::Heap, choice: &Choice) -> Result<chain::Sequence> {
+pub(super) fn choose(heap: &mut media::DiscoveredSets, choice: &Choice) -> Result<chain::Sequence> {
     choose_by(heap, choice, chain::choose)
 }
 
 /// The same by another rule.
 pub(super) fn choose_by(
-    heap: &mut media::Heap,
+    heap: &mut media::DiscoveredSets,
     choice: &Choice,
     rule: impl Fn(&[chain::FoundSet], &Choice) -> Result<chain::Sequence>,
 ) -> Result<chain::Sequence> {
@@ -211,7 +211,7 @@ pub(super) fn choose_by(
 /// Chooses the sets and opens them, so that they cannot be removed meanwhile. If another backup has just replaced one
 /// of their families, it chooses again.
 fn choose_and_open(
-    mut heap: media::Heap,
+    mut heap: media::DiscoveredSets,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
@@ -238,7 +238,7 @@ fn choose_and_open(
 }
 
 fn restore_found(
-    heap: media::Heap,
+    heap: media::DiscoveredSets,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
@@ -264,7 +264,7 @@ fn restore_found(
 ///
 /// # Errors
 /// The state cannot be read.
-pub(super) fn standing(request: &Request) -> Result<Option<Standing>> {
+pub(super) fn standing(request: &Request) -> Result<Option<RestoredState>> {
     let goes_on = request.recovery != Recovery::AtOnce && !request.replace;
     Ok(state_of(&request.into)?.filter(|_| goes_on).map(|state| state.standing()))
 }
@@ -298,7 +298,7 @@ fn refuse_check_of_nothing(request: &Request) -> Result<()> {
 }
 
 /// Refuses a target that is one of the families named with `--from`.
-fn refuse_media_as_target(request: &Request, heap: &media::Heap) -> Result<()> {
+fn refuse_media_as_target(request: &Request, heap: &media::DiscoveredSets) -> Result<()> {
     let Into::File { engine, path: target } = &request.into else { return Ok(()) };
     let identity = Device::file(target.clone()).identity();
     let mut devices = heap.sets.iter().flat_map(|found| &found.devices);

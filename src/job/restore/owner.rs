@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(Owner::parse("64123:7").unwrap(), Owner { user: 64_123, group: 7 });
         for text in ["", ":", "no such user", "root:no such group", "root:", "64123", "-1:0", "99999999999:0"] {
             let error = Owner::parse(text).unwrap_err();
-            assert!(error.to_string().contains("--owner") && error.verdict().exit_code() == 2, "{text}: {error}");
+            assert!(error.to_string().contains("--owner") && error.exit_kind().exit_code() == 2, "{text}: {error}");
         }
     }
 

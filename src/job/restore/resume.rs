@@ -101,12 +101,12 @@ pub(super) fn full(
     log::clear(path, &staging.engine);
     let mut target = FileTarget::new();
     target.add(stream.id, path, stream.size, false)?;
-    let files = Standing { target: &target, path: &|_| Some(path.to_owned()), finish: &|| target.sync() };
+    let files = PartialRestore { target: &target, path: &|_| Some(path.to_owned()), finish: &|| target.sync() };
     standing(opened, &files, conduct, report)
 }
 
 /// The existing files, by the streams of a full.
-pub(super) struct Standing<'a> {
+pub(super) struct PartialRestore<'a> {
     /// Writes to them.
     pub target: &'a dyn Target,
     /// The path of each; `None` for a stream that is not restored.
@@ -118,7 +118,7 @@ pub(super) struct Standing<'a> {
 /// Restores the first of the opened sets into existing files: checks them, reads what differs, and checks again.
 pub(super) fn standing(
     opened: &mut Opened,
-    files: &Standing<'_>,
+    files: &PartialRestore<'_>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<UnpackOutcome> {

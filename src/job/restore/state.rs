@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::chain::{moment, steps::Standing};
+use crate::chain::{moment, steps::RestoredState};
 use crate::job::media::Found;
 
 /// The beginning of the text: SQLite says that the file is not a database.
@@ -164,10 +164,10 @@ impl State {
     }
 
     /// The state, for choosing the next sets.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> RestoredState {
         let written = &self.written;
         let log = fullbore_engines::log(&written.engine);
-        Standing {
+        RestoredState {
             full: written.full,
             differential: written.differential,
             last: written.last.id,

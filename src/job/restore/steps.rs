@@ -181,7 +181,7 @@ impl<'a> Step<'a> {
             }
         } else {
             match self.request.reading.begin(conduct)? {
-                (key, Media::Heap(heap)) => self.apply(heap, key.as_ref(), conduct, report)?,
+                (key, Media::DiscoveredSets(heap)) => self.apply(heap, key.as_ref(), conduct, report)?,
                 (_, Media::Piped(_)) => {
                     let why = "a set from a pipe cannot be examined before it is applied";
                     return Err(Error::usage("--from -", why, "put the set into a file first"));
@@ -207,7 +207,7 @@ impl<'a> Step<'a> {
     /// Applies the sets that continue the target.
     fn apply(
         &mut self,
-        mut heap: media::Heap,
+        mut heap: media::DiscoveredSets,
         key: Option<&SecretKey>,
         conduct: &Conduct,
         report: &mut Report,
@@ -314,7 +314,11 @@ impl<'a> Step<'a> {
 }
 
 /// The chosen sets: at most a differential, and log sets.
-fn take(heap: media::Heap, sequence: Sequence, report: &mut Report) -> (Vec<media::Found>, Vec<media::Found>) {
+fn take(
+    heap: media::DiscoveredSets,
+    sequence: Sequence,
+    report: &mut Report,
+) -> (Vec<media::Found>, Vec<media::Found>) {
     report.warnings.extend(sequence.warnings);
     report.notes.extend(sequence.notes);
     let mut sets: Vec<_> = heap.sets.into_iter().map(Some).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::tune::profile::{Cell, Order, Place, Profile, Way, rate};
+use crate::tune::profile::{Access, Cell, MeasuredPath, Order, Profile, rate};
 use crate::units::{MIB, counted, show_bytes};
 use crate::xml::escaped;
 
@@ -36,11 +36,11 @@ struct Bar {
 pub fn charts(profile: &Profile) -> Vec<(String, String)> {
     let mut made = Vec::new();
     for (place, number) in profile.places.iter().zip(1..) {
-        for (way, word) in [(Way::Read, "reads"), (Way::Write, "writes")] {
+        for (way, word) in [(Access::Read, "reads"), (Access::Write, "writes")] {
             let (titled, at_once, under_way) = match (place.is_in_store(), way) {
                 (false, _) => (format!("Sequential {word} of one stream"), "files at once", "operations in flight"),
-                (true, Way::Write) => ("Puts of one object by part".into(), "objects at once", "parts in flight"),
-                (true, Way::Read) => ("Gets of one object by range".into(), "objects at once", "ranges in flight"),
+                (true, Access::Write) => ("Puts of one object by part".into(), "objects at once", "parts in flight"),
+                (true, Access::Read) => ("Gets of one object by range".into(), "objects at once", "ranges in flight"),
             };
             // Figures of the page cache are not figures of the device: they are never in the same chart.
             for direct in [true, false] {
@@ -86,7 +86,7 @@ pub fn charts(profile: &Profile) -> Vec<(String, String)> {
 }
 
 /// Sequential cells of one way, past the page cache or through it.
-fn cells(place: &Place, way: Way, direct: bool) -> Vec<&Cell> {
+fn cells(place: &MeasuredPath, way: Access, direct: bool) -> Vec<&Cell> {
     let counts =
         |cell: &&Cell| cell.shape.way == way && cell.shape.order == Order::Sequential && cell.shape.direct == direct;
     place.cells.iter().filter(counts).collect()
@@ -209,7 +209,7 @@ fn bar_chart(title: &str, across: &str, bars: &[Bar]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tune::profile::{Round, Settings, Shape, Use};
+    use crate::tune::profile::{AccessPattern, Round, Settings, Use};
 
     #[test]
     fn the_scale_of_a_chart_ends_at_a_round_number_above_everything() {
@@ -233,8 +233,14 @@ mod tests {
     #[test]
     fn what_the_page_cache_gave_is_in_no_chart_with_what_the_device_gave() {
         let cell = |direct: bool, (queue_depth, streams): (u64, u64), mib: u64| {
-            let shape =
-                Shape { way: Way::Read, order: Order::Sequential, block_bytes: 1 << 20, queue_depth, streams, direct };
+            let shape = AccessPattern {
+                way: Access::Read,
+                order: Order::Sequential,
+                block_bytes: 1 << 20,
+                queue_depth,
+                streams,
+                direct,
+            };
             let round = Round::of(mib << 20, 1.0);
             Cell { shape, rounds: vec![round] }
         };
@@ -244,7 +250,8 @@ mod tests {
             cell(true, (1, 1), 900),
             cell(true, (4, 2), 2687),
         ];
-        let place = Place { path: "/data/app.db".into(), used: Use::Read, device: Some(1), bytes: 1 << 30, cells };
+        let place =
+            MeasuredPath { path: "/data/app.db".into(), used: Use::Read, device: Some(1), bytes: 1 << 30, cells };
         let settings = Settings { seconds: 1.0, space_bytes: None, throttle_bytes_per_s: None };
         let profile = Profile { places: vec![place], ..Profile::begin("default", settings) };
         let charts = charts(&profile);

@@ -9,7 +9,7 @@ use super::pace::Pace;
 use super::probe_file::ProbeFile;
 use super::small_files;
 use super::stream::{Balance, Counted, Moved, Stream, Window};
-use crate::tune::profile::{Order, Round, Shape, Way};
+use crate::tune::profile::{Access, AccessPattern, Order, Round};
 use crate::units::show_bytes;
 
 /// A write through the page cache moves at least this many bytes. Its other limit is the amount of a direct round:
@@ -61,7 +61,7 @@ impl Disk {
     ///
     /// Each round uses the space after the round before. Space is freed only when all of it was used: on a file system
     /// that discards freed space, the next reads stalled for up to 150 ms, a whole round.
-    fn make_room(&mut self, shape: &Shape) -> Result<u64> {
+    fn make_room(&mut self, shape: &AccessPattern) -> Result<u64> {
         let streams = shape.streams as usize;
         while self.files.len() < streams {
             self.files.push(ProbeFile::create(&self.path)?);
@@ -83,13 +83,13 @@ impl Disk {
     }
 
     /// The streams of a cell; none if there are no bytes to read yet, or no space for a single block.
-    pub fn streams(&mut self, shape: &Shape) -> Result<Vec<Stream>> {
+    pub fn streams(&mut self, shape: &AccessPattern) -> Result<Vec<Stream>> {
         let prepared = self.prepared(shape);
         prepared.map_err(|error| self.of_space(error))
     }
 
-    fn prepared(&mut self, shape: &Shape) -> Result<Vec<Stream>> {
-        if shape.way == Way::Write && shape.order == Order::Sequential {
+    fn prepared(&mut self, shape: &AccessPattern) -> Result<Vec<Stream>> {
+        if shape.way == Access::Write && shape.order == Order::Sequential {
             let each = self.make_room(shape)?;
             let files = self.files[..shape.streams as usize].iter().enumerate();
             let make = |(at, file): (usize, &ProbeFile)| {
@@ -105,7 +105,7 @@ impl Disk {
         let parts = shape.streams.div_ceil(filled.len() as u64);
         let make = |at: u64| {
             let file = filled[at as usize % filled.len()];
-            if !shape.direct && shape.way == Way::Read {
+            if !shape.direct && shape.way == Access::Read {
                 file.forget();
             }
             let part = file.blocks(shape.block_bytes).part(at / filled.len() as u64, parts);
@@ -115,7 +115,7 @@ impl Disk {
     }
 
     /// One round; `None` if no bytes could be moved.
-    pub fn round(&mut self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
+    pub fn round(&mut self, shape: &AccessPattern, pace: &Pace<'_>) -> Result<Option<Round>> {
         if shape.order == Order::Files {
             return small_files::round(&self.path, pace).map_err(|error| self.of_space(error));
         }
@@ -129,8 +129,8 @@ impl Disk {
     }
 
     /// Records the present content of the files.
-    pub fn note(&mut self, shape: &Shape, counted: &[Counted]) {
-        if shape.way == Way::Write && shape.order == Order::Sequential {
+    pub fn note(&mut self, shape: &AccessPattern, counted: &[Counted]) {
+        if shape.way == Access::Write && shape.order == Order::Sequential {
             self.files.iter_mut().zip(counted).for_each(|(file, stream)| file.wrote(stream.in_all));
             if shape.direct {
                 self.written_directly = self.written_directly.max(counted.iter().map(|stream| stream.in_all).sum());
@@ -173,8 +173,8 @@ pub(super) fn joined(moved: &[Moved]) -> Option<Round> {
 
 /// Reads from one place and writes to another at once, `written_per_read` bytes for each byte that is read.
 pub(super) fn both(
-    (from, read): (&mut Disk, &Shape),
-    (to, write): (&mut Disk, &Shape),
+    (from, read): (&mut Disk, &AccessPattern),
+    (to, write): (&mut Disk, &AccessPattern),
     written_per_read: u64,
     pace: &Pace<'_>,
 ) -> Result<Option<(u64, u64, f64)>> {
@@ -196,8 +196,8 @@ pub(super) mod tests {
     use super::*;
     use crate::job::Conduct;
 
-    fn shape(way: Way, order: Order, streams: u64, direct: bool) -> Shape {
-        Shape { way, order, block_bytes: 64 << 10, queue_depth: 4, streams, direct }
+    fn shape(way: Access, order: Order, streams: u64, direct: bool) -> AccessPattern {
+        AccessPattern { way, order, block_bytes: 64 << 10, queue_depth: 4, streams, direct }
     }
 
     /// Beside the test's own program: `/tmp` may be in memory, which has no direct I/O.
@@ -235,13 +235,13 @@ pub(super) mod tests {
         let conduct = Conduct::default();
         let pace = Pace::new(Duration::from_millis(20), None, &conduct);
         let mut disk = Disk::new(directory.path().to_owned(), Vec::new(), 4 << 20);
-        assert!(disk.round(&shape(Way::Read, Order::Sequential, 1, true), &pace).unwrap().is_none());
+        assert!(disk.round(&shape(Access::Read, Order::Sequential, 1, true), &pace).unwrap().is_none());
         for direct in [true, false] {
-            let wrote = disk.round(&shape(Way::Write, Order::Sequential, 2, direct), &pace).unwrap().unwrap();
+            let wrote = disk.round(&shape(Access::Write, Order::Sequential, 2, direct), &pace).unwrap().unwrap();
             assert!(wrote.bytes > 0 && wrote.bytes <= 4 << 20 && wrote.seconds >= wrote.sync_seconds);
             assert!((wrote.bytes..=4 << 20).contains(&disk.length()));
             for (way, order) in
-                [(Way::Read, Order::Sequential), (Way::Read, Order::Random), (Way::Write, Order::Random)]
+                [(Access::Read, Order::Sequential), (Access::Read, Order::Random), (Access::Write, Order::Random)]
             {
                 let moved = disk.round(&shape(way, order, 3, direct), &pace).unwrap().unwrap();
                 assert_eq!(moved.bytes % (64 << 10), 0, "{way:?} {order:?}");
@@ -260,7 +260,7 @@ pub(super) mod tests {
         let mut from = Disk::new(directory.path().join("data"), vec![file], 0);
         let mut to = Disk::new(directory.path().to_owned(), Vec::new(), 4 << 20);
         let (read, write) =
-            (shape(Way::Read, Order::Sequential, 1, true), shape(Way::Write, Order::Sequential, 1, true));
+            (shape(Access::Read, Order::Sequential, 1, true), shape(Access::Write, Order::Sequential, 1, true));
         let (read, written, seconds) = both((&mut from, &read), (&mut to, &write), 1, &pace).unwrap().unwrap();
         assert!(read > 0 && written > 0 && seconds > 0.0 && to.length() <= 4 << 20);
         assert_eq!(std::fs::read(directory.path().join("data")).unwrap(), vec![7; 1 << 20]);

@@ -15,7 +15,7 @@ use super::disk::Disk;
 use super::probe_file::{PROBE_NAME, ProbeFile};
 use super::store::Store;
 use crate::job::Conduct;
-use crate::tune::profile::{Place, Shape, Use};
+use crate::tune::profile::{AccessPattern, MeasuredPath, Use};
 use crate::units::show_bytes;
 
 /// The default space in bytes: this, or a tenth of the free space.
@@ -34,7 +34,7 @@ pub(super) enum Medium {
 }
 
 impl Medium {
-    pub fn coarse(&self, used: Use) -> Vec<Shape> {
+    pub fn coarse(&self, used: Use) -> Vec<AccessPattern> {
         match self {
             Self::Disk(disk) => super::shapes::coarse(used, disk.is_direct()),
             Self::Store(store) => store.coarse(),
@@ -43,8 +43,12 @@ impl Medium {
 }
 
 /// All places, each with its entry in the profile. Adds notes about files that could not be read.
-pub(super) fn open(request: &Request, conduct: &Conduct, notes: &mut Vec<String>) -> Result<Vec<(Place, Medium)>> {
-    let mut opened: Vec<(Place, Medium)> = Vec::new();
+pub(super) fn open(
+    request: &Request,
+    conduct: &Conduct,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(MeasuredPath, Medium)>> {
+    let mut opened: Vec<(MeasuredPath, Medium)> = Vec::new();
     for (used, texts) in [(Use::Read, &request.read), (Use::Write, &request.write)] {
         for text in texts {
             let (place, medium) = open_one(text, used, (request.space, conduct), notes)?;
@@ -64,12 +68,12 @@ fn open_one(
     used: Use,
     (space, conduct): (Option<u64>, &Conduct),
     notes: &mut Vec<String>,
-) -> Result<(Place, Medium)> {
+) -> Result<(MeasuredPath, Medium)> {
     if text.contains("://") {
         let device = Device::parse(text)?;
         if device.is_in_store() {
             let (path, store) = (text.to_owned(), Store::open(device, used, space, conduct)?);
-            let place = Place { path, used, device: None, bytes: store.space, cells: Vec::new() };
+            let place = MeasuredPath { path, used, device: None, bytes: store.space, cells: Vec::new() };
             return Ok((place, Medium::Store(Box::new(store))));
         }
         let path = device.path().map(|path| path.display().to_string()).unwrap_or_default();
@@ -78,7 +82,7 @@ fn open_one(
     open_path(text, used, notes)
 }
 
-fn open_path(text: &str, used: Use, notes: &mut Vec<String>) -> Result<(Place, Medium)> {
+fn open_path(text: &str, used: Use, notes: &mut Vec<String>) -> Result<(MeasuredPath, Medium)> {
     let real = Path::new(text).canonicalize().map_err(|e| Error::io("look at", text, e))?;
     let metadata = fs::metadata(&real).map_err(|e| Error::io("look at", text, e))?;
     let disk = match used {
@@ -98,7 +102,7 @@ fn open_path(text: &str, used: Use, notes: &mut Vec<String>) -> Result<(Place, M
         let (read, size) = (show_bytes(disk.length()), show_bytes(disk.size()));
         notes.push(format!("`{path}`: {read} of {size} are read; the rest was never written, and takes no space"));
     }
-    let place = Place { path, used, device, bytes: disk.length(), cells: Vec::new() };
+    let place = MeasuredPath { path, used, device, bytes: disk.length(), cells: Vec::new() };
     Ok((place, Medium::Disk(disk)))
 }
 
@@ -168,9 +172,9 @@ fn largest(found: &[(u64, PathBuf)], closed: &mut Vec<PathBuf>) -> Result<Vec<Pr
 }
 
 /// Gives each written place its share of the space in its file system.
-fn share_space(opened: &mut [(Place, Medium)], asked: Option<u64>) -> Result<()> {
+fn share_space(opened: &mut [(MeasuredPath, Medium)], asked: Option<u64>) -> Result<()> {
     let mut places: BTreeMap<u64, u64> = BTreeMap::new();
-    let written = |place: &Place| place.device.filter(|_| place.used == Use::Write);
+    let written = |place: &MeasuredPath| place.device.filter(|_| place.used == Use::Write);
     opened.iter().filter_map(|(place, _)| written(place)).for_each(|device| *places.entry(device).or_insert(0) += 1);
     for (place, medium) in opened {
         let (Some(device), Medium::Disk(disk)) = (written(place), medium) else { continue };

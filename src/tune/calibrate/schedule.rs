@@ -17,8 +17,8 @@ use super::tiny_jobs::TinyJobs;
 use super::{Request, closing, in_memory, small_files};
 use crate::job::Conduct;
 use crate::tune::profile::{
-    BothRound, Cell, CodecCell, EVEN, JobCost, Order, Profile, Round, Shape, Together, Use, WRITE_HEAVY, Way, WorkCell,
-    contradicted,
+    Access, AccessPattern, BothRound, Cell, CodecCell, EVEN, JobCost, Order, Profile, Round, Together, Use,
+    WRITE_HEAVY, WorkCell, contradicted,
 };
 use crate::units::{counted, show_bytes};
 
@@ -56,7 +56,7 @@ const SHORT: u64 = 256 << 20;
 /// One measurement.
 #[derive(Debug, Clone, Copy)]
 enum Probe {
-    Cell(usize, Shape),
+    Cell(usize, AccessPattern),
     Both(usize),
     /// The number of the codec, and the number of its cell in the profile.
     Codec(usize, usize),
@@ -320,9 +320,9 @@ impl<'a> Run<'a> {
             }
             let cells = &self.profile.places[at].cells;
             let shapes = match medium {
-                Medium::Disk(disk) => {
-                    [Way::Write, Way::Read].map(|way| around_the_fastest_file(cells, way, disk.is_direct())).concat()
-                }
+                Medium::Disk(disk) => [Access::Write, Access::Read]
+                    .map(|way| around_the_fastest_file(cells, way, disk.is_direct()))
+                    .concat(),
                 Medium::Store(store) => store.around(cells),
             };
             probes.extend(shapes.into_iter().map(|shape| Probe::Cell(at, shape)));
@@ -424,7 +424,7 @@ fn only_read(medium: &Medium) -> Option<&[ProbeFile]> {
 }
 
 /// Adds the rounds of one way. A way without measurements is a cell without rounds.
-fn add_rounds(cells: &mut Vec<Cell>, shape: Shape, rounds: impl IntoIterator<Item = Round>) {
+fn add_rounds(cells: &mut Vec<Cell>, shape: AccessPattern, rounds: impl IntoIterator<Item = Round>) {
     match cells.iter_mut().find(|cell| cell.shape == shape) {
         Some(cell) => cell.rounds.extend(rounds),
         None => cells.push(Cell { shape, rounds: rounds.into_iter().collect() }),
@@ -432,15 +432,15 @@ fn add_rounds(cells: &mut Vec<Cell>, shape: Shape, rounds: impl IntoIterator<Ite
 }
 
 /// One round of a way to use a place.
-type Alone = (Shape, Option<Round>);
+type Alone = (AccessPattern, Option<Round>);
 
 /// Measures each direction alone, in usual rounds, and then both at once.
 fn measure_both(media: &mut [Medium], pair: &Together, pace: &Pace<'_>) -> Result<([Alone; 2], Option<BothRound>)> {
     let Ok([Medium::Disk(from), Medium::Disk(to)]) = media.get_disjoint_mut([pair.read, pair.written]) else {
         return Err(Error::refused("calibration", "one place was to be read and written at once", ""));
     };
-    let reads = usual(Way::Read, from.is_direct(), pair.block_bytes);
-    let writes = usual(Way::Write, to.is_direct(), pair.block_bytes);
+    let reads = usual(Access::Read, from.is_direct(), pair.block_bytes);
+    let writes = usual(Access::Write, to.is_direct(), pair.block_bytes);
     let alone = [(reads, from.round(&reads, pace)?), (writes, to.round(&writes, pace)?)];
     let [Some(read_alone), Some(written_alone)] = alone.map(|(_, round)| round.map(|round| round.rate())) else {
         return Ok((alone, None));

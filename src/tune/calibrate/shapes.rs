@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::small_files;
-use crate::tune::profile::{Cell, Order, Shape, Use, Way};
+use crate::tune::profile::{Access, AccessPattern, Cell, Order, Use};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -24,7 +24,7 @@ pub(super) struct Bounds {
     pub depths: RangeInclusive<u64>,
     pub streams: RangeInclusive<u64>,
     /// Whether there is memory for all operations in flight, and a job could do it.
-    pub fits: fn(&Shape) -> bool,
+    pub fits: fn(&AccessPattern) -> bool,
 }
 
 /// Block, queue depth and streams of sequential cells: small, usual and large blocks, queues shallow and deep, one to
@@ -58,14 +58,14 @@ const RANDOM_WRITES: [(u64, u64, u64); 1] = [(64 * KIB, 4, 1)];
 const BUFFERED: [(u64, u64, u64); 1] = [(MIB, 4, 1)];
 
 /// One stream with operations of `block_bytes`, as deep as the queue of a family.
-pub(super) fn usual(way: Way, direct: bool, block_bytes: u64) -> Shape {
-    Shape { way, order: Order::Sequential, block_bytes, queue_depth: USUAL_DEPTH, streams: 1, direct }
+pub(super) fn usual(way: Access, direct: bool, block_bytes: u64) -> AccessPattern {
+    AccessPattern { way, order: Order::Sequential, block_bytes, queue_depth: USUAL_DEPTH, streams: 1, direct }
 }
 
 /// The first measurements of every place. A written place begins with writes: before them, there is nothing to read.
-pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
+pub(super) fn coarse(used: Use, direct: bool) -> Vec<AccessPattern> {
     let of = |way, order, sizes: &[(u64, u64, u64)], direct| {
-        let shape = move |&(block_bytes, queue_depth, streams): &(u64, u64, u64)| Shape {
+        let shape = move |&(block_bytes, queue_depth, streams): &(u64, u64, u64)| AccessPattern {
             way,
             order,
             block_bytes,
@@ -76,42 +76,42 @@ pub(super) fn coarse(used: Use, direct: bool) -> Vec<Shape> {
         sizes.iter().map(shape).collect::<Vec<_>>()
     };
     let mut shapes = match used {
-        Use::Read => of(Way::Read, Order::Sequential, &READS, direct),
-        Use::Write => of(Way::Write, Order::Sequential, &WRITES, direct),
+        Use::Read => of(Access::Read, Order::Sequential, &READS, direct),
+        Use::Write => of(Access::Write, Order::Sequential, &WRITES, direct),
     };
     if used == Use::Write {
         // In turns with writes: the most informative ways of each direction come first.
-        for (at, shape) in of(Way::Read, Order::Sequential, &READS_BACK, direct).into_iter().enumerate() {
+        for (at, shape) in of(Access::Read, Order::Sequential, &READS_BACK, direct).into_iter().enumerate() {
             shapes.insert(2 * at + 1, shape);
         }
         // Early: only this shows the costs of a database with many files.
         shapes.insert(2, small_files::shape());
-        shapes.extend(of(Way::Write, Order::Random, &RANDOM_WRITES, direct));
+        shapes.extend(of(Access::Write, Order::Random, &RANDOM_WRITES, direct));
     } else {
-        shapes.extend(of(Way::Read, Order::Random, &RANDOM_READS, direct));
+        shapes.extend(of(Access::Read, Order::Random, &RANDOM_READS, direct));
     }
     if direct {
-        let way = if used == Use::Read { Way::Read } else { Way::Write };
+        let way = if used == Use::Read { Access::Read } else { Access::Write };
         shapes.extend(of(way, Order::Sequential, &BUFFERED, false));
     }
     shapes
 }
 
 /// Bytes in flight on files.
-fn memory(shape: &Shape) -> u64 {
+fn memory(shape: &AccessPattern) -> u64 {
     shape.block_bytes * shape.queue_depth * shape.streams
 }
 
 /// The ways around the fastest way to use files.
-pub(super) fn around_the_fastest_file(cells: &[Cell], way: Way, direct: bool) -> Vec<Shape> {
+pub(super) fn around_the_fastest_file(cells: &[Cell], way: Access, direct: bool) -> Vec<AccessPattern> {
     around_the_fastest(cells, way, direct, &FILES)
 }
 
 /// Half and twice the block, the queue depth and the streams of the fastest sequential cell in this direction, without
 /// ways that were measured already.
-pub(super) fn around_the_fastest(cells: &[Cell], way: Way, direct: bool, bounds: &Bounds) -> Vec<Shape> {
+pub(super) fn around_the_fastest(cells: &[Cell], way: Access, direct: bool, bounds: &Bounds) -> Vec<AccessPattern> {
     let counts = |cell: &&Cell| {
-        let Shape { way: of, order, direct: how, .. } = cell.shape;
+        let AccessPattern { way: of, order, direct: how, .. } = cell.shape;
         of == way && order == Order::Sequential && how == direct && !cell.rounds.is_empty()
     };
     let fastest = cells.iter().filter(counts).max_by(|one, other| one.rate().total_cmp(&other.rate()));
@@ -119,10 +119,10 @@ pub(super) fn around_the_fastest(cells: &[Cell], way: Way, direct: bool, bounds:
     let near = |value: u64, within: &RangeInclusive<u64>| {
         [value * 2, value / 2].map(|near| near.clamp(*within.start(), *within.end()))
     };
-    let blocks = near(shape.block_bytes, &bounds.blocks).map(|block_bytes| Shape { block_bytes, ..*shape });
-    let depths = near(shape.queue_depth, &bounds.depths).map(|queue_depth| Shape { queue_depth, ..*shape });
-    let streams = near(shape.streams, &bounds.streams).map(|streams| Shape { streams, ..*shape });
-    let mut shapes: Vec<Shape> = Vec::new();
+    let blocks = near(shape.block_bytes, &bounds.blocks).map(|block_bytes| AccessPattern { block_bytes, ..*shape });
+    let depths = near(shape.queue_depth, &bounds.depths).map(|queue_depth| AccessPattern { queue_depth, ..*shape });
+    let streams = near(shape.streams, &bounds.streams).map(|streams| AccessPattern { streams, ..*shape });
+    let mut shapes: Vec<AccessPattern> = Vec::new();
     for shape in blocks.into_iter().chain(depths).chain(streams) {
         if (bounds.fits)(&shape) && !shapes.contains(&shape) && !cells.iter().any(|cell| cell.shape == shape) {
             shapes.push(shape);
@@ -136,15 +136,15 @@ mod tests {
     use super::*;
     use crate::tune::profile::Round;
 
-    fn cell(shape: Shape, rate: u64) -> Cell {
+    fn cell(shape: AccessPattern, rate: u64) -> Cell {
         Cell { shape, rounds: vec![Round::of(rate, 1.0)] }
     }
 
     #[test]
     fn what_lies_around_the_fastest_cell_is_new_and_within_bounds() {
-        let slow = cell(usual(Way::Read, true, USUAL_BLOCK), 10);
-        let fast = cell(Shape { queue_depth: 64, streams: 4, ..usual(Way::Read, true, USUAL_BLOCK) }, 20);
-        let around = around_the_fastest_file(&[slow, fast.clone()], Way::Read, true);
+        let slow = cell(usual(Access::Read, true, USUAL_BLOCK), 10);
+        let fast = cell(AccessPattern { queue_depth: 64, streams: 4, ..usual(Access::Read, true, USUAL_BLOCK) }, 20);
+        let around = around_the_fastest_file(&[slow, fast.clone()], Access::Read, true);
         assert!(!around.is_empty());
         for shape in &around {
             assert!(
@@ -155,14 +155,14 @@ mod tests {
             assert_ne!(*shape, fast.shape);
         }
         assert!(around.iter().any(|shape| shape.queue_depth == 32 && shape.streams == 4));
-        assert!(around_the_fastest_file(&[], Way::Read, true).is_empty());
+        assert!(around_the_fastest_file(&[], Access::Read, true).is_empty());
     }
 
     #[test]
     fn a_place_that_is_read_is_never_written() {
         for direct in [true, false] {
-            assert!(coarse(Use::Read, direct).iter().all(|shape| shape.way == Way::Read));
-            assert_eq!(coarse(Use::Write, direct)[0].way, Way::Write, "there is nothing to read before");
+            assert!(coarse(Use::Read, direct).iter().all(|shape| shape.way == Access::Read));
+            assert_eq!(coarse(Use::Write, direct)[0].way, Access::Write, "there is nothing to read before");
         }
     }
 }

@@ -12,7 +12,7 @@ use super::disk::LEAST_SECONDS;
 use super::pace::{Pace, thread_seconds};
 use super::probe_file::ProbeFile;
 use super::stream::LEAD_IN;
-use crate::tune::profile::{Order, Round, Shape, Way};
+use crate::tune::profile::{Access, AccessPattern, Order, Round};
 
 /// Bytes of one file: 185 of the 209 files of a small MariaDB are no larger.
 const BYTES: u64 = 16 << 10;
@@ -25,9 +25,9 @@ const MOST: u64 = 1024;
 const LONGER: u32 = 3;
 
 /// Their shape in a profile.
-pub(super) fn shape() -> Shape {
-    Shape {
-        way: Way::Write,
+pub(super) fn shape() -> AccessPattern {
+    AccessPattern {
+        way: Access::Write,
         order: Order::Files,
         block_bytes: BYTES,
         queue_depth: SYNCS_AT_ONCE as u64,

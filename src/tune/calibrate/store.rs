@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::Mode;
 use fullbore_core::pool::{Buffer, Piece, Pool};
 use fullbore_core::sink::{self, Sink};
@@ -16,7 +16,7 @@ use super::probe_file::PROBE_NAME;
 use super::store_shapes::{self, at_once};
 use super::stream::Moved;
 use crate::job::Conduct;
-use crate::tune::profile::{Cell, Round, Shape, Use, Way};
+use crate::tune::profile::{Access, AccessPattern, Cell, Round, Use};
 
 /// Bytes of a buffer; several buffers make a part.
 const TRANSFER: u64 = 1 << 20;
@@ -45,8 +45,8 @@ impl Store {
     /// time.
     pub fn open(device: Device, used: Use, space: Option<u64>, conduct: &Conduct) -> Result<Self> {
         let object = match (used, device.place()) {
-            (Use::Read, Place::Object { .. }) => Some(device.clone()),
-            (Use::Read, Place::Prefix { bucket, prefix }) => {
+            (Use::Read, Destination::Object { .. }) => Some(device.clone()),
+            (Use::Read, Destination::Prefix { bucket, prefix }) => {
                 let listed = conduct.stores.bucket(bucket)?.list(prefix)?;
                 let largest = listed.into_iter().max_by_key(|listed| listed.size).filter(|listed| listed.size > 0);
                 let why = "has no object to read";
@@ -54,7 +54,7 @@ impl Store {
                     || Error::usage(device.to_string(), why, "name an object, or a prefix with objects below it");
                 Some(Device::object(bucket, &largest.ok_or_else(none)?.key))
             }
-            (Use::Write, Place::Prefix { .. }) => None,
+            (Use::Write, Destination::Prefix { .. }) => None,
             _ => {
                 let why = "is an object, and calibration writes its own objects";
                 return Err(Error::usage(device.to_string(), why, "name a prefix that ends in `/`"));
@@ -70,17 +70,17 @@ impl Store {
     }
 
     /// The first measured ways to use it.
-    pub fn coarse(&self) -> Vec<Shape> {
+    pub fn coarse(&self) -> Vec<AccessPattern> {
         store_shapes::coarse(self.used, self.most())
     }
 
     /// The ways around the fastest of them.
-    pub fn around(&self, cells: &[Cell]) -> Vec<Shape> {
+    pub fn around(&self, cells: &[Cell]) -> Vec<AccessPattern> {
         store_shapes::around(cells, self.most())
     }
 
     /// The least length of a round, by the fastest one so far; unknown before the first.
-    pub fn takes(&self, shape: &Shape, cells: &[Cell]) -> Duration {
+    pub fn takes(&self, shape: &AccessPattern, cells: &[Cell]) -> Duration {
         let of_way = cells.iter().filter(|cell| cell.shape.way == shape.way);
         let fastest = of_way.map(Cell::rate).fold(0.0, f64::max);
         let seconds = at_once(shape) as f64 / fastest;
@@ -88,19 +88,19 @@ impl Store {
     }
 
     /// One round; `None` if there is no object to read.
-    pub fn round(&mut self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
+    pub fn round(&mut self, shape: &AccessPattern, pace: &Pace<'_>) -> Result<Option<Round>> {
         match shape.way {
-            Way::Write => self.put(shape, pace),
-            Way::Read => self.get(shape, pace),
+            Access::Write => self.put(shape, pace),
+            Access::Read => self.get(shape, pace),
         }
     }
 
     /// The most bytes of one object in such a round: a multiple of its bytes in flight.
-    fn most_of_one(&self, shape: &Shape) -> u64 {
+    fn most_of_one(&self, shape: &AccessPattern) -> u64 {
         (self.most() / at_once(shape)).max(1) * at_once(shape) / shape.streams
     }
 
-    fn put(&mut self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
+    fn put(&mut self, shape: &AccessPattern, pace: &Pace<'_>) -> Result<Option<Round>> {
         let depth = shape.queue_depth as usize;
         let mut streams = Vec::new();
         for _ in 0..shape.streams {
@@ -140,7 +140,7 @@ impl Store {
         self.device.join(&format!("{PROBE_NAME}{}{ending}", uuid::Uuid::new_v4()))
     }
 
-    fn get(&self, shape: &Shape, pace: &Pace<'_>) -> Result<Option<Round>> {
+    fn get(&self, shape: &AccessPattern, pace: &Pace<'_>) -> Result<Option<Round>> {
         let Some(object) = &self.object else { return Ok(None) };
         let depth = shape.queue_depth as usize;
         let open = |_| {
@@ -169,7 +169,7 @@ fn fill(pool: &Arc<Pool>, buffers: usize) -> Result<()> {
 fn put(
     sink: &mut dyn Sink,
     pool: &Arc<Pool>,
-    shape: &Shape,
+    shape: &AccessPattern,
     most: u64,
     pace: &Pace<'_>,
     until: Instant,
@@ -205,7 +205,7 @@ fn free_buffer(sink: &mut dyn Sink, pool: &Arc<Pool>, pace: &Pace<'_>) -> Result
 }
 
 /// Reads the object again and again until the time is over, and all requested bytes.
-fn get(supply: &mut dyn Supply, shape: &Shape, pace: &Pace<'_>, until: Instant) -> Result<Moved> {
+fn get(supply: &mut dyn Supply, shape: &AccessPattern, pace: &Pace<'_>, until: Instant) -> Result<Moved> {
     let (begun, processor, mut bytes) = (Instant::now(), thread_seconds(), 0);
     let size = supply.size().unwrap_or(0).max(1);
     // Between two passes, nothing is in flight: so a pass has at least twice the bytes in flight.
@@ -226,7 +226,8 @@ fn get(supply: &mut dyn Supply, shape: &Shape, pace: &Pace<'_>, until: Instant) 
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let (Use::Write, Some(Place::Object { bucket, key })) = (self.used, self.object.as_ref().map(Device::place))
+        if let (Use::Write, Some(Destination::Object { bucket, key })) =
+            (self.used, self.object.as_ref().map(Device::place))
         {
             let removed = self.conduct.stores.bucket(bucket).and_then(|bucket| bucket.remove(key));
             let _ = removed; // Nothing more can be done; its name shows its origin.

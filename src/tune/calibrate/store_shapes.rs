@@ -5,7 +5,7 @@ use fullbore_core::sink::{LARGEST_PART, LEAST_PART, SMALLEST_PART};
 use fullbore_core::supply::RANGE_MAX;
 
 use super::shapes::{Bounds, MEMORY, around_the_fastest};
-use crate::tune::profile::{Cell, Order, Shape, Use, Way};
+use crate::tune::profile::{Access, AccessPattern, Cell, Order, Use};
 
 const MIB: u64 = 1 << 20;
 /// The longest range of a job.
@@ -45,9 +45,9 @@ const GETS: [(u64, u64, u64); 8] = [
 ];
 
 /// The first measurements of every store, in rounds that put at most `most` bytes.
-pub(super) fn coarse(used: Use, most: u64) -> Vec<Shape> {
+pub(super) fn coarse(used: Use, most: u64) -> Vec<AccessPattern> {
     let of = |way, sizes: &[(u64, u64, u64)]| {
-        let shape = move |&(block_bytes, queue_depth, streams): &(u64, u64, u64)| Shape {
+        let shape = move |&(block_bytes, queue_depth, streams): &(u64, u64, u64)| AccessPattern {
             way,
             order: Order::Sequential,
             block_bytes,
@@ -57,9 +57,9 @@ pub(super) fn coarse(used: Use, most: u64) -> Vec<Shape> {
         };
         sizes.iter().map(shape).collect::<Vec<_>>()
     };
-    let puts = if used == Use::Write { of(Way::Write, &PUTS) } else { Vec::new() };
+    let puts = if used == Use::Write { of(Access::Write, &PUTS) } else { Vec::new() };
     let mut puts = puts.into_iter().filter(|shape| has_memory(shape) && at_once(shape) <= most);
-    let mut gets = of(Way::Read, &GETS).into_iter();
+    let mut gets = of(Access::Read, &GETS).into_iter();
     // In turn: there may not be time for all. A put comes first: before it, there is no object to get.
     let mut shapes = Vec::new();
     loop {
@@ -72,23 +72,23 @@ pub(super) fn coarse(used: Use, most: u64) -> Vec<Shape> {
 }
 
 /// The ways around the fastest puts and gets.
-pub(super) fn around(cells: &[Cell], most: u64) -> Vec<Shape> {
-    let puts = around_the_fastest(cells, Way::Write, false, &PUT_BOUNDS);
+pub(super) fn around(cells: &[Cell], most: u64) -> Vec<AccessPattern> {
+    let puts = around_the_fastest(cells, Access::Write, false, &PUT_BOUNDS);
     let puts = puts.into_iter().filter(|shape| at_once(shape) <= most);
-    puts.chain(around_the_fastest(cells, Way::Read, false, &GET_BOUNDS)).collect()
+    puts.chain(around_the_fastest(cells, Access::Read, false, &GET_BOUNDS)).collect()
 }
 
 /// Bytes of all requests in flight at once. A round moves at least this much, so that all of them are in flight.
-pub(super) fn at_once(shape: &Shape) -> u64 {
+pub(super) fn at_once(shape: &AccessPattern) -> u64 {
     shape.block_bytes * shape.queue_depth * shape.streams
 }
 
 /// The memory holds the requests in flight, and one part of each object that is being filled.
-fn has_memory(shape: &Shape) -> bool {
+fn has_memory(shape: &AccessPattern) -> bool {
     shape.block_bytes * (shape.queue_depth + 1) * shape.streams <= MEMORY
 }
 
-fn is_a_get(shape: &Shape) -> bool {
+fn is_a_get(shape: &AccessPattern) -> bool {
     has_memory(shape) && (shape.block_bytes == RANGE || shape.queue_depth <= SHORT_AT_ONCE)
 }
 
@@ -97,20 +97,20 @@ mod tests {
     use super::*;
     use crate::tune::profile::Round;
 
-    fn cell(shape: Shape, rate: u64) -> Cell {
+    fn cell(shape: AccessPattern, rate: u64) -> Cell {
         Cell { shape, rounds: vec![Round::of(rate, 1.0)] }
     }
 
     #[test]
     fn what_backups_and_restores_use_comes_first_and_everything_has_room() {
         let shapes = coarse(Use::Write, u64::MAX);
-        assert_eq!((shapes[0].way, shapes[0].block_bytes, shapes[0].queue_depth), (Way::Write, 8 * MIB, 4));
-        let gets: Vec<&Shape> = shapes.iter().filter(|shape| shape.way == Way::Read).collect();
+        assert_eq!((shapes[0].way, shapes[0].block_bytes, shapes[0].queue_depth), (Access::Write, 8 * MIB, 4));
+        let gets: Vec<&AccessPattern> = shapes.iter().filter(|shape| shape.way == Access::Read).collect();
         assert_eq!((gets[0].block_bytes, gets[0].queue_depth), (8 * MIB, 4));
         assert!(shapes.iter().all(has_memory) && gets.iter().all(|shape| is_a_get(shape)));
-        assert!(coarse(Use::Read, u64::MAX).iter().all(|shape| shape.way == Way::Read));
+        assert!(coarse(Use::Read, u64::MAX).iter().all(|shape| shape.way == Access::Read));
         let small = coarse(Use::Write, 8 * MIB);
-        let puts: Vec<&Shape> = small.iter().filter(|shape| shape.way == Way::Write).collect();
+        let puts: Vec<&AccessPattern> = small.iter().filter(|shape| shape.way == Access::Write).collect();
         assert!(!puts.is_empty() && puts.iter().all(|shape| at_once(shape) <= 8 * MIB), "{puts:?}");
     }
 
@@ -123,8 +123,8 @@ mod tests {
             for shape in around(&cells, u64::MAX) {
                 assert!(!shapes.contains(&shape) && has_memory(&shape), "{shape:?}");
                 match shape.way {
-                    Way::Write => assert!((5 * MIB..=64 * MIB).contains(&shape.block_bytes), "{shape:?}"),
-                    Way::Read => assert!(is_a_get(&shape), "{shape:?}"),
+                    Access::Write => assert!((5 * MIB..=64 * MIB).contains(&shape.block_bytes), "{shape:?}"),
+                    Access::Read => assert!(is_a_get(&shape), "{shape:?}"),
                 }
             }
         }

@@ -10,7 +10,7 @@ use fullbore_core::{Error, Result};
 
 use super::blocks::Blocks;
 use super::pace::{Pace, thread_seconds};
-use crate::tune::profile::{Order, Shape, Way};
+use crate::tune::profile::{Access, AccessPattern, Order};
 
 /// The first bytes of a stream do not count: in a short round, a volume's burst above its rate looks like speed. Linux
 /// fills the bucket of a throttled device every 100 ms (`DFL_THROTL_SLICE` in `block/blk-throttle.c`), and an idle
@@ -54,7 +54,7 @@ pub(super) struct Stream {
     file: Arc<OpenedFile>,
     queue: Queue,
     pool: Arc<Pool>,
-    shape: Shape,
+    shape: AccessPattern,
     /// Its blocks in the file.
     blocks: Blocks,
     random: fastrand::Rng,
@@ -78,25 +78,25 @@ impl Balance {
         Self { written_per_read, read: AtomicU64::new(0), written: AtomicU64::new(0) }
     }
 
-    fn started(&self, way: Way, bytes: u64) {
+    fn started(&self, way: Access, bytes: u64) {
         let (own, _) = self.sides(way);
         own.fetch_add(self.as_written(way, bytes), Ordering::Relaxed);
     }
 
-    fn as_written(&self, way: Way, bytes: u64) -> u64 {
-        if way == Way::Read { bytes * self.written_per_read } else { bytes }
+    fn as_written(&self, way: Access, bytes: u64) -> u64 {
+        if way == Access::Read { bytes * self.written_per_read } else { bytes }
     }
 
     /// Whether a stream in that direction has started more than `lead` bytes more than the other.
-    fn is_ahead(&self, way: Way, lead: u64) -> bool {
+    fn is_ahead(&self, way: Access, lead: u64) -> bool {
         let (own, other) = self.sides(way);
         own.load(Ordering::Relaxed) > other.load(Ordering::Relaxed) + self.as_written(way, lead)
     }
 
-    fn sides(&self, way: Way) -> (&AtomicU64, &AtomicU64) {
+    fn sides(&self, way: Access) -> (&AtomicU64, &AtomicU64) {
         match way {
-            Way::Read => (&self.read, &self.written),
-            Way::Write => (&self.written, &self.read),
+            Access::Read => (&self.read, &self.written),
+            Access::Write => (&self.written, &self.read),
         }
     }
 }
@@ -172,7 +172,12 @@ impl Count {
 impl Stream {
     /// A stream over `blocks` of a file. Its buffers are touched, and full of random bytes from `seed`, which cannot be
     /// packed on the way.
-    pub fn new((file, mode): (&Arc<OpenedFile>, Mode), shape: Shape, blocks: Blocks, seed: u64) -> Result<Self> {
+    pub fn new(
+        (file, mode): (&Arc<OpenedFile>, Mode),
+        shape: AccessPattern,
+        blocks: Blocks,
+        seed: u64,
+    ) -> Result<Self> {
         let (depth, block) = (shape.queue_depth as usize, shape.block_bytes as usize);
         let (queue, pool) = (Queue::new(depth, mode)?, Pool::new(depth, block)?);
         let mut random = fastrand::Rng::with_seed(seed);
@@ -191,7 +196,7 @@ impl Stream {
         let (begun, processor) = (Instant::now(), thread_seconds());
         let mut count = Count::new(window);
         let mut number = 0;
-        let fills = self.shape.way == Way::Write && self.shape.order == Order::Sequential;
+        let fills = self.shape.way == Access::Write && self.shape.order == Order::Sequential;
         while !(fills && number == places) && pace.admits(block, count.until())? {
             while self.queue.in_flight() == self.queue.depth() {
                 self.wait(&mut count)?;
@@ -213,7 +218,7 @@ impl Stream {
             self.wait(&mut count)?;
         }
         let written = Instant::now();
-        if self.shape.way == Way::Write {
+        if self.shape.way == Access::Write {
             self.file.sync()?;
         }
         let sync_seconds = written.elapsed().as_secs_f64();
@@ -240,8 +245,8 @@ impl Stream {
     fn start(&mut self, tag: u64, offset: u64) -> Result<()> {
         let (buffer, length) = (self.pool.take()?, self.shape.block_bytes as usize);
         let started = match self.shape.way {
-            Way::Read => self.queue.read(tag, &self.file, offset, buffer, length),
-            Way::Write => self.queue.write(tag, &self.file, offset, Piece::new(buffer, 0..length)),
+            Access::Read => self.queue.read(tag, &self.file, offset, buffer, length),
+            Access::Write => self.queue.write(tag, &self.file, offset, Piece::new(buffer, 0..length)),
         };
         started.map_err(|error| self.failed(error))
     }
@@ -257,8 +262,8 @@ impl Stream {
 
     fn failed(&self, error: std::io::Error) -> Error {
         let action = match self.shape.way {
-            Way::Read => "read",
-            Way::Write => "write to",
+            Access::Read => "read",
+            Access::Write => "write to",
         };
         Error::io(action, self.file.path.display().to_string(), error)
     }
@@ -289,21 +294,21 @@ mod tests {
     fn a_direction_that_is_a_queue_ahead_waits_for_the_other_one() {
         let (balance, queue) = (Balance::new(1), 4 * MIB);
         for _ in 0..5 {
-            assert!(!balance.is_ahead(Way::Read, queue));
-            balance.started(Way::Read, MIB);
+            assert!(!balance.is_ahead(Access::Read, queue));
+            balance.started(Access::Read, MIB);
         }
-        assert!(balance.is_ahead(Way::Read, queue) && !balance.is_ahead(Way::Write, queue));
-        balance.started(Way::Write, MIB);
-        assert!(!balance.is_ahead(Way::Read, queue));
+        assert!(balance.is_ahead(Access::Read, queue) && !balance.is_ahead(Access::Write, queue));
+        balance.started(Access::Write, MIB);
+        assert!(!balance.is_ahead(Access::Read, queue));
     }
 
     #[test]
     fn a_write_heavy_mix_reads_half_of_what_it_writes() {
         let balance = Balance::new(2);
-        balance.started(Way::Read, 4 * MIB);
-        assert!(!balance.is_ahead(Way::Read, 4 * MIB) && balance.is_ahead(Way::Read, 3 * MIB));
-        balance.started(Way::Write, 8 * MIB);
-        assert!(!balance.is_ahead(Way::Read, 0) && !balance.is_ahead(Way::Write, 0));
+        balance.started(Access::Read, 4 * MIB);
+        assert!(!balance.is_ahead(Access::Read, 4 * MIB) && balance.is_ahead(Access::Read, 3 * MIB));
+        balance.started(Access::Write, 8 * MIB);
+        assert!(!balance.is_ahead(Access::Read, 0) && !balance.is_ahead(Access::Write, 0));
     }
 
     #[test]

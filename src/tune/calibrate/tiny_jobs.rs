@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 use rusqlite::Connection;
@@ -148,7 +148,7 @@ struct Kept<'a> {
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        if let Place::Object { bucket, key } = self.object.place() {
+        if let Destination::Object { bucket, key } = self.object.place() {
             let removed = self.conduct.stores.bucket(bucket).and_then(|bucket| bucket.remove(key));
             let _ = removed; // Nothing more can be done; its name shows its origin.
         }

@@ -1,7 +1,7 @@
 //! The downtime of a database when it moves: full, differential and log, while it changes.
 
 use super::super::model::{Configuration, Interval, Sample, Unpredictable, predict_slowed};
-use super::Known;
+use super::KnownPath;
 
 /// The steps, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Steps {
 /// # Errors
 /// As [`predict_slowed`].
 pub fn cutover(
-    known: &Known,
+    known: &KnownPath,
     backup: &Configuration,
     restore: &Configuration,
     steps: Steps,

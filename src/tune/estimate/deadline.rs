@@ -3,7 +3,7 @@
 use super::super::model::{
     CeilingPart, Configuration, Direction, Limit, Parameter, Path, Side, Unpredictable, predict_slowed,
 };
-use super::{Estimate, Known};
+use super::{Estimate, KnownPath};
 
 /// The limiting ceiling is raised in steps of this factor.
 const STEP: f64 = 1.05;
@@ -37,7 +37,7 @@ pub fn fits(estimates: &[Estimate], deadline: f64, time: impl Fn(&Estimate) -> O
 /// # Errors
 /// As [`predict_slowed`].
 pub fn wanted(
-    known: &Known,
+    known: &KnownPath,
     configuration: &Configuration,
     p90: f64,
     deadline: f64,

@@ -2,7 +2,7 @@
 
 use super::super::model::what_if::SAME_SPEED;
 use super::super::model::{Configuration, Prediction, Unpredictable};
-use super::{Candidate, Known, estimate};
+use super::{Candidate, KnownPath, estimate};
 
 /// The number of candidates with a computed interval. An estimate costs a thousand times as much as a glance.
 const SHORT_LIST: usize = 24;
@@ -80,8 +80,8 @@ impl By {
 /// Looks at `candidate` on the middle path; `None` if the path does not know the direction that counts.
 ///
 /// # Errors
-/// As [`Known::foresee`].
-pub fn glance(known: &Known, candidate: Candidate, by: By) -> Result<Option<Glance>, Unpredictable> {
+/// As [`KnownPath::foresee`].
+pub fn glance(known: &KnownPath, candidate: Candidate, by: By) -> Result<Option<Glance>, Unpredictable> {
     let foresee = |one: &Option<Configuration>| one.as_ref().map(|one| known.foresee(one)).transpose();
     let (backup, restore) = (foresee(&candidate.backup)?, foresee(&candidate.restore)?);
     let seconds = |made: &Option<Prediction>| made.as_ref().map(|made| made.seconds);
@@ -105,7 +105,7 @@ pub fn glance(known: &Known, candidate: Candidate, by: By) -> Result<Option<Glan
 /// # Errors
 /// As [`estimate`].
 pub fn rank_by_estimate(
-    known: &Known,
+    known: &KnownPath,
     glances: &mut [Glance],
     asked: &Candidate,
     goal: &Goal,
@@ -126,7 +126,7 @@ pub fn rank_by_estimate(
 }
 
 /// Plain bytes per second at which the use of processors is at most `limit`; `None` if their use is unknown.
-pub fn throttle(glance: &Glance, known: &Known, limit: f64) -> Option<f64> {
+pub fn throttle(glance: &Glance, known: &KnownPath, limit: f64) -> Option<f64> {
     Some(limit * known.path.machine.cores / glance.cpu_per_byte).filter(|rate| rate.is_finite())
 }
 

@@ -24,7 +24,7 @@ pub use history::{Factor, Observed, learn};
 
 /// A path, and the correction of the model for it.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct KnownPath {
     /// The path.
     pub path: Path,
     /// The factor by which the hardware is slower than in the model, with its uncertainty.
@@ -33,7 +33,7 @@ pub struct Known {
     samples: Vec<Sample>,
 }
 
-impl Known {
+impl KnownPath {
     /// `uncertain` has the uncertainty of the parameters of `path`.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Estimate {
 ///
 /// # Errors
 /// As [`predict_slowed`].
-pub fn estimate(known: &Known, candidate: &Candidate) -> Result<Estimate, Unpredictable> {
+pub fn estimate(known: &KnownPath, candidate: &Candidate) -> Result<Estimate, Unpredictable> {
     let mut stored_bytes = None;
     let mut foresee = |configuration: &Configuration| -> Result<Foreseen, Unpredictable> {
         let intervals = interval_of(&known.samples, configuration)?;

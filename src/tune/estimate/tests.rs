@@ -1,31 +1,31 @@
 #![allow(clippy::unwrap_used)]
 use super::goal::rank;
 use super::*;
-use crate::tune::model::{Besides, Buffers, Ceiling, CeilingPart, Direction, Parameter, Side, Way, predict};
+use crate::tune::model::{Access, Buffers, Ceiling, CeilingPart, Direction, ExtraCost, Parameter, Side, predict};
 
 const MIB: f64 = 1048576.0;
 
 /// Reads 400 MiB/s, writes `media` MiB/s; other work costs nothing.
-fn known(media: f64) -> Known {
+fn known(media: f64) -> KnownPath {
     known_to_take(media, 1.0)
 }
 
 /// The same for hardware that, by earlier runs, is `slowness` times as slow.
-fn known_to_take(media: f64, slowness: f64) -> Known {
+fn known_to_take(media: f64, slowness: f64) -> KnownPath {
     let mut path = Path::unlimited(2.0);
     path.database.read = Ceiling::total(400.0 * MIB);
     path.database.write = Ceiling::total(400.0 * MIB);
     path.media.write = Ceiling::total(media * MIB);
     path.media.read = Ceiling::total(media * MIB);
     path.evenness = 1.0;
-    Known::new(path, &[], Factor { middle: slowness, deviation: 0.0, runs: 0 }).unwrap()
+    KnownPath::new(path, &[], Factor { middle: slowness, deviation: 0.0, runs: 0 }).unwrap()
 }
 
 fn configuration(direction: Direction, mib: f64) -> Configuration {
     Configuration {
         direction,
         plain_bytes: mib * MIB,
-        besides: Besides::default(),
+        besides: ExtraCost::default(),
         stripes: 1,
         database_streams: 2,
         queue_depth: 4,
@@ -170,10 +170,10 @@ fn of_what_is_within_the_interval_of_the_fastest_the_smallest_is_advised() {
 fn configurations_are_ranked_by_the_time_that_their_estimate_prints() {
     // Two devices with the same middle speed: in most samples one of them is slower, so the P50 is above the middle.
     let total = |side, way| Parameter::Ceiling(side, way, CeilingPart::TotalRate);
-    let uncertain = [total(Side::Database, Way::Read), total(Side::Media, Way::Write)]
+    let uncertain = [total(Side::Database, Access::Read), total(Side::Media, Access::Write)]
         .map(|parameter| Uncertain { parameter, deviation: 0.5 });
     let exact = known(400.0);
-    let known = Known::new(exact.path, &uncertain, exact.factor).unwrap();
+    let known = KnownPath::new(exact.path, &uncertain, exact.factor).unwrap();
     let free = candidate(1000.0, 1);
     let printed = estimate(&known, &free).unwrap().backup.unwrap().seconds.p50;
     let middle = known.foresee(free.backup.as_ref().unwrap()).unwrap().seconds;
@@ -196,7 +196,7 @@ fn a_throttle_for_a_share_of_the_processors_keeps_that_share() {
     let mut known = known(100.0);
     known.path.codecs =
         vec![crate::tune::model::CodecCost { pack: 50.0 * MIB, ..crate::tune::model::CodecCost::none() }];
-    let known = Known::new(known.path, &[], known.factor).unwrap();
+    let known = KnownPath::new(known.path, &[], known.factor).unwrap();
     let free = glance(&known, candidate(1000.0, 1), By::Backup).unwrap().unwrap();
     assert!(free.cpu_share > 0.3, "{free:?}");
     let rate = throttle(&free, &known, 0.1).unwrap();
@@ -242,7 +242,7 @@ fn processors_work_no_longer_than_there_is_time_whatever_history_says() {
     for slowness in [0.5, 1.0, 2.0] {
         let mut known = known_to_take(400.0, slowness);
         known.path.machine.checksum = 0.1 / MIB;
-        let known = Known::new(known.path, &[], known.factor).unwrap();
+        let known = KnownPath::new(known.path, &[], known.factor).unwrap();
         let made = estimate(&known, &candidate(1000.0, 1)).unwrap().backup.unwrap();
         let (share, glance) = (
             made.cpu_seconds / made.seconds.p50 / 2.0,
@@ -289,7 +289,7 @@ fn a_throttle_lets_pass_what_it_says_whatever_history_says_of_the_hardware() {
 #[test]
 fn how_wrong_the_model_may_be_of_the_hardware_widens_no_job_that_its_throttle_limits() {
     let path = known(100.0).path;
-    let known = Known::new(path, &[], Factor { middle: 1.2, deviation: 0.15, runs: 3 }).unwrap();
+    let known = KnownPath::new(path, &[], Factor { middle: 1.2, deviation: 0.15, runs: 3 }).unwrap();
     let of = |throttle: Option<f64>| {
         let backup = Configuration { throttle, ..configuration(Direction::Backup, 1000.0) };
         estimate(&known, &Candidate { backup: Some(backup), ..candidate(1000.0, 1) }).unwrap().backup.unwrap().seconds

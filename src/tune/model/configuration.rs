@@ -1,6 +1,6 @@
 //! The configuration of a job: direction, amount, and the settings of the plan.
 
-use super::path::{Side, Way};
+use super::path::{Access, Side};
 
 /// Backup or restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,10 +13,10 @@ pub enum Direction {
 
 impl Direction {
     /// The direction in which a side is used.
-    pub fn way(self, side: Side) -> Way {
+    pub fn way(self, side: Side) -> Access {
         match (self, side) {
-            (Self::Backup, Side::Database) | (Self::Restore, Side::Media) => Way::Read,
-            (Self::Backup, Side::Media) | (Self::Restore, Side::Database) => Way::Write,
+            (Self::Backup, Side::Database) | (Self::Restore, Side::Media) => Access::Read,
+            (Self::Backup, Side::Media) | (Self::Restore, Side::Database) => Access::Write,
         }
     }
 
@@ -72,7 +72,7 @@ impl Buffers {
 
 /// The work of a job besides the bytes that pass.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Besides {
+pub struct ExtraCost {
     /// Bytes that are written to the target first, and do not pass: a file filled with zeroes.
     pub bytes: f64,
     /// Files of the database that are opened or made: each has a fixed cost.
@@ -87,7 +87,7 @@ pub struct Configuration {
     /// Plain bytes that pass: in a backup the bytes that are read, without those that need no backup.
     pub plain_bytes: f64,
     /// Its other work.
-    pub besides: Besides,
+    pub besides: ExtraCost,
     /// Families.
     pub stripes: u64,
     /// Readers of the database in a backup, writers to it in a restore.

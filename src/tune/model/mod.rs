@@ -28,12 +28,12 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use configuration::{Besides, Buffers, Configuration, Direction};
+pub use configuration::{Buffers, Configuration, Direction, ExtraCost};
 pub use fit::{Fit, Free, fit};
 pub use headroom::Headroom;
 pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, interval, interval_of, samples};
 pub use parameter::{CeilingPart, Parameter};
-pub use path::{Burst, Ceiling, CodecCost, Device, FixedCosts, Machine, Path, Side, Way};
+pub use path::{Access, Burst, Ceiling, CodecCost, Device, FixedCosts, Machine, Path, Side};
 pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict, predict_slowed};
 pub use requests::{Asking, Measured, Requests};
 pub use roofline::{Roofline, roofline};

@@ -1,7 +1,7 @@
 //! The parameters of a path by name, so that a fit or a sample can change one.
 
 use super::configuration::Direction;
-use super::path::{Path, Side, Way};
+use super::path::{Access, Path, Side};
 
 /// Part of a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum CeilingPart {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parameter {
     /// A ceiling.
-    Ceiling(Side, Way, CeilingPart),
+    Ceiling(Side, Access, CeilingPart),
     /// The share of the sum that a shared device does, 1.
     Simultaneous,
     /// Processors, 1.
@@ -42,7 +42,7 @@ pub enum Parameter {
     /// Seconds for the commit of a stripe.
     Commit,
     /// Seconds for one file of the database, read or made, besides its bytes.
-    File(Way),
+    File(Access),
 }
 
 impl Parameter {

@@ -1,6 +1,8 @@
 //! The path: the speed of the hardware, in numbers that are measured by calibration, promised by a volume, or fitted to
 //! history.
 
+use serde::{Deserialize, Serialize};
+
 use super::configuration::Direction;
 use super::requests::Requests;
 
@@ -63,18 +65,18 @@ impl Device {
     pub const NONE: Self = Self { read: Ceiling::NONE, write: Ceiling::NONE };
 
     /// The ceiling of one direction.
-    pub fn ceiling(&self, way: Way) -> &Ceiling {
+    pub fn ceiling(&self, way: Access) -> &Ceiling {
         match way {
-            Way::Read => &self.read,
-            Way::Write => &self.write,
+            Access::Read => &self.read,
+            Access::Write => &self.write,
         }
     }
 
     /// The same, to change it.
-    pub fn ceiling_mut(&mut self, way: Way) -> &mut Ceiling {
+    pub fn ceiling_mut(&mut self, way: Access) -> &mut Ceiling {
         match way {
-            Way::Read => &mut self.read,
-            Way::Write => &mut self.write,
+            Access::Read => &mut self.read,
+            Access::Write => &mut self.write,
         }
     }
 }
@@ -89,8 +91,9 @@ pub enum Side {
 }
 
 /// The direction in which a side is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
     /// From it.
     Read,
     /// To it.
@@ -169,10 +172,10 @@ impl FixedCosts {
     }
 
     /// Seconds for one file of the database, read or made.
-    pub fn of_file_mut(&mut self, way: Way) -> &mut f64 {
+    pub fn of_file_mut(&mut self, way: Access) -> &mut f64 {
         match way {
-            Way::Read => &mut self.read_file,
-            Way::Write => &mut self.write_file,
+            Access::Read => &mut self.read_file,
+            Access::Write => &mut self.write_file,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to object stores: measurements of some sizes and numbers at once, which correct the equations for others
 //! (`docs/MODEL.md` §2).
 
-use super::path::{Ceiling, Way};
+use super::path::{Access, Ceiling};
 
 /// A way to send requests to a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,24 +34,24 @@ pub struct Requests {
 
 impl Requests {
     /// The measurements of a direction.
-    pub fn of(&self, way: Way) -> &[Measured] {
+    pub fn of(&self, way: Access) -> &[Measured] {
         match way {
-            Way::Read => &self.read,
-            Way::Write => &self.write,
+            Access::Read => &self.read,
+            Access::Write => &self.write,
         }
     }
 
     /// The same, to change them.
-    pub fn of_mut(&mut self, way: Way) -> &mut Vec<Measured> {
+    pub fn of_mut(&mut self, way: Access) -> &mut Vec<Measured> {
         match way {
-            Way::Read => &mut self.read,
-            Way::Write => &mut self.write,
+            Access::Read => &mut self.read,
+            Access::Write => &mut self.write,
         }
     }
 
     /// The factor by which a byte is slower than in the equations for streams under `ceiling`, by the measurement
     /// nearest to `asked`; 1 without measurements.
-    pub fn slowdown(&self, way: Way, ceiling: &Ceiling, asked: &Asking) -> f64 {
+    pub fn slowdown(&self, way: Access, ceiling: &Ceiling, asked: &Asking) -> f64 {
         let nearest =
             self.of(way).iter().min_by(|one, other| one.asking.far(asked).total_cmp(&other.asking.far(asked)));
         let Some(Measured { asking, rate }) = nearest else { return 1.0 };

@@ -19,7 +19,7 @@ fn open() -> (Path, Configuration) {
     let configuration = Configuration {
         direction: Direction::Backup,
         plain_bytes: 10_000.0 * MIB,
-        besides: Besides::default(),
+        besides: ExtraCost::default(),
         stripes: 1,
         database_streams: 1,
         queue_depth: 1,
@@ -259,7 +259,7 @@ fn what_was_measured_of_requests_counts_more_than_the_equations_and_most_where_i
     assert!(near(rate(8.0, 2, 1), 25.0), "as far below what was measured as four: {}", rate(8.0, 2, 1));
     let before = rate(8.0, 4, 1);
     let mut faster = path.clone();
-    let streams = Parameter::Ceiling(Side::Media, Way::Write, CeilingPart::StreamRate);
+    let streams = Parameter::Ceiling(Side::Media, Access::Write, CeilingPart::StreamRate);
     streams.scale(&mut faster, 1.2);
     let asked = Configuration { request_bytes: Some(8.0 * MIB), ..configuration.clone() };
     let scaled = predict(&faster, &asked).unwrap().rate / MIB;
@@ -273,7 +273,7 @@ fn files_take_time_besides_their_bytes() {
     path.database.write.total_rate = 100.0 * MIB;
     path.fixed = FixedCosts { read_file: 0.002, write_file: 0.01, ..FixedCosts::default() };
     configuration.plain_bytes = 1000.0 * MIB;
-    configuration.besides = Besides { files: 500.0, ..Besides::default() };
+    configuration.besides = ExtraCost { files: 500.0, ..ExtraCost::default() };
     let seconds = |path: &Path, configuration: &Configuration| predict(path, configuration).unwrap().seconds;
     assert!(near(seconds(&path, &configuration), 10.0 + 1.0));
     let restore = Configuration { direction: Direction::Restore, ..configuration.clone() };
@@ -344,7 +344,7 @@ fn an_interval_holds_the_prediction_and_grows_with_what_is_uncertain() {
     let (mut path, configuration) = open();
     path.database.read.total_rate = 200.0 * MIB;
     let uncertain = |deviation| {
-        [Uncertain { parameter: Parameter::Ceiling(Side::Database, Way::Read, CeilingPart::TotalRate), deviation }]
+        [Uncertain { parameter: Parameter::Ceiling(Side::Database, Access::Read, CeilingPart::TotalRate), deviation }]
     };
     let narrow = interval(&path, &configuration, &uncertain(0.1), 0.0).unwrap().seconds;
     // For a log-normal distribution, the P90 is at 1.2816 deviations.
@@ -371,7 +371,7 @@ fn of_two_uncertain_equal_ceilings_the_lower_is_slower_than_both() {
     path.media.write.total_rate = 200.0 * MIB;
     let total =
         |side, way| Uncertain { parameter: Parameter::Ceiling(side, way, CeilingPart::TotalRate), deviation: 0.2 };
-    let both = [total(Side::Database, Way::Read), total(Side::Media, Way::Write)];
+    let both = [total(Side::Database, Access::Read), total(Side::Media, Access::Write)];
     assert!(interval(&path, &configuration, &both, 0.0).unwrap().seconds.p50 > 53.0);
 }
 

@@ -1,7 +1,7 @@
 //! The costs of a database's files besides their bytes, from a profile.
 
 use super::scatter::Scatter;
-use super::{Cell, Order, Place, Shape, Way};
+use super::{Access, AccessPattern, Cell, MeasuredPath, Order};
 use crate::tune::statistics::median;
 
 /// Operations for reading a file of a few pages. 1,000 more files (a MariaDB with views, 2026-11-23) made 1,000 more
@@ -11,8 +11,8 @@ pub(super) const FILE_OPERATIONS: f64 = 1.0;
 const SHORT: u64 = 64 << 10;
 
 /// Seconds for one file of a few pages, and their deviation. To read: those of short operations. To make: as measured.
-pub(super) fn of_file(place: &Place, way: Way, deviation: f64) -> (f64, f64) {
-    if way == Way::Read {
+pub(super) fn of_file(place: &MeasuredPath, way: Access, deviation: f64) -> (f64, f64) {
+    if way == Access::Read {
         return (FILE_OPERATIONS * short_seconds(place, way), deviation);
     }
     let files = || place.cells.iter().filter(|cell| cell.shape.order == Order::Files);
@@ -23,9 +23,9 @@ pub(super) fn of_file(place: &Place, way: Way, deviation: f64) -> (f64, f64) {
 }
 
 /// Seconds of the place for a short operation among others; 0 if none was measured.
-fn short_seconds(place: &Place, way: Way) -> f64 {
+fn short_seconds(place: &MeasuredPath, way: Access) -> f64 {
     let short = |cell: &&Cell| {
-        let Shape { way: of, order, block_bytes, direct, .. } = cell.shape;
+        let AccessPattern { way: of, order, block_bytes, direct, .. } = cell.shape;
         of == way && order != Order::Files && direct && block_bytes <= SHORT && !cell.rounds.is_empty()
     };
     let operations = place.cells.iter().filter(short).map(|cell| cell.rate() / cell.shape.block_bytes as f64);

@@ -2,7 +2,7 @@
 
 use super::path::cells_that_count;
 use super::scatter::Scatter;
-use super::{Place, Profile, Way, Whereabouts};
+use super::{Access, MeasuredPath, PathLocation, Profile};
 use crate::tune::model::Headroom;
 use crate::tune::statistics::median;
 
@@ -11,8 +11,8 @@ const DEVIATIONS: f64 = 2.0;
 
 impl Profile {
     /// The headroom of these places together. A place that was not measured has none.
-    pub fn headroom(&self, places: &[Whereabouts], way: Way) -> Headroom {
-        let known = places.iter().filter_map(Whereabouts::name).filter_map(|name| self.place_for(name, way));
+    pub fn headroom(&self, places: &[PathLocation], way: Access) -> Headroom {
+        let known = places.iter().filter_map(PathLocation::name).filter_map(|name| self.place_for(name, way));
         let mut places: Vec<usize> = known.collect();
         places.sort_unstable();
         places.dedup();
@@ -20,7 +20,7 @@ impl Profile {
         devices.sort_unstable();
         // A place in a store has no device number, and counts as one device.
         devices.dedup_by(|one, other| one.is_some() && one == other);
-        let measured: Vec<Place> = places.iter().map(|at| self.with_its_device(*at)).collect();
+        let measured: Vec<MeasuredPath> = places.iter().map(|at| self.with_its_device(*at)).collect();
         let streams = measured.iter().map(|place| gain(place, way)).sum::<f64>() / places.len().max(1) as f64;
         let cells = measured.iter().flat_map(|place| cells_that_count(place, way));
         // A ratio has the scatter of both its cells.
@@ -32,10 +32,11 @@ impl Profile {
 
 /// The greatest factor by which several streams are faster than one. Only cells that differ in nothing else are
 /// compared: among many equally fast cells, the fastest is fast by chance.
-fn gain(place: &Place, way: Way) -> f64 {
+fn gain(place: &MeasuredPath, way: Access) -> f64 {
     let cells = cells_that_count(place, way);
     let alone = |block: u64, depth: u64| {
-        let of = |shape: &super::Shape| (shape.block_bytes, shape.queue_depth, shape.streams) == (block, depth, 1);
+        let of =
+            |shape: &super::AccessPattern| (shape.block_bytes, shape.queue_depth, shape.streams) == (block, depth, 1);
         cells.iter().find(|cell| of(&cell.shape)).map(|cell| cell.rate())
     };
     let mut ratios: Vec<(u64, f64)> = Vec::new();

@@ -1,13 +1,13 @@
 //! The profile that a job on this machine uses, and the places of the job's bytes for it.
 
-use fullbore_core::device::{Device, Place as DevicePlace};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::directory_of;
 use fullbore_core::{Error, Result};
 use jiff::Timestamp;
 
 use super::path::{Asked, Calibrated, cells_that_count};
 use super::whose::resolved;
-use super::{Machine, Profile, Way, load, places};
+use super::{Access, Machine, Profile, load, places};
 
 /// The default name of a profile.
 pub const DEFAULT: &str = "default";
@@ -17,7 +17,7 @@ const SECONDS_OF_A_DAY: i64 = 86_400;
 
 /// The place of a job's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whereabouts {
+pub enum PathLocation {
     /// A directory, a file, or a URL: a profile may know it.
     At(String),
     /// Nowhere: `nul:`.
@@ -26,13 +26,13 @@ pub enum Whereabouts {
     Unknown,
 }
 
-impl Whereabouts {
+impl PathLocation {
     /// For a family's device: its directory.
     pub fn of(device: &Device) -> Self {
         match device.place() {
-            DevicePlace::Null => Self::Nowhere,
-            DevicePlace::Pipe => Self::Unknown,
-            DevicePlace::File(path) => Self::At(directory_of(path).display().to_string()),
+            Destination::Null => Self::Nowhere,
+            Destination::Pipe => Self::Unknown,
+            Destination::File(path) => Self::At(directory_of(path).display().to_string()),
             _ => Self::At(device.to_string()),
         }
     }
@@ -93,8 +93,8 @@ pub fn for_job(named: Option<&str>) -> Result<(Option<Profile>, Vec<String>)> {
 }
 
 /// The names of places that have one.
-fn names(places: &[Whereabouts]) -> Vec<&str> {
-    places.iter().filter_map(Whereabouts::name).collect()
+fn names(places: &[PathLocation]) -> Vec<&str> {
+    places.iter().filter_map(PathLocation::name).collect()
 }
 
 impl Profile {
@@ -111,13 +111,13 @@ impl Profile {
     }
 
     /// The path of a job between these places, with buffers of this size in bytes. A copy has media on both sides.
-    pub fn path_between(&self, database: &[Whereabouts], media: &[Whereabouts], transfer_bytes: u64) -> Calibrated {
+    pub fn path_between(&self, database: &[PathLocation], media: &[PathLocation], transfer_bytes: u64) -> Calibrated {
         let (database, media) = (names(database), names(media));
         self.path(&Asked { database: &database, media: &media, transfer_bytes })
     }
 
     /// True if the speed of this path in this direction was measured.
-    pub fn knows(&self, path: &str, way: Way) -> bool {
+    pub fn knows(&self, path: &str, way: Access) -> bool {
         self.place_for(path, way).is_some_and(|at| !cells_that_count(&self.places[at], way).is_empty())
     }
 }

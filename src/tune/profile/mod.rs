@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::statistics::median;
 
-pub use here::{DEFAULT, Whereabouts, for_job, of_this_machine};
+pub use crate::tune::model::Access;
+pub use here::{DEFAULT, PathLocation, for_job, of_this_machine};
 pub use machine::Machine;
 pub(crate) use operations::contradicted;
 pub use path::{Asked, Calibrated};
@@ -45,7 +46,7 @@ pub struct Profile {
     /// The settings of the run.
     pub settings: Settings,
     /// Each `--read` and each `--write`.
-    pub places: Vec<Place>,
+    pub places: Vec<MeasuredPath>,
     /// Reading and writing at once.
     pub together: Vec<Together>,
     /// Bytes of real data that codecs were measured on.
@@ -91,7 +92,7 @@ pub enum Use {
 /// A file, a directory, or a prefix in a store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct MeasuredPath {
     /// Absolute and without symbolic links, or a URL.
     pub path: String,
     /// Its flag.
@@ -103,16 +104,6 @@ pub struct Place {
     pub bytes: u64,
     /// What was measured.
     pub cells: Vec<Cell>,
-}
-
-/// From a place or to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Way {
-    /// From it.
-    Read,
-    /// To it.
-    Write,
 }
 
 /// The order of operations.
@@ -130,9 +121,9 @@ pub enum Order {
 /// One way to use a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shape {
+pub struct AccessPattern {
     /// Reading or writing.
-    pub way: Way,
+    pub way: Access,
     /// The order of operations.
     pub order: Order,
     /// Bytes of an operation.
@@ -150,7 +141,7 @@ pub struct Shape {
 #[serde(deny_unknown_fields)]
 pub struct Cell {
     /// The way.
-    pub shape: Shape,
+    pub shape: AccessPattern,
     /// All its measurements.
     pub rounds: Vec<Round>,
 }
@@ -297,7 +288,7 @@ pub fn rate(rounds: &[Round]) -> Option<f64> {
     median(rounds.iter().map(Round::rate))
 }
 
-impl Place {
+impl MeasuredPath {
     /// True for a prefix or an object in a store: its operations are requests.
     pub fn is_in_store(&self) -> bool {
         self.device.is_none()

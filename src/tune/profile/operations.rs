@@ -6,7 +6,7 @@ use fullbore_core::sink::LEAST_PART;
 use super::files::of_file;
 use super::path::cells_that_count;
 use super::scatter::{MOST_DEVIATION, Scatter};
-use super::{Cell, Order, Place, Round, Shape, Way};
+use super::{Access, AccessPattern, Cell, MeasuredPath, Order, Round};
 use crate::tune::model::Ceiling;
 use crate::tune::statistics::median;
 
@@ -40,7 +40,7 @@ pub(super) struct Measured {
 
 /// The figures of `place` in that direction. `usual` is the deviation of cells with too few rounds. For a store, parts
 /// and ranges count, not buffers; it has no cap of their number, because they can be larger.
-pub(super) fn measured(place: &Place, way: Way, operations: &Operations, usual: f64) -> Option<Measured> {
+pub(super) fn measured(place: &MeasuredPath, way: Access, operations: &Operations, usual: f64) -> Option<Measured> {
     let in_store = place.is_in_store();
     let (transfer, largest) = if in_store { (LEAST_PART, u64::MAX) } else { (operations.bytes, operations.bytes) };
     let mut cells = cells_that_count(place, way);
@@ -96,18 +96,18 @@ fn operations_alone<'a>(cells: &[&'a Cell]) -> Vec<&'a Cell> {
 /// Seconds of one operation of a cell, from its start to its end, with the cell's number in flight in each stream. The
 /// sync comes after all operations.
 fn seconds_each(cell: &Cell) -> f64 {
-    let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
+    let AccessPattern { block_bytes, queue_depth, streams, .. } = cell.shape;
     let rate = median(cell.rounds.iter().map(Round::moving_rate)).unwrap_or(0.0);
     (block_bytes * queue_depth * streams) as f64 / rate
 }
 
 /// The cells of a place that others contradict: their operations take more than twice as long as larger ones with as
 /// many beside them.
-pub(crate) fn contradicted(cells: &[Cell]) -> Vec<Shape> {
+pub(crate) fn contradicted(cells: &[Cell]) -> Vec<AccessPattern> {
     let sequential = |cell: &&Cell| cell.shape.order == Order::Sequential && !cell.rounds.is_empty();
     let sequential: Vec<&Cell> = cells.iter().filter(sequential).collect();
-    let outweighs = |one: &Shape, other: &Shape| {
-        let beside = |shape: &Shape| shape.queue_depth * shape.streams;
+    let outweighs = |one: &AccessPattern, other: &AccessPattern| {
+        let beside = |shape: &AccessPattern| shape.queue_depth * shape.streams;
         let alike = (one.way, one.direct) == (other.way, other.direct);
         alike && one.block_bytes >= other.block_bytes && beside(one) >= beside(other)
     };

@@ -8,11 +8,11 @@ use fullbore_core::plan::FIXED_MEMORY;
 use super::operations::{Measured, Operations, measured};
 use super::scatter::{LEAST_DEVIATION, Scatter};
 use super::{
-    BothRound, Cell, CodecCell, EVEN, HandOver, Order, Place, Profile, Round, Shape, Together, WRITE_HEAVY, Way, rate,
+    Access, AccessPattern, BothRound, Cell, CodecCell, EVEN, HandOver, MeasuredPath, Order, Profile, Round, Together,
+    WRITE_HEAVY, rate,
 };
 use crate::tune::model::{
     Asking, Ceiling, CeilingPart, CodecCost, Machine, Measured as Request, Parameter, Path, Side, Uncertain,
-    Way as ModelWay,
 };
 use crate::tune::statistics::median;
 
@@ -64,14 +64,14 @@ impl Profile {
         let mut made = Calibrated { path, uncertain: Vec::new(), unknown: Vec::new(), doubts: Vec::new() };
         let (mut used, mut restored) = (BTreeMap::new(), 0.0);
         for (side, places) in [(Side::Database, asked.database), (Side::Media, asked.media)] {
-            for way in [Way::Read, Way::Write] {
+            for way in [Access::Read, Access::Write] {
                 let found = self.places_for(places, way, &mut made);
                 let files = if side == Side::Database { asked.database_files() } else { u64::MAX };
                 let sync = self.add_side(&mut made, (side, files), way, &found, asked.transfer_bytes);
-                if (side, way) == (Side::Database, Way::Write) {
+                if (side, way) == (Side::Database, Access::Write) {
                     restored = sync;
                 }
-                used.insert((side == Side::Database, way == Way::Read), found);
+                used.insert((side == Side::Database, way == Access::Read), found);
             }
         }
         made.path.evenness = self.evenness(used.values().flatten().copied());
@@ -86,7 +86,7 @@ impl Profile {
 
     /// The measured places of these paths in that direction. Adds a line for each missing one, and for each doubtful
     /// disk.
-    fn places_for(&self, asked: &[&str], way: Way, made: &mut Calibrated) -> Vec<usize> {
+    fn places_for(&self, asked: &[&str], way: Access, made: &mut Calibrated) -> Vec<usize> {
         let mut found = Vec::new();
         for path in asked {
             // A written place was measured in both directions, and gets one line of doubt.
@@ -95,7 +95,7 @@ impl Profile {
                 Some(at) if found.contains(&at) => {}
                 Some(at) => found.push(at),
                 None => {
-                    let (verb, flag) = if way == Way::Read { ("reading", "--read") } else { ("writing", "--write") };
+                    let (verb, flag) = if way == Access::Read { ("reading", "--read") } else { ("writing", "--write") };
                     made.unknown.push(format!("{verb} `{path}` was not measured: fullbore calibrate {flag} {path}"));
                 }
             }
@@ -109,7 +109,7 @@ impl Profile {
         &self,
         made: &mut Calibrated,
         (side, files): (Side, u64),
-        way: Way,
+        way: Access,
         places: &[usize],
         transfer: u64,
     ) -> f64 {
@@ -137,32 +137,31 @@ impl Profile {
             processor: mean(|one| one.ceiling.processor),
             burst: None,
         };
-        let model_way = model_way(way);
-        *made.path.side_mut(side).ceiling_mut(model_way) = ceiling;
+        *made.path.side_mut(side).ceiling_mut(way) = ceiling;
         // A buffer on a disk is not a request: if only some of the media are in stores, one equation is used for all.
         if side == Side::Media && places.iter().all(|at| self.places[*at].is_in_store()) {
             let cells = places.iter().flat_map(|at| cells_that_count(&self.places[*at], way));
-            *made.path.requests.of_mut(model_way) = cells.map(request).collect();
+            *made.path.requests.of_mut(way) = cells.map(request).collect();
         }
         let deviation = mean(|one| one.deviation);
         let mut uncertain = |parameter, deviation| made.uncertain.push(Uncertain { parameter, deviation });
         for part in [CeilingPart::StreamRate, CeilingPart::TotalRate] {
-            uncertain(Parameter::Ceiling(side, model_way, part), deviation);
+            uncertain(Parameter::Ceiling(side, way, part), deviation);
         }
         if ceiling.latency > 0.0 {
-            uncertain(Parameter::Ceiling(side, model_way, CeilingPart::Latency), mean(|one| one.latency_deviation));
+            uncertain(Parameter::Ceiling(side, way, CeilingPart::Latency), mean(|one| one.latency_deviation));
         }
         if ceiling.processor > 0.0 {
-            uncertain(Parameter::Ceiling(side, model_way, CeilingPart::Processor), deviation);
+            uncertain(Parameter::Ceiling(side, way, CeilingPart::Processor), deviation);
         }
         let commit = mean(|one| one.commit);
         let of_file = mean(|one| one.file_seconds);
         if side == Side::Database && of_file > 0.0 {
-            *made.path.fixed.of_file_mut(model_way) = of_file;
+            *made.path.fixed.of_file_mut(way) = of_file;
             let deviation = mean(|one| one.file_deviation);
-            made.uncertain.push(Uncertain { parameter: Parameter::File(model_way), deviation });
+            made.uncertain.push(Uncertain { parameter: Parameter::File(way), deviation });
         }
-        if side == Side::Media && way == Way::Write && commit > 0.0 {
+        if side == Side::Media && way == Access::Write && commit > 0.0 {
             made.path.fixed.commit = commit;
             made.uncertain.push(Uncertain { parameter: Parameter::Commit, deviation });
         }
@@ -170,7 +169,7 @@ impl Profile {
     }
 
     /// A place with the cells of all places on its file system: `calibrate` measures most ways of a file system once.
-    pub(super) fn with_its_device(&self, at: usize) -> Place {
+    pub(super) fn with_its_device(&self, at: usize) -> MeasuredPath {
         let mut place = self.places[at].clone();
         let others =
             self.places.iter().enumerate().filter(|(number, other)| *number != at && other.shares_cells(&place));
@@ -189,7 +188,7 @@ impl Profile {
     fn evenness(&self, places: impl Iterator<Item = usize>) -> f64 {
         let cells = places.flat_map(|at| {
             let place = &self.places[at];
-            [Way::Read, Way::Write].into_iter().flat_map(|way| cells_that_count(place, way))
+            [Access::Read, Access::Write].into_iter().flat_map(|way| cells_that_count(place, way))
         });
         let dispersion = |cell: &Cell| {
             let rates: Vec<f64> = cell.rounds.iter().map(Round::rate).collect();
@@ -332,7 +331,7 @@ fn share_of_sum(round: &BothRound, (read_alone, written_alone): (f64, f64)) -> f
 }
 
 /// The sequential cells of a direction: those of direct I/O if there are any, as jobs use direct I/O.
-pub(crate) fn cells_that_count(place: &Place, way: Way) -> Vec<&Cell> {
+pub(crate) fn cells_that_count(place: &MeasuredPath, way: Access) -> Vec<&Cell> {
     let sequential =
         |cell: &&Cell| cell.shape.way == way && cell.shape.order == Order::Sequential && !cell.rounds.is_empty();
     let all: Vec<&Cell> = place.cells.iter().filter(sequential).collect();
@@ -342,14 +341,7 @@ pub(crate) fn cells_that_count(place: &Place, way: Way) -> Vec<&Cell> {
 
 /// The requests of a store's cell.
 fn request(cell: &Cell) -> Request {
-    let Shape { block_bytes, queue_depth, streams, .. } = cell.shape;
+    let AccessPattern { block_bytes, queue_depth, streams, .. } = cell.shape;
     let [bytes, in_flight, streams] = [block_bytes, queue_depth, streams].map(|number| number as f64);
     Request { asking: Asking { bytes, in_flight, streams }, rate: cell.rate() }
-}
-
-fn model_way(way: Way) -> ModelWay {
-    match way {
-        Way::Read => ModelWay::Read,
-        Way::Write => ModelWay::Write,
-    }
 }

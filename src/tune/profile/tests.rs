@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::tune::model::{Besides, CeilingPart, Configuration, Direction, Limit, Parameter, Side, predict};
+use crate::tune::model::{CeilingPart, Configuration, Direction, ExtraCost, Limit, Parameter, Side, predict};
 use crate::tune::profile::stored::parse;
 
 const MIB: u64 = 1 << 20;
@@ -14,15 +14,15 @@ fn round(bytes: u64, rate: f64) -> Round {
     Round::of(bytes, bytes as f64 / rate)
 }
 
-fn cell(way: Way, (block_bytes, queue_depth, streams): (u64, u64, u64), rates: &[f64]) -> Cell {
+fn cell(way: Access, (block_bytes, queue_depth, streams): (u64, u64, u64), rates: &[f64]) -> Cell {
     Cell {
-        shape: Shape { way, order: Order::Sequential, block_bytes, queue_depth, streams, direct: true },
+        shape: AccessPattern { way, order: Order::Sequential, block_bytes, queue_depth, streams, direct: true },
         rounds: rates.iter().map(|rate| round(100 * MIB, *rate)).collect(),
     }
 }
 
-fn place(path: &str, used: Use, device: u64, cells: Vec<Cell>) -> Place {
-    Place { path: path.into(), used, device: Some(device), bytes: MIB, cells }
+fn place(path: &str, used: Use, device: u64, cells: Vec<Cell>) -> MeasuredPath {
+    MeasuredPath { path: path.into(), used, device: Some(device), bytes: MIB, cells }
 }
 
 /// A database that is read at 400 MB/s, or with one read at a time at 200. The media take 100 MB/s from one stream, and
@@ -32,13 +32,13 @@ fn profile() -> Profile {
     let mut profile = Profile::begin("default", settings);
     profile.machine.cores = 4;
     let reads = vec![
-        cell(Way::Read, (MIB, 1, 1), &[200.0 * MB, 200.0 * MB]),
-        cell(Way::Read, (MIB, 4, 1), &[390.0 * MB, 400.0 * MB, 410.0 * MB]),
+        cell(Access::Read, (MIB, 1, 1), &[200.0 * MB, 200.0 * MB]),
+        cell(Access::Read, (MIB, 4, 1), &[390.0 * MB, 400.0 * MB, 410.0 * MB]),
     ];
     let writes = vec![
-        cell(Way::Write, (MIB, 4, 1), &[100.0 * MB; 2]),
-        cell(Way::Write, (MIB, 4, 4), &[300.0 * MB; 2]),
-        cell(Way::Read, (MIB, 4, 1), &[350.0 * MB; 2]),
+        cell(Access::Write, (MIB, 4, 1), &[100.0 * MB; 2]),
+        cell(Access::Write, (MIB, 4, 4), &[300.0 * MB; 2]),
+        cell(Access::Read, (MIB, 4, 1), &[350.0 * MB; 2]),
     ];
     profile.places = vec![
         place("/nowhere/data/app.db", Use::Read, 900_001, reads),
@@ -59,22 +59,22 @@ fn profile() -> Profile {
 
 #[test]
 fn headroom_is_told_by_cells_that_differ_in_their_streams_alone() {
-    let at = |name: &str| Whereabouts::At(name.into());
+    let at = |name: &str| PathLocation::At(name.into());
     let mut profile = profile();
-    let media = profile.headroom(&[at("/nowhere/a/x")], Way::Write);
+    let media = profile.headroom(&[at("/nowhere/a/x")], Access::Write);
     assert!(near(media.streams, 3.0) && media.devices == 1, "{media:?}");
     assert!((media.noise - 1.03).abs() < 0.01, "{media:?}");
     assert!(near(media.worth(1.0), 3.0) && near(media.worth(4.0), 4.0));
     // The fastest of many cells with one stream was fast by chance, and does not show the gain of several streams.
-    profile.places[1].cells.push(cell(Way::Write, (2 * MIB, 4, 2), &[900.0 * MB; 2]));
-    assert!(near(profile.headroom(&[at("/nowhere/a")], Way::Write).streams, 3.0));
+    profile.places[1].cells.push(cell(Access::Write, (2 * MIB, 4, 2), &[900.0 * MB; 2]));
+    assert!(near(profile.headroom(&[at("/nowhere/a")], Access::Write).streams, 3.0));
     for depth in [1, 2, 8] {
-        let scattered = cell(Way::Write, (4 * MIB, depth, 1), &[100.0 * MB, 400.0 * MB]);
+        let scattered = cell(Access::Write, (4 * MIB, depth, 1), &[100.0 * MB, 400.0 * MB]);
         profile.places[1].cells.push(scattered);
     }
-    let noisy = profile.headroom(&[at("/nowhere/a")], Way::Write);
+    let noisy = profile.headroom(&[at("/nowhere/a")], Access::Write);
     assert!(noisy.noise > 3.0 && near(noisy.worth(1.0), 1.0), "{noisy:?}");
-    let unknown = profile.headroom(&[at("/elsewhere")], Way::Write);
+    let unknown = profile.headroom(&[at("/elsewhere")], Access::Write);
     assert!(unknown.devices == 0 && near(unknown.worth(2.0), 2.0), "{unknown:?}");
 }
 
@@ -102,7 +102,7 @@ fn the_path_of_a_profile_has_the_ceilings_that_were_measured() {
 #[test]
 fn places_in_one_file_system_that_were_written_share_what_was_measured() {
     let mut profile = profile();
-    let usual = || cell(Way::Write, (MIB, 4, 1), &[120.0 * MB; 2]);
+    let usual = || cell(Access::Write, (MIB, 4, 1), &[120.0 * MB; 2]);
     profile.places.push(place("/nowhere/b", Use::Write, 900_002, vec![usual()]));
     profile.places.push(place("/nowhere/c", Use::Write, 900_003, vec![usual()]));
     let written = |name: &str| {
@@ -111,17 +111,17 @@ fn places_in_one_file_system_that_were_written_share_what_was_measured() {
     assert!(near(written("/nowhere/b"), 300.0 * MB), "four streams were measured in the other directory");
     assert!(near(written("/nowhere/c"), 120.0 * MB), "another file system");
     assert!(near(profile.with_its_device(2).cells[0].rate(), 110.0 * MB), "rounds of one way count together");
-    assert!(profile.headroom(&[Whereabouts::At("/nowhere/b".into())], Way::Write).streams > 2.0);
+    assert!(profile.headroom(&[PathLocation::At("/nowhere/b".into())], Access::Write).streams > 2.0);
 }
 
 #[test]
 fn a_file_costs_short_operations_to_read_and_a_sync_to_make() {
     let mut profile = profile();
-    let mut random = cell(Way::Read, (64 << 10, 32, 1), &[65.536 * MB; 2]);
+    let mut random = cell(Access::Read, (64 << 10, 32, 1), &[65.536 * MB; 2]);
     random.shape.order = Order::Random;
     profile.places[0].cells.push(random);
-    profile.places[0].cells.push(cell(Way::Write, (MIB, 4, 1), &[100.0 * MB; 2]));
-    let mut files = cell(Way::Write, (16 << 10, 1, 1), &[4.096 * MB, 2.048 * MB, 5.0 * MB]);
+    profile.places[0].cells.push(cell(Access::Write, (MIB, 4, 1), &[100.0 * MB; 2]));
+    let mut files = cell(Access::Write, (16 << 10, 1, 1), &[4.096 * MB, 2.048 * MB, 5.0 * MB]);
     (files.shape.order, files.shape.direct) = (Order::Files, false);
     profile.places[0].cells.push(files);
     let fixed = profile.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB }).path.fixed;
@@ -131,8 +131,8 @@ fn a_file_costs_short_operations_to_read_and_a_sync_to_make() {
 
 #[test]
 fn small_operations_that_were_only_measured_beside_others_take_no_longer_than_those() {
-    let deep = cell(Way::Read, (64 << 10, 4, 1), &[400.0 * MB]);
-    let alone = cell(Way::Read, (MIB, 1, 1), &[100.0 * MB]);
+    let deep = cell(Access::Read, (64 << 10, 4, 1), &[400.0 * MB]);
+    let alone = cell(Access::Read, (MIB, 1, 1), &[100.0 * MB]);
     let whole = |transfer_bytes: u64| {
         let ceiling = ceiling_of(vec![deep.clone(), alone.clone()], transfer_bytes);
         ceiling.latency + transfer_bytes as f64 / ceiling.stream_rate
@@ -165,26 +165,26 @@ fn ceiling_of(cells: Vec<Cell>, transfer_bytes: u64) -> crate::tune::model::Ceil
 #[test]
 fn an_operation_takes_no_longer_than_a_larger_one_that_has_others_beside_it() {
     // As measured: the disk stalled in the only round of 64 KiB.
-    let stalled = cell(Way::Read, (64 << 10, 1, 1), &[MB]);
+    let stalled = cell(Access::Read, (64 << 10, 1, 1), &[MB]);
     let cells = vec![
         stalled.clone(),
-        cell(Way::Read, (64 << 10, 32, 1), &[3000.0 * MB]),
-        cell(Way::Read, (MIB, 1, 1), &[700.0 * MB]),
+        cell(Access::Read, (64 << 10, 32, 1), &[3000.0 * MB]),
+        cell(Access::Read, (MIB, 1, 1), &[700.0 * MB]),
     ];
     assert_eq!(contradicted(&cells), [stalled.shape]);
     let read = ceiling_of(cells, 64 << 10);
     let longest = 32.0 * 65_536.0 / (3000.0 * MB);
     assert!(read.latency < longest && read.latency > longest / 2.0, "{}", read.latency);
-    let deeper = cell(Way::Read, (64 << 10, 8, 1), &[800.0 * MB]);
-    assert!(contradicted(&[deeper, cell(Way::Read, (64 << 10, 1, 1), &[100.0 * MB])]).is_empty(), "they agree");
+    let deeper = cell(Access::Read, (64 << 10, 8, 1), &[800.0 * MB]);
+    assert!(contradicted(&[deeper, cell(Access::Read, (64 << 10, 1, 1), &[100.0 * MB])]).is_empty(), "they agree");
 }
 
 #[test]
 fn a_round_that_is_too_fast_by_chance_is_not_the_ceiling_but_one_way_that_is_faster_again_and_again_is() {
     let cells = |fast: &[f64]| {
         let mut cells: Vec<Cell> =
-            (2..7).map(|depth| cell(Way::Read, (MIB, depth, 1), &[57.0 * MB, 58.0 * MB])).collect();
-        cells.push(cell(Way::Read, (MIB, 1, 1), fast));
+            (2..7).map(|depth| cell(Access::Read, (MIB, depth, 1), &[57.0 * MB, 58.0 * MB])).collect();
+        cells.push(cell(Access::Read, (MIB, 1, 1), fast));
         cells
     };
     assert!(near(ceiling_of(cells(&[57.0 * MB, 80.0 * MB]), MIB).total_rate, 57.454545 * MB));
@@ -197,7 +197,7 @@ fn a_database_in_one_file_is_no_faster_than_one_file() {
     let mut profile = profile();
     profile.places[0].path = file.path().display().to_string();
     profile.places[0].cells =
-        vec![cell(Way::Read, (MIB, 4, 1), &[200.0 * MB; 2]), cell(Way::Read, (MIB, 4, 4), &[300.0 * MB; 2])];
+        vec![cell(Access::Read, (MIB, 4, 1), &[200.0 * MB; 2]), cell(Access::Read, (MIB, 4, 4), &[300.0 * MB; 2])];
     let read = |database: &str| {
         let asked = Asked { database: &[database], media: &["/nowhere/a"], transfer_bytes: MIB };
         profile.path(&asked).path.database.read.total_rate
@@ -211,9 +211,9 @@ fn a_database_in_one_file_is_no_faster_than_one_file() {
 fn a_volume_with_a_cap_of_operations_is_slower_in_small_ones() {
     let cells = || {
         vec![
-            cell(Way::Read, (64 << 10, 32, 1), &[20.0 * MB; 2]),
-            cell(Way::Read, (MIB, 4, 1), &[100.0 * MB; 2]),
-            cell(Way::Read, (4 * MIB, 4, 1), &[100.0 * MB; 2]),
+            cell(Access::Read, (64 << 10, 32, 1), &[20.0 * MB; 2]),
+            cell(Access::Read, (MIB, 4, 1), &[100.0 * MB; 2]),
+            cell(Access::Read, (4 * MIB, 4, 1), &[100.0 * MB; 2]),
         ]
     };
     assert!(near(ceiling_of(cells(), MIB).total_rate, 100.0 * MB));
@@ -230,7 +230,7 @@ fn a_volume_with_a_cap_of_operations_is_slower_in_small_ones() {
 fn service_is_even_where_rounds_of_few_operations_are_alike() {
     let evenness = |rates: &[f64]| {
         let mut profile = profile();
-        profile.places.iter_mut().for_each(|place| place.cells = vec![cell(Way::Read, (MIB, 4, 1), rates)]);
+        profile.places.iter_mut().for_each(|place| place.cells = vec![cell(Access::Read, (MIB, 4, 1), rates)]);
         profile.path(&Asked { database: DATABASE, media: &[], transfer_bytes: MIB }).path.evenness
     };
     // 100 operations in a round: with exponential times, the number scatters by a tenth.
@@ -243,7 +243,7 @@ fn service_is_even_where_rounds_of_few_operations_are_alike() {
 fn the_scatter_of_rounds_is_the_deviation_of_a_parameter() {
     let made = profile().path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB });
     let of = |parameter| made.uncertain.iter().find(|one| one.parameter == parameter).unwrap().deviation;
-    let read = of(Parameter::Ceiling(Side::Database, crate::tune::model::Way::Read, CeilingPart::TotalRate));
+    let read = of(Parameter::Ceiling(Side::Database, crate::tune::model::Access::Read, CeilingPart::TotalRate));
     assert!((0.005..0.05).contains(&read), "{read}");
     assert_eq!(of(Parameter::StoredShare("lz4".into())), 0.02);
     assert_eq!(of(Parameter::Pack("lz4".into())), read, "one round has the scatter of all rounds");
@@ -261,7 +261,7 @@ fn what_was_not_measured_has_no_limit_and_is_named() {
 #[test]
 fn a_file_below_a_measured_directory_is_known_and_media_on_two_devices_add_up() {
     let mut profile = profile();
-    let other = place("/nowhere/b", Use::Write, 900_003, vec![cell(Way::Write, (MIB, 4, 1), &[200.0 * MB; 2])]);
+    let other = place("/nowhere/b", Use::Write, 900_003, vec![cell(Access::Write, (MIB, 4, 1), &[200.0 * MB; 2])]);
     profile.places.push(other);
     let media = ["/nowhere/a/app.bore", "/nowhere/b/"];
     let made = profile.path(&Asked { database: DATABASE, media: &media, transfer_bytes: MIB });
@@ -324,7 +324,7 @@ fn what_a_write_heavy_mix_does_is_a_factor_of_what_an_even_one_does() {
 fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_too() {
     let mut profile = profile();
     let both = at_once((100, 100), (400.0, 200.0));
-    let reads = vec![cell(Way::Read, (MIB, 4, 1), &[400.0 * MB; 2])];
+    let reads = vec![cell(Access::Read, (MIB, 4, 1), &[400.0 * MB; 2])];
     profile.places[1].device = Some(900_001);
     profile.places.push(place("/nowhere/others", Use::Write, 900_001, reads));
     profile.together = vec![pair(MIB, EVEN, both)];
@@ -350,8 +350,8 @@ fn a_database_beside_the_one_that_was_measured_shares_its_device_with_the_media_
 fn an_operation_takes_what_lies_between_the_sizes_that_were_measured() {
     let kib = |count: u64| count << 10;
     // 1 ms of 64 KiB, 2 ms of 1 MiB: 1.2 ms of 256 KiB.
-    let alone = |block: u64, seconds: f64| cell(Way::Read, (block, 1, 1), &[block as f64 / seconds; 2]);
-    let cells = vec![alone(kib(64), 1e-3), alone(kib(1024), 2e-3), cell(Way::Read, (MIB, 4, 1), &[2000.0 * MB; 2])];
+    let alone = |block: u64, seconds: f64| cell(Access::Read, (block, 1, 1), &[block as f64 / seconds; 2]);
+    let cells = vec![alone(kib(64), 1e-3), alone(kib(1024), 2e-3), cell(Access::Read, (MIB, 4, 1), &[2000.0 * MB; 2])];
     let latency = |transfer: u64| {
         let read = ceiling_of(cells.clone(), transfer);
         read.latency + transfer as f64 / read.stream_rate
@@ -364,7 +364,7 @@ fn an_operation_takes_what_lies_between_the_sizes_that_were_measured() {
 #[test]
 fn larger_operations_than_those_of_the_job_do_not_raise_its_ceiling() {
     let cells = || {
-        let of = |block, rate: f64| cell(Way::Read, (block, 4, 1), &[rate * MB; 3]);
+        let of = |block, rate: f64| cell(Access::Read, (block, 4, 1), &[rate * MB; 3]);
         vec![of(64 << 10, 60.0), of(MIB, 100.0), of(4 * MIB, 200.0)]
     };
     assert!(near(ceiling_of(cells(), MIB).total_rate, 100.0 * MB));
@@ -386,12 +386,12 @@ fn processors_work_for_each_operation_and_longer_where_a_thread_sleeps_for_it() 
     };
     let mut profile = profile();
     profile.places[0].cells = vec![
-        busy(Way::Read, (64 << 10, 1, 1), 30e-6),
-        busy(Way::Read, (64 << 10, 32, 1), 6e-6),
-        busy(Way::Read, (MIB, 1, 1), 90e-6),
+        busy(Access::Read, (64 << 10, 1, 1), 30e-6),
+        busy(Access::Read, (64 << 10, 32, 1), 6e-6),
+        busy(Access::Read, (MIB, 1, 1), 90e-6),
     ];
     profile.places[1].cells =
-        vec![busy(Way::Write, (64 << 10, 1, 1), 30e-6), busy(Way::Write, (64 << 10, 4, 1), 10e-6)];
+        vec![busy(Access::Write, (64 << 10, 1, 1), 30e-6), busy(Access::Write, (64 << 10, 4, 1), 10e-6)];
     profile.hand_overs = vec![HandOver { buffers: 1000, cpu_seconds: 0.025 }];
     let path =
         |transfer_bytes| profile.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes }).path;
@@ -436,13 +436,13 @@ fn a_profile_that_was_made_before_jobs_were_measured_is_read() {
 fn a_store_is_known_by_its_requests_and_a_disk_by_its_ceilings() {
     let mut profile = profile();
     let puts = vec![
-        cell(Way::Write, (8 * MIB, 1, 1), &[20.0 * MB; 2]),
-        cell(Way::Write, (8 * MIB, 4, 1), &[70.0 * MB; 2]),
-        cell(Way::Write, (16 * MIB, 4, 1), &[100.0 * MB; 2]),
-        cell(Way::Read, (8 * MIB, 4, 1), &[90.0 * MB; 2]),
+        cell(Access::Write, (8 * MIB, 1, 1), &[20.0 * MB; 2]),
+        cell(Access::Write, (8 * MIB, 4, 1), &[70.0 * MB; 2]),
+        cell(Access::Write, (16 * MIB, 4, 1), &[100.0 * MB; 2]),
+        cell(Access::Read, (8 * MIB, 4, 1), &[90.0 * MB; 2]),
     ];
     let store = "s3://media/night/";
-    profile.places.push(Place { device: None, ..place(store, Use::Write, 0, puts) });
+    profile.places.push(MeasuredPath { device: None, ..place(store, Use::Write, 0, puts) });
     let known = |media: &[&str]| profile.path(&Asked { database: DATABASE, media, transfer_bytes: MIB }).path;
     let path = known(&["s3://media/night/app-1.bore"]);
     assert_eq!((path.requests.write.len(), path.requests.read.len()), (3, 1));
@@ -459,7 +459,7 @@ fn the_model_predicts_from_a_profile() {
     let configuration = Configuration {
         direction: Direction::Backup,
         plain_bytes: 1e12,
-        besides: Besides::default(),
+        besides: ExtraCost::default(),
         stripes: 1,
         database_streams: 4,
         queue_depth: 4,
@@ -500,7 +500,7 @@ fn a_profile_comes_back_as_it_was_stored_and_that_of_root_is_for_everybody_to_re
 fn a_profile_that_is_missing_or_has_an_impossible_name_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let error = load(&[folder.path().to_owned()], "night").unwrap_err();
-    assert_eq!(error.verdict().exit_code(), 2);
+    assert_eq!(error.exit_kind().exit_code(), 2);
     assert!(error.to_string().contains("no such profile") && error.to_string().contains("fullbore calibrate"));
     for name in ["", ".", "..", ".hidden", "a/b", "a b", "é", &"x".repeat(65)] {
         assert!(check_name(name).is_err(), "{name}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::io::real_path;
 
-use super::{Place, Profile, Use, Way};
+use super::{Access, MeasuredPath, Profile, Use};
 
 /// A possible place for a path. The greatest one is used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,13 +24,13 @@ struct Kin {
 impl Profile {
     /// The place for a path: on its device with the nearest name; else on its device; else by its name on another
     /// device.
-    pub(super) fn place_for(&self, asked: &str, way: Way) -> Option<usize> {
+    pub(super) fn place_for(&self, asked: &str, way: Access) -> Option<usize> {
         self.kin(asked, way).into_iter().max().map(|kin| kin.at.0)
     }
 
     /// Why the figures for a path may be wrong: the place with its name was measured on another device. The disk may
     /// not be mounted, or a restart has changed its device number.
-    pub fn doubt(&self, asked: &str, way: Way) -> Option<String> {
+    pub fn doubt(&self, asked: &str, way: Access) -> Option<String> {
         let kin = self.kin(asked, way);
         let told = kin.iter().max()?;
         let named = kin.iter().filter(|kin| kin.within && !kin.agrees).max()?;
@@ -54,15 +54,16 @@ impl Profile {
     }
 
     /// All possible places for a path in that direction.
-    fn kin(&self, asked: &str, way: Way) -> Vec<Kin> {
+    fn kin(&self, asked: &str, way: Access) -> Vec<Kin> {
         let (real, device) = resolved(asked);
-        let measured = |place: &Place| place.cells.iter().any(|cell| cell.shape.way == way && !cell.rounds.is_empty());
+        let measured =
+            |place: &MeasuredPath| place.cells.iter().any(|cell| cell.shape.way == way && !cell.rounds.is_empty());
         let places = self.places.iter().enumerate().filter(|(_, place)| measured(place));
         places.filter_map(|(at, place)| kinship(place, at, &real, device)).collect()
     }
 }
 
-fn kinship(place: &Place, at: usize, real: &Path, device: Option<u64>) -> Option<Kin> {
+fn kinship(place: &MeasuredPath, at: usize, real: &Path, device: Option<u64>) -> Option<Kin> {
     let (name, at) = (Path::new(&place.path), Reverse(at));
     let within = real.starts_with(name);
     let agrees = device == place.device || device.is_none() || place.device.is_none();
@@ -89,17 +90,17 @@ pub(crate) fn resolved(text: &str) -> (PathBuf, Option<u64>) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::tune::profile::{Cell, Order, Round, Settings, Shape};
+    use crate::tune::profile::{AccessPattern, Cell, Order, Round, Settings};
 
     const ANOTHER: u64 = 1 << 40;
 
     /// A profile with written places and their device numbers.
     fn profile(places: &[(&Path, u64)]) -> Profile {
         let settings = Settings { seconds: 1.0, space_bytes: None, throttle_bytes_per_s: None };
-        let (way, order) = (Way::Write, Order::Sequential);
-        let shape = Shape { way, order, block_bytes: 1 << 20, queue_depth: 4, streams: 1, direct: true };
+        let (way, order) = (Access::Write, Order::Sequential);
+        let shape = AccessPattern { way, order, block_bytes: 1 << 20, queue_depth: 4, streams: 1, direct: true };
         let round = Round::of(100_000_000, 1.0);
-        let place = |(path, device): &(&Path, u64)| Place {
+        let place = |(path, device): &(&Path, u64)| MeasuredPath {
             path: path.display().to_string(),
             used: Use::Write,
             device: Some(*device),
@@ -111,7 +112,7 @@ mod tests {
 
     fn asked(profile: &Profile, path: &Path) -> (Option<usize>, Option<String>) {
         let path = path.to_str().unwrap();
-        (profile.place_for(path, Way::Write), profile.doubt(path, Way::Write))
+        (profile.place_for(path, Access::Write), profile.doubt(path, Access::Write))
     }
 
     /// A directory `disk`, another one, and the number of their device.

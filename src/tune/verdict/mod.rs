@@ -1,10 +1,10 @@
 //! The verdict: the limit of a job, the numbers that show it, and what another configuration would have changed. Pure:
 //! accounts in, a [`Verdict`] out. The rules and their limits are in `docs/VERDICT.md`.
 
-mod beyond;
+mod untried;
 mod decide;
 mod following;
-mod known;
+mod calibrated;
 mod live;
 mod path;
 #[cfg(test)]
@@ -21,8 +21,8 @@ use fullbore_core::meter::Stage;
 
 use super::model::Direction;
 
+pub use calibrated::{CalibratedLimit, CalibratedLimits, Elsewhere};
 pub use following::{Stretch, following};
-pub use known::{CalibratedLimit, Elsewhere, Known};
 pub use live::{Interval, interval};
 pub use queue::RawMedia;
 pub use setup::{Copying, Setup};
@@ -64,7 +64,7 @@ pub struct Evidence<'a> {
     /// Known costs before the first and after the last byte.
     pub costs: &'a [Cost],
     /// A profile, for facts that the accounts do not have.
-    pub profile: Option<&'a Known>,
+    pub profile: Option<&'a CalibratedLimits>,
 }
 
 /// Something that took time beside the moving of bytes.
@@ -140,7 +140,7 @@ pub fn verdict(evidence: &Evidence<'_>) -> Option<Verdict> {
     let mut verdict = decide::decide(evidence)?;
     let job_rate = evidence.plain_bytes / evidence.elapsed_s.max(evidence.moving_s);
     let configuration = evidence.setup.as_ref().map(|setup| path::configuration(evidence, setup));
-    verdict.calibrated = configuration.and_then(|configuration| known::limit(evidence, &configuration, job_rate));
+    verdict.calibrated = configuration.and_then(|configuration| calibrated::limit(evidence, &configuration, job_rate));
     verdict.what_if = what_if::lines(evidence, &verdict);
     Some(verdict)
 }

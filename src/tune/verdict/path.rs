@@ -3,9 +3,9 @@
 
 use fullbore_core::meter::Stage;
 
-use super::known::{Known, path_of_job, sides};
+use super::calibrated::{CalibratedLimits, path_of_job, sides};
 use super::{Evidence, Setup};
-use crate::tune::model::{Besides, Ceiling, CodecCost, Configuration, FixedCosts, Path, Side, predict};
+use crate::tune::model::{Ceiling, CodecCost, Configuration, ExtraCost, FixedCosts, Path, Side, predict};
 
 /// The model's speed for the job itself may be off by this much, as a logarithm: 25 %. Beyond, the model does not fit.
 const CREDIBLE: f64 = 0.223;
@@ -20,7 +20,7 @@ pub struct Own<'a> {
     /// Its configuration.
     pub configuration: Configuration,
     /// The profile, if its ceilings are in the path.
-    pub known: Option<&'a Known>,
+    pub known: Option<&'a CalibratedLimits>,
 }
 
 /// From the job's accounts alone; `None` if they are not enough, or contradict the model.
@@ -39,7 +39,7 @@ pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
     Configuration {
         direction: evidence.direction,
         plain_bytes: evidence.plain_bytes,
-        besides: Besides::default(),
+        besides: ExtraCost::default(),
         stripes: active(media),
         database_streams: active(database),
         queue_depth: setup.queue_depth.max(1),
@@ -53,7 +53,7 @@ pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
     }
 }
 
-fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a Known>) -> Option<Own<'a>> {
+fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a CalibratedLimits>) -> Option<Own<'a>> {
     let setup = evidence.setup.as_ref()?;
     let direction = evidence.direction;
     let (media, database) = sides(evidence);

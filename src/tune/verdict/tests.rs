@@ -338,7 +338,7 @@ fn a_device_that_does_what_its_raw_path_does_is_the_limit_itself_and_a_queue_tha
 }
 
 /// A profile: the database does 400 MiB/s, the media 90 MiB/s together, and there are three codecs.
-pub(super) fn known() -> Known {
+pub(super) fn known() -> CalibratedLimits {
     let mut path = Path::unlimited(8.0);
     path.database.read = Ceiling { stream_rate: 300.0 * MIB, ..Ceiling::total(400.0 * MIB) };
     path.media.write = Ceiling { stream_rate: 40.0 * MIB, latency: 1.0 / 40.0, ..Ceiling::total(90.0 * MIB) };
@@ -353,7 +353,7 @@ pub(super) fn known() -> Known {
     let directories = (1..=4).map(|family| format!("mnt/{family}")).collect();
     let database = Headroom { devices: 1, streams: 1.5, noise: 1.05 };
     let media = Headroom { devices: 4, streams: 2.0, noise: 1.05 };
-    Known {
+    CalibratedLimits {
         profile: "night".into(),
         path,
         whole: true,
@@ -390,7 +390,8 @@ fn without_a_profile_nothing_is_said_of_what_the_job_has_not_seen() {
 fn stripes_go_to_the_directory_by_its_name_where_there_is_one() {
     let stages = stages(0.2, 0.5, 0.99);
     let one = Headroom { devices: 1, ..known().media };
-    let mut known = Known { directories: vec!["mnt/a".into()], media: Headroom { streams: 8.0, ..one }, ..known() };
+    let mut known =
+        CalibratedLimits { directories: vec!["mnt/a".into()], media: Headroom { streams: 8.0, ..one }, ..known() };
     let lines = lines_of(&Evidence { profile: Some(&known), ..evidence(&stages) });
     assert!(has(&lines, "+4 stripes on mnt/a → 1.", "×"), "{lines:?}");
     // Four streams are the most that such a device can do: only another device helps.
@@ -408,7 +409,7 @@ fn stripes_go_to_the_directory_by_its_name_where_there_is_one() {
 fn what_the_scatter_of_a_profile_could_be_is_no_advice() {
     let stages = stages(0.2, 0.5, 0.99);
     let lucky = Headroom { devices: 1, streams: 5.0, noise: 5.1 };
-    let known = Known { media: lucky, ..known() };
+    let known = CalibratedLimits { media: lucky, ..known() };
     let lines = lines_of(&Evidence { profile: Some(&known), ..evidence(&stages) });
     assert!(lines.iter().all(|line| !line.contains("stripe")), "{lines:?}");
 }
@@ -416,7 +417,7 @@ fn what_the_scatter_of_a_profile_could_be_is_no_advice() {
 #[test]
 fn more_in_flight_is_an_advice_where_the_queue_was_full_and_the_profile_says_that_it_helps() {
     let stages = stages(0.2, 0.3, 0.99);
-    let known = Known { directories: vec!["mnt/a".into()], ..known() };
+    let known = CalibratedLimits { directories: vec!["mnt/a".into()], ..known() };
     let with = |in_flight| {
         let setup = Setup { queue_depth: 1, in_flight, ..setup() };
         lines_of(&Evidence { setup: Some(setup), profile: Some(&known), ..evidence(&stages) })
@@ -459,13 +460,13 @@ fn the_calibrated_limit_is_what_no_configuration_exceeds() {
     assert!((limit.rate / MIB - 180.0).abs() < 0.1, "90 MiB/s of stored bytes are 180 of plain ones: {limit:?}");
     assert!((limit.share - 1000.0 / 10.5 / 180.0).abs() < 1e-6, "all of the job's time counts: {limit:?}");
     // A place that was never measured could be the slower one.
-    let part = Known { whole: false, ..known.clone() };
+    let part = CalibratedLimits { whole: false, ..known.clone() };
     assert_eq!(verdict(&Evidence { profile: Some(&part), ..evidence(&stages) }).unwrap().calibrated, None);
     let other = Setup { codec: "gzip:6".into(), ..setup() };
     let unknown = Evidence { setup: Some(other), ..with_profile.clone() };
     assert_eq!(verdict(&unknown).unwrap().calibrated, None, "that codec was not measured");
     // In a differential, the codec sees few bytes.
-    let few = Known {
+    let few = CalibratedLimits {
         path: Path { machine: crate::tune::model::Machine::with_cores(1.0), ..known.path.clone() },
         ..known.clone()
     };

@@ -152,7 +152,7 @@ fn another_codec_is_compared_where_blocks_are_packed_anew_and_only_there() {
 fn the_calibrated_limit_of_a_copy_counts_both_media_and_all_that_is_done_with_a_block() {
     let stages = stages(0.5, 0.5, 0.99);
     let mut known = known();
-    let limit = |known: &Known, setup: Setup| {
+    let limit = |known: &CalibratedLimits, setup: Setup| {
         verdict(&Evidence { profile: Some(known), ..copy(&stages, setup) }).unwrap().calibrated
     };
     // Writing 90 MiB/s means reading 75 MiB/s: 600 MiB for 500.

@@ -4,7 +4,7 @@ use fullbore_core::media::MAX_FAMILIES;
 
 use super::decide::{CLEARLY_COMPUTING, processor_share, stage_of_families};
 use super::path::Own;
-use super::{Direction, Evidence, Limit, Setup, Verdict, beyond, path, queue};
+use super::{Direction, Evidence, Limit, Setup, Verdict, path, queue, untried};
 use crate::tune::model::what_if::{Answer, Change, SAME_SPEED, rank, usual};
 use crate::tune::model::{Configuration, Path, Side, predict};
 use crate::units::{counted, show_bytes};
@@ -71,7 +71,7 @@ pub fn lines(evidence: &Evidence<'_>, verdict: &Verdict) -> Vec<WhatIf> {
         usual(path, now).into_iter().filter(|change| is_answerable(change, &own, evidence, setup, limit)).collect();
     let answers = rank(path, now, &asked).unwrap_or_default();
     let in_words = || answers.iter().map(|answer| (Some(answer.change.clone()), worded(answer, setup, &own)));
-    let further = beyond::answers(&own, setup).into_iter().map(|(change, one)| (Some(change), one));
+    let further = untried::answers(&own, setup).into_iter().map(|(change, one)| (Some(change), one));
     let mut loud: Vec<(Option<Change>, WhatIf)> = in_words()
         .chain(further)
         .chain(without_throttle(path, now).map(|one| (None, one)))

@@ -129,7 +129,7 @@ fn each_recipient_opens_the_set_and_nobody_else() {
     for id in keys.iter().map(SecretKey::id).chain([stranger.id()]) {
         assert!(text.contains(&id.to_string()), "{text}");
     }
-    assert!(text.contains("/mnt/a/x.bore") && text.contains("--key") && error.verdict().exit_code() == 1, "{text}");
+    assert!(text.contains("/mnt/a/x.bore") && text.contains("--key") && error.exit_kind().exit_code() == 1, "{text}");
     assert!(unwrap(&[], &stranger, &SET).unwrap_err().to_string().contains("no key at all"));
 }
 
@@ -157,7 +157,7 @@ fn no_recipient_too_many_or_the_same_twice_is_a_usage_error() {
     let data_key = DataKey::random().unwrap();
     let publics: Vec<PublicKey> = (0..65).map(|byte| PublicKey::new([byte + 9; 32])).collect();
     for recipients in [&publics[..0], &publics[..65], &[publics[0].clone(), publics[0].clone()]] {
-        assert_eq!(wrap_for(recipients, &data_key, &SET).unwrap_err().verdict().exit_code(), 2);
+        assert_eq!(wrap_for(recipients, &data_key, &SET).unwrap_err().exit_kind().exit_code(), 2);
     }
     assert_eq!(wrap_for(&publics[..64], &data_key, &SET).unwrap().len(), 64);
 }
@@ -310,7 +310,7 @@ fn every_flipped_bit_and_every_cut_of_a_sidecar_is_noticed() {
     let path = directory.path().join("set.keys");
     std::fs::write(&path, vec![b'f'; 1 << 20]).unwrap();
     let error = Sidecar::read(&path).unwrap_err();
-    assert!(error.to_string().contains("set.keys") && error.verdict().exit_code() == 3, "{error}");
+    assert!(error.to_string().contains("set.keys") && error.exit_kind().exit_code() == 3, "{error}");
 }
 
 proptest! {

@@ -157,7 +157,7 @@ mod tests {
             ("gzip: 1", "1 to 12"),
         ] {
             let error = text.parse::<Compression>().unwrap_err();
-            assert_eq!(error.verdict().exit_code(), 2, "{text}");
+            assert_eq!(error.exit_kind().exit_code(), 2, "{text}");
             assert!(error.to_string().contains(says), "{text}: {error}");
         }
     }

@@ -16,7 +16,7 @@ mod remake;
 mod reported;
 mod seal;
 mod stripe;
-mod tap;
+mod tee;
 mod transform;
 mod turns;
 mod verbatim;

@@ -19,7 +19,7 @@ use crate::plan::{Knobs, Plan, TransferSize, UnpackPlan};
 use crate::pool::Pool;
 use crate::sink::Sink;
 use crate::source::{Source, Stream};
-use crate::testkit::{Manner, MemorySink, MemorySupply, OrderedSource, OrderedTarget, Shelf};
+use crate::testkit::{MemorySink, MemorySupply, OrderedSource, OrderedTarget, Shelf, TargetBehaviour};
 use crate::unpack::{Family, MediaSet, NullTarget, Target, Unpack};
 
 const TRANSFER: u32 = 64 << 10;
@@ -135,7 +135,7 @@ fn unpack(shelves: &[Shelf], window: u32, target: &dyn Target, halt: &Halt, unti
     unpack.run(&mut set).map(drop)
 }
 
-fn restore(shelves: &[Shelf], source: &OrderedSource, window: u32, manner: Manner) -> Result<()> {
+fn restore(shelves: &[Shelf], source: &OrderedSource, window: u32, manner: TargetBehaviour) -> Result<()> {
     let halt = Halt::new();
     let target = OrderedTarget::new(manner, &halt);
     unpack(shelves, window, &target, &halt, None)?;
@@ -151,7 +151,7 @@ fn ordered_streams_come_back_in_order_with_the_least_buffers() {
             for window in [1, 3, 16] {
                 let shelves = back_up(&source, families, window, compression).unwrap();
                 unpack(&shelves, 0, &NullTarget, &Halt::new(), None).unwrap();
-                restore(&shelves, &source, window, Manner::Prompt).unwrap();
+                restore(&shelves, &source, window, TargetBehaviour::Prompt).unwrap();
             }
         }
     }
@@ -161,7 +161,7 @@ fn ordered_streams_come_back_in_order_with_the_least_buffers() {
 fn a_thousand_ordered_streams_need_the_buffers_of_one() {
     let source = OrderedSource::new(&[2_000; 1_000], true);
     let shelves = back_up(&source, 5, 16, Compression::Lz4).unwrap();
-    restore(&shelves, &source, 16, Manner::Prompt).unwrap();
+    restore(&shelves, &source, 16, TargetBehaviour::Prompt).unwrap();
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_copy_in_other_families_and_another_codec_keeps_the_order() {
     let source = OrderedSource::new(&[800_000, 300_000], false);
     let shelves = back_up(&source, 3, 4, Compression::Lz4).unwrap();
     for copy in copies::each(&shelves) {
-        restore(&copy, &source, 4, Manner::Prompt).unwrap();
+        restore(&copy, &source, 4, TargetBehaviour::Prompt).unwrap();
     }
 }
 
@@ -177,14 +177,14 @@ fn a_copy_in_other_families_and_another_codec_keeps_the_order() {
 fn a_slow_target_holds_up_the_restore_and_loses_nothing() {
     let source = OrderedSource::new(&[500_000, 500_000], false);
     let shelves = back_up(&source, 4, 4, Compression::None).unwrap();
-    restore(&shelves, &source, 4, Manner::Slow(Duration::from_millis(10))).unwrap();
+    restore(&shelves, &source, 4, TargetBehaviour::Slow(Duration::from_millis(10))).unwrap();
 }
 
 #[test]
 fn a_target_that_fails_ends_the_restore_with_its_error() {
     let source = OrderedSource::new(&[500_000, 500_000], false);
     let shelves = back_up(&source, 4, 4, Compression::Lz4).unwrap();
-    let error = restore(&shelves, &source, 4, Manner::Fails).unwrap_err().to_string();
+    let error = restore(&shelves, &source, 4, TargetBehaviour::Fails).unwrap_err().to_string();
     assert!(error.contains("failed as planned"), "{error}");
 }
 
@@ -193,7 +193,7 @@ fn a_target_that_takes_nothing_more_ends_with_the_job() {
     let source = OrderedSource::new(&[900_000, 900_000], false);
     let shelves = back_up(&source, 4, 4, Compression::Lz4).unwrap();
     let halt = Halt::new();
-    let target = OrderedTarget::new(Manner::Stops, &halt);
+    let target = OrderedTarget::new(TargetBehaviour::Stops, &halt);
     let until = Instant::now() + Duration::from_millis(300);
     let error = unpack(&shelves, 4, &target, &halt, Some(until)).unwrap_err();
     assert!(matches!(error, Error::Cancelled { by: "SIGTERM" }), "{error}");

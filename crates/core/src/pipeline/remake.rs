@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::finish::{Closed, Finisher};
 use super::read::Throttle;
 use super::stripe::{BlockBytes, Board, Hand, Unsealed};
-use super::tap::Tap;
+use super::tee::Tee;
 use super::writing::{SINK, Writing};
 use super::{BackupOutcome, COPY_STAGES, outcome};
 use crate::checksum::xxh3_128_le;
@@ -79,7 +79,7 @@ impl Remake<'_> {
         let throttle = self.throttle.map(|rate| Arc::new(Throttle::new(rate)));
         from.listen(|supply| {
             let (throttle, halt) = (throttle.clone(), self.halt.clone());
-            Box::new(Tap { supply, way: None, throttle, progress: None, halt, position: 0 })
+            Box::new(Tee { supply, way: None, throttle, progress: None, halt, position: 0 })
         });
         let accounts = Accounts::new(COPY_STAGES);
         self.progress.enter(COPY_STAGES, &[self.input, &output]);

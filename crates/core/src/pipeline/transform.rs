@@ -371,14 +371,14 @@ enum Laid {
     Plain(std::ops::Range<usize>),
 }
 
-struct Shape {
+struct BlockShape {
     codec: u8,
     prefix_length: usize,
 }
 
 struct LaidOut {
     bytes: Laid,
-    shape: Shape,
+    shape: BlockShape,
 }
 
 /// Head of a block without padding: header, tag, digest and runs.
@@ -405,12 +405,12 @@ fn lay_out(
         }
     };
     BlockBody::encode_prefix(digest, runs, &mut target[start + lead..prefix_end]);
-    LaidOut { bytes, shape: Shape { codec, prefix_length: prefix_end - start - lead } }
+    LaidOut { bytes, shape: BlockShape { codec, prefix_length: prefix_end - start - lead } }
 }
 
 fn unsealed<'a>(
     bytes: BlockBytes<'a>,
-    shape: &Shape,
+    shape: &BlockShape,
     (stream, layer, order): (u32, u16, u32),
     runs: &'a [Run],
     length: usize,

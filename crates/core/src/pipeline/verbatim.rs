@@ -10,7 +10,7 @@ use crossbeam_channel::unbounded;
 
 use super::FamilyOutcome;
 use super::read::Throttle;
-use super::tap::{Tap, Way};
+use super::tee::{Tee, ToWriter};
 use super::writing::{SINK, Writing};
 use super::{COPY_STAGES, MEDIA, TRANSFORM};
 use crate::error::{Error, Result};
@@ -88,13 +88,13 @@ impl Verbatim<'_> {
             let (queue, listener) = unbounded();
             let load = Arc::new(AtomicU64::new(0));
             let held_from = family.size().unwrap_or(0).saturating_sub(FOOTER as u64);
-            ways.push(Arc::new(Way::new(queue, Arc::clone(&load), held_from)));
+            ways.push(Arc::new(ToWriter::new(queue, Arc::clone(&load), held_from)));
             listeners.push(listener);
             loads.push(load);
         }
         let mut each = ways.iter();
         set.listen(|supply| {
-            Box::new(Tap {
+            Box::new(Tee {
                 supply,
                 way: each.next().cloned(),
                 throttle: throttle.clone(),

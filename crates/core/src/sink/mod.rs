@@ -11,13 +11,13 @@ mod object;
 mod partial;
 mod parts;
 mod pipe;
-mod standing;
+mod existing;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use crate::device::{Device, Place};
+use crate::device::{Destination, Device};
 use crate::error::{Error, Result};
 use crate::io::{Mode, Statistics};
 use crate::pool::Piece;
@@ -26,6 +26,7 @@ use crate::store::Stores;
 pub use commit::{Step, real_name};
 #[cfg(any(test, feature = "testkit"))]
 pub use commit::{StepFault, StepHook};
+pub use existing::StandingSink;
 pub use file::FileSink;
 pub use leftover::{Leftover, LeftoverKind, leftovers, leftovers_in};
 pub use mirror::MirrorSink;
@@ -34,7 +35,6 @@ pub use null::NullSink;
 pub use object::{CLAIM, Claim, ObjectSink};
 pub use parts::{LARGEST_PART, LEAST_PART, PartSizes, SMALLEST_PART, object_most, usual_part};
 pub use pipe::PipeSink;
-pub use standing::StandingSink;
 
 /// Where one family is written. It is append-only.
 ///
@@ -199,17 +199,19 @@ impl Options {
 /// As those of the sinks; a usage error for a directory, whose names are made by the caller ([`Device::join`]).
 pub fn open(device: &Device, options: Options) -> Result<Box<dyn Sink>> {
     match device.place() {
-        Place::File(path) => Ok(Box::new(FileSink::create(&device.to_string(), path, options)?)),
+        Destination::File(path) => Ok(Box::new(FileSink::create(&device.to_string(), path, options)?)),
         #[cfg(not(feature = "s3"))]
-        Place::Object { .. } => Err(options.stores.refuse(&device.to_string())),
+        Destination::Object { .. } => Err(options.stores.refuse(&device.to_string())),
         #[cfg(feature = "s3")]
-        Place::Object { bucket, key } => Ok(Box::new(ObjectSink::create(&device.to_string(), bucket, key, &options)?)),
-        Place::Null => Ok(Box::new(NullSink::new())),
-        Place::Pipe => Ok(Box::new(PipeSink::stdout()?)),
-        Place::Directory(path) if path.is_dir() => {
+        Destination::Object { bucket, key } => {
+            Ok(Box::new(ObjectSink::create(&device.to_string(), bucket, key, &options)?))
+        }
+        Destination::Null => Ok(Box::new(NullSink::new())),
+        Destination::Pipe => Ok(Box::new(PipeSink::stdout()?)),
+        Destination::Directory(path) if path.is_dir() => {
             Err(Error::usage(device.to_string(), "is a directory, but a file is needed", "name the file in it"))
         }
-        Place::Directory(_) | Place::Prefix { .. } => Err(Error::usage(
+        Destination::Directory(_) | Destination::Prefix { .. } => Err(Error::usage(
             device.to_string(),
             "names a directory",
             "name a file, or make names with --name-template",

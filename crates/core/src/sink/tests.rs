@@ -110,7 +110,7 @@ fn every_device_opens_its_sink_and_a_directory_none() {
     assert_eq!(sink.device(), place.name().display().to_string());
     assert_eq!(open(&Device::parse("nul:").unwrap(), Options::new(NEW)).unwrap().device(), "nul:");
     let refused = open(&Device::parse(&format!("{}/", place.directory.path().display())).unwrap(), Options::new(NEW));
-    assert_eq!(refused.err().unwrap().verdict().exit_code(), 2);
+    assert_eq!(refused.err().unwrap().exit_kind().exit_code(), 2);
 }
 
 #[test]

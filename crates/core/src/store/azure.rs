@@ -19,7 +19,7 @@ use object_store::{Error as StoreError, PutPayload};
 use uuid::Uuid;
 
 use super::azure_settings::{self, Settings};
-use super::client::Manner;
+use super::client::ClientSettings;
 use super::connection::Connector;
 use super::raw::{Raw, done, refused};
 use super::signed::{Answer, UnfinishedUpload, UploadedPart, element, elements, encoded, generic};
@@ -93,7 +93,7 @@ struct Block {
 }
 
 impl Azure {
-    pub fn open(name: &str, control: &Control, manner: &Manner) -> Result<Self> {
+    pub fn open(name: &str, control: &Control, manner: &ClientSettings) -> Result<Self> {
         let thing = format!("az://{name}");
         let Settings { mut builder, account, endpoint } = azure_settings::read(&thing, &control.settings)?;
         let options = manner.options_for(&endpoint);

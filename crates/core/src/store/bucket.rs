@@ -16,10 +16,10 @@ use object_store::{
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::client::{Client, Manner, SET};
+use super::client::{Client, ClientSettings, SET};
 use super::connection::Connector;
-use super::endure::{Endurance, Tried, jittered, may_pass, stays};
-use super::failure::{has_no_multipart, is_absent, is_denied};
+use super::errors::{has_no_multipart, is_absent, is_denied};
+use super::outage::{Endurance, Tried, jittered, may_pass, stays};
 use super::signed::{UploadedPart, generic};
 use super::{Control, cut_off, explained, in_the_end, multipart};
 use crate::device::BucketName;
@@ -151,9 +151,9 @@ where
 }
 
 /// How connections are made: how long one try may take, and the number of tries.
-fn manner(control: &Control) -> Manner {
+fn manner(control: &Control) -> ClientSettings {
     let (patience, one_try) = (control.patience, control.patience / ONE_TRY);
-    Manner {
+    ClientSettings {
         connector: Connector {
             one_try,
             connect: one_try.min(CONNECT),

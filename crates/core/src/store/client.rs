@@ -12,7 +12,7 @@ use super::Control;
 #[cfg(feature = "azure")]
 use super::azure::Azure;
 use super::connection::Connector;
-use super::failure::is_absent;
+use super::errors::is_absent;
 #[cfg(feature = "gcs")]
 use super::google::Google;
 use super::object_options::{Encryption, ObjectOptions};
@@ -25,12 +25,12 @@ use crate::error::{Error, Result};
 pub(super) const SET: &str = "fullbore-set";
 
 /// How connections are made and requests tried again, in all services.
-pub(super) struct Manner {
+pub(super) struct ClientSettings {
     pub retry: RetryConfig,
     pub connector: Connector,
 }
 
-impl Manner {
+impl ClientSettings {
     /// The options of a client of this endpoint. An endpoint with http:// allows plain HTTP.
     pub fn options_for(&self, endpoint: &str) -> ClientOptions {
         let (options, plain) = (self.connector.options(), endpoint.to_ascii_lowercase().starts_with("http://"));
@@ -49,7 +49,7 @@ pub(super) enum Client {
 
 impl Client {
     /// Opens a bucket. Asks the service nothing.
-    pub fn open(name: &BucketName, control: &Control, manner: &Manner) -> Result<Self> {
+    pub fn open(name: &BucketName, control: &Control, manner: &ClientSettings) -> Result<Self> {
         if name.service != Service::S3 {
             refuse_options(name, &control.objects)?;
         }

@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::signer::Method;
 use object_store::{Attribute, Attributes, Error as StoreError, PutMultipartOptions, PutPayload};
 
-use super::client::{Manner, SET};
+use super::client::{ClientSettings, SET};
 use super::multipart::{crc32c_of, shown};
 use super::raw::{Raw, done};
 use super::signed::{Answer, answer, encoded, generic};
@@ -51,7 +51,7 @@ fn emulator(control: &Control) -> Option<String> {
 }
 
 impl Google {
-    pub fn open(name: &str, control: &Control, manner: &Manner) -> Result<Self> {
+    pub fn open(name: &str, control: &Control, manner: &ClientSettings) -> Result<Self> {
         let thing = format!("gs://{name}");
         let mut builder = GoogleCloudStorageBuilder::new();
         for (name, value) in control.settings.iter().filter(|(name, _)| name.starts_with("GOOGLE_")) {

@@ -8,9 +8,9 @@ use std::fmt;
 use jiff::Timestamp;
 use object_store::signer::Method;
 
+use super::attributes::Kept;
 use super::bucket::Bucket;
 use super::explained;
-use super::kept::Kept;
 use super::signed::{Answer, element, no_bucket};
 use crate::error::{Error, Result};
 

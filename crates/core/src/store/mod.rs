@@ -11,11 +11,11 @@ mod azure_settings;
 mod bucket;
 mod client;
 mod connection;
-mod endure;
-mod failure;
+mod outage;
+mod errors;
 #[cfg(feature = "gcs")]
 mod google;
-mod kept;
+mod attributes;
 mod locked;
 mod multipart;
 mod object_options;
@@ -25,7 +25,7 @@ mod retries;
 mod s3;
 mod signed;
 mod small;
-mod words;
+mod error_codes;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -39,10 +39,10 @@ use tokio::sync::watch;
 use crate::device::BucketName;
 use crate::error::{Error, Result};
 
+pub use attributes::Kept;
 pub use bucket::{Bucket, Head, Listed, Part, Request, Upload};
-pub(crate) use failure::cut_off;
-use failure::explained;
-pub use kept::Kept;
+pub(crate) use errors::cut_off;
+use errors::explained;
 pub use locked::{Lock, Locked, PERMISSIONS};
 pub use multipart::crc32c_of;
 pub use object_options::{Encryption, LockMode, ObjectLock, ObjectOptions, storage_class, tag};

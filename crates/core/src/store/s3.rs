@@ -15,10 +15,10 @@ use object_store::{
 };
 use reqwest::Certificate;
 
-use super::client::{Manner, SET};
+use super::client::{ClientSettings, SET};
 use super::connection::Connector;
 use super::object_options::{Encryption, ObjectLock, ObjectOptions};
-use super::signed::{Answer, Manners, Signed};
+use super::signed::{Answer, Signed, SigningSettings};
 use super::{Control, explained, multipart, profile};
 use crate::error::{Error, Result};
 use crate::io::read_whole;
@@ -45,14 +45,14 @@ pub(super) struct S3 {
     pub parts_most: u64,
     connector: Connector,
     options: ClientOptions,
-    manners: Manners,
+    manners: SigningSettings,
     /// `AWS_SKIP_SIGNATURE`: requests are not signed.
     anonymous: bool,
     signed: Mutex<Option<Arc<Signed>>>,
 }
 
 impl S3 {
-    pub fn open(name: &str, control: &Control, manner: &Manner) -> Result<Self> {
+    pub fn open(name: &str, control: &Control, manner: &ClientSettings) -> Result<Self> {
         let thing = format!("s3://{name}");
         let mut builder = AmazonS3Builder::new().with_retry(manner.retry.clone());
         builder = builder.with_unsigned_payload(true);
@@ -78,7 +78,7 @@ impl S3 {
         builder = builder.with_bucket_name(name).with_client_options(options.clone());
         builder = builder.with_http_connector(connector.clone());
         let says = |key: AmazonS3ConfigKey, word: &str| builder.get_config_value(&key).as_deref() == Some(word);
-        let manners = Manners {
+        let manners = SigningSettings {
             region: builder.get_config_value(&AmazonS3ConfigKey::Region),
             signs_parts: says(AmazonS3ConfigKey::UnsignedPayload, "false"),
             pays: says(AmazonS3ConfigKey::RequestPayer, "true"),

@@ -70,7 +70,7 @@ impl Answer {
 
 /// How requests are signed, as the environment tells the crate.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Manners {
+pub(super) struct SigningSettings {
     /// `AWS_REGION`; us-east-1 if it is not set.
     pub region: Option<String>,
     /// `AWS_UNSIGNED_PAYLOAD=false`: parts are hashed for the signature too.
@@ -83,11 +83,11 @@ pub(super) struct Manners {
 #[derive(Debug)]
 pub(super) struct Signed {
     client: HttpClient,
-    manners: Manners,
+    manners: SigningSettings,
 }
 
 impl Signed {
-    pub fn new(connector: &Connector, options: &ClientOptions, manners: Manners) -> object_store::Result<Self> {
+    pub fn new(connector: &Connector, options: &ClientOptions, manners: SigningSettings) -> object_store::Result<Self> {
         Ok(Self { client: connector.connect(options)?, manners })
     }
 

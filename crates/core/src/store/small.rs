@@ -7,7 +7,7 @@ use object_store::path::Path;
 use object_store::{Attributes, GetOptions, PutMode, PutOptions, PutPayload};
 
 use super::bucket::persistently;
-use super::failure::is_absent;
+use super::errors::is_absent;
 use super::signed::generic;
 use super::{Bucket, explained};
 use crate::checksum::crc32c;

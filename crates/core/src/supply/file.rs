@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::course::Course;
+use super::ranges::Ranges;
 use super::{Supply, under_way};
 use crate::error::{Error, Result};
 use crate::io::{Completion, Mode, OpenedFile, Payload, Queue};
@@ -28,7 +28,7 @@ pub struct FileSupply {
     /// Reads in order of their offsets, from the next to be given out.
     ahead: VecDeque<Ahead>,
     /// What is to be read.
-    course: Course,
+    course: Ranges,
     /// How many reads were begun: what tells one from another.
     begun: u64,
     failed: bool,
@@ -79,7 +79,7 @@ impl FileSupply {
             pool: Arc::clone(pool),
             ahead: VecDeque::with_capacity(queue.depth()),
             queue,
-            course: Course::whole(size),
+            course: Ranges::whole(size),
             begun: 0,
             failed: false,
         })
@@ -183,7 +183,7 @@ impl Supply for FileSupply {
         if !self.ahead.is_empty() {
             return Err(under_way(&self.device));
         }
-        self.course = Course::of(ranges);
+        self.course = Ranges::of(ranges);
         Ok(())
     }
 

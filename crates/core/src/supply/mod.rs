@@ -1,7 +1,7 @@
 //! Supplies: where the bytes of one media family come from when it is read again. A new one is a file here
 //! and a line in [`open`].
 
-mod course;
+mod ranges;
 mod file;
 #[cfg(feature = "s3")]
 mod object;
@@ -12,19 +12,19 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::device::{Device, Place};
+use crate::device::{Destination, Device};
 use crate::error::{Error, Result};
 use crate::io::Mode;
 use crate::pool::{Piece, Pool};
 use crate::sink::DeviceAccount;
 use crate::store::Stores;
 
-#[cfg(any(test, feature = "testkit"))]
-pub(crate) use course::Course;
 pub use file::FileSupply;
 #[cfg(feature = "s3")]
 pub use object::ObjectSupply;
 pub use pipe::PipeSupply;
+#[cfg(any(test, feature = "testkit"))]
+pub(crate) use ranges::Ranges;
 
 /// One family, read from its start to its end, with read-ahead.
 pub trait Supply: Send {
@@ -88,16 +88,16 @@ pub fn open(
 ) -> Result<Box<dyn Supply>> {
     let shown = device.to_string();
     match device.place() {
-        Place::File(path) => Ok(Box::new(FileSupply::open(&shown, path, pool, queue_depth, mode)?)),
+        Destination::File(path) => Ok(Box::new(FileSupply::open(&shown, path, pool, queue_depth, mode)?)),
         #[cfg(not(feature = "s3"))]
-        Place::Object { .. } => Err(stores.refuse(&shown)),
+        Destination::Object { .. } => Err(stores.refuse(&shown)),
         #[cfg(feature = "s3")]
-        Place::Object { bucket, key } => {
+        Destination::Object { bucket, key } => {
             Ok(Box::new(ObjectSupply::open(&shown, bucket, key, pool, queue_depth, stores)?))
         }
-        Place::Pipe => Ok(Box::new(PipeSupply::stdin(pool)?)),
-        Place::Null => Err(Error::usage(shown, "holds nothing to read", "name the families of a backup")),
-        Place::Directory(_) | Place::Prefix { .. } => {
+        Destination::Pipe => Ok(Box::new(PipeSupply::stdin(pool)?)),
+        Destination::Null => Err(Error::usage(shown, "holds nothing to read", "name the families of a backup")),
+        Destination::Directory(_) | Destination::Prefix { .. } => {
             Err(Error::usage(shown, "is a directory, but a file is needed", "name the file in it"))
         }
     }

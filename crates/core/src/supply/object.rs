@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::course::Course;
+use super::ranges::Ranges;
 use super::{Supply, ranges, under_way};
 use crate::device::BucketName;
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ pub struct ObjectSupply {
     /// Ranges requested so far: the same one may be ahead twice, and its number tells it apart.
     asked: u64,
     /// What is to be read.
-    course: Course,
+    course: Ranges,
     /// Transfers begin a whole number of them from here.
     beginning: u64,
     arrived: (Sender<Arrived>, Receiver<Arrived>),
@@ -92,7 +92,7 @@ impl ObjectSupply {
             held: 0,
             ahead: VecDeque::with_capacity(queue_depth),
             asked: 0,
-            course: Course::whole(there.size),
+            course: Ranges::whole(there.size),
             beginning: 0,
             arrived: unbounded(),
             failed: false,
@@ -215,7 +215,7 @@ impl Supply for ObjectSupply {
         if !self.ahead.is_empty() {
             return Err(under_way(&self.device));
         }
-        self.course = Course::of(ranges);
+        self.course = Ranges::of(ranges);
         Ok(())
     }
 

@@ -44,7 +44,7 @@ fn nothing_can_be_read_from_nul_a_directory_a_missing_file_or_a_named_pipe() {
         open(&Device::parse(&text).unwrap(), &pool, 1, Mode::Auto, &Stores::default())
             .err()
             .unwrap()
-            .verdict()
+            .exit_kind()
             .exit_code()
     };
     let inside = |name: &str| format!("{}/{name}", directory.path().display());
@@ -66,7 +66,7 @@ fn a_file_that_is_cut_while_it_is_read_is_damaged_and_one_that_grows_is_read_as_
         drop(supply.next().unwrap());
         File::options().write(true).open(&path).unwrap().set_len(500_001).unwrap();
         let error = std::iter::from_fn(|| supply.next().transpose()).find_map(Result::err).unwrap();
-        assert_eq!(error.verdict().exit_code(), 3);
+        assert_eq!(error.exit_kind().exit_code(), 3);
         assert!(error.to_string().contains("byte 500001") && error.to_string().contains("cut"), "{mode:?}: {error}");
         assert!(supply.next().is_err(), "an error is no end");
         assert!(supply.read_at(600_000, &mut [0; 10]).is_err());

@@ -8,20 +8,20 @@ use super::{Fault, FaultPlan};
 use crate::error::{Error, Result};
 use crate::pool::Piece;
 use crate::sink::DeviceAccount;
-use crate::supply::{Course, Supply};
+use crate::supply::{Ranges, Supply};
 
 /// A supply with the faults that the plan has for its family: errors, delays, flipped bits, an early end, death.
 pub struct FaultSupply {
     inner: Box<dyn Supply>,
     plan: FaultPlan,
     family: usize,
-    course: Course,
+    course: Ranges,
 }
 
 impl FaultSupply {
     /// `inner`, as family `family` of the plan.
     pub fn new(inner: Box<dyn Supply>, plan: &FaultPlan, family: usize) -> Self {
-        let course = Course::whole(inner.size().unwrap_or(u64::MAX));
+        let course = Ranges::whole(inner.size().unwrap_or(u64::MAX));
         Self { inner, plan: plan.clone(), family, course }
     }
 
@@ -116,7 +116,7 @@ impl Supply for FaultSupply {
 
     fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
         self.inner.aim(ranges.clone())?;
-        self.course = Course::of(ranges);
+        self.course = Ranges::of(ranges);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, Result};
 use crate::pool::{Piece, Pool};
 use crate::sink::{DeviceAccount, Sink, out_of_order};
-use crate::supply::{Course, Supply};
+use crate::supply::{Ranges, Supply};
 
 /// Where a published family is, and stays after a kill. Empty: no family is there.
 pub type Shelf = Arc<Mutex<Vec<u8>>>;
@@ -139,7 +139,7 @@ pub struct MemorySupply {
     device: String,
     bytes: Vec<u8>,
     pool: Arc<Pool>,
-    course: Course,
+    course: Ranges,
     given: u64,
     operations: u64,
 }
@@ -148,7 +148,7 @@ impl MemorySupply {
     /// A supply of the bytes on `shelf` now, in buffers of `pool`.
     pub fn new(device: impl Into<String>, shelf: &Shelf, pool: &Arc<Pool>) -> Self {
         let bytes = shelf.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let course = Course::whole(bytes.len() as u64);
+        let course = Ranges::whole(bytes.len() as u64);
         Self { device: device.into(), bytes, pool: Arc::clone(pool), course, given: 0, operations: 0 }
     }
 }
@@ -186,7 +186,7 @@ impl Supply for MemorySupply {
     }
 
     fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
-        self.course = Course::of(ranges);
+        self.course = Ranges::of(ranges);
         Ok(())
     }
 

@@ -19,4 +19,4 @@ pub use fault_sink::FaultSink;
 pub use fault_supply::FaultSupply;
 pub use memory::{MemorySink, MemorySupply, Shelf};
 pub use open_engine_conforms::{Files, OpenEngineUnderTest, open_engine_conforms};
-pub use ordered::{Manner, OrderedSource, OrderedTarget};
+pub use ordered::{OrderedSource, OrderedTarget, TargetBehaviour};

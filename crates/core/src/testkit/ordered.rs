@@ -126,7 +126,7 @@ impl Reader for OddReader<'_> {
 
 /// How a target behaves at byte 100,000 of stream 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum TargetBehaviour {
     /// It takes all bytes at once.
     Prompt,
     /// It takes so long for each piece of stream 2.
@@ -139,14 +139,14 @@ pub enum Manner {
 
 /// A target that checks each byte, and that ordered streams come in order and one piece at a time.
 pub struct OrderedTarget {
-    manner: Manner,
+    manner: TargetBehaviour,
     halt: Halt,
     ends: Mutex<HashMap<u32, u64>>,
 }
 
 impl OrderedTarget {
     /// For one job, which `halt` ends.
-    pub fn new(manner: Manner, halt: &Halt) -> Self {
+    pub fn new(manner: TargetBehaviour, halt: &Halt) -> Self {
         Self { manner, halt: halt.clone(), ends: Mutex::default() }
     }
 
@@ -179,9 +179,9 @@ impl Target for OrderedTarget {
         }
         let critical = stream == 2 && offset + bytes.len() as u64 > 100_000;
         match self.manner {
-            Manner::Slow(time) if stream == 2 => std::thread::sleep(time),
-            Manner::Fails if critical => return Err(wrong("failed as planned".into())),
-            Manner::Stops if critical => {
+            TargetBehaviour::Slow(time) if stream == 2 => std::thread::sleep(time),
+            TargetBehaviour::Fails if critical => return Err(wrong("failed as planned".into())),
+            TargetBehaviour::Stops if critical => {
                 while !self.halt.is_stopped() {
                     std::thread::sleep(Duration::from_millis(5));
                 }

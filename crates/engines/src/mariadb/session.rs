@@ -22,7 +22,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::innodb::damage;
 use crate::mysql_family::url::ServerAddress;
-use crate::{Besides, Facts, Options, Session};
+use crate::{ExtraWork, Facts, Options, Session};
 
 /// How long the server may be silent beyond the locks that it waits for: it may have much to flush.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -243,8 +243,8 @@ impl Session for MariadbSession {
 
     /// Logins, queries and stages of an idle server do not count: before its first byte a job takes 0.095 s here, and
     /// 0.091 s with SQLite.
-    fn besides(&self) -> Besides {
-        Besides {
+    fn besides(&self) -> ExtraWork {
+        ExtraWork {
             files: self.files.len() as u64 + 1, // And the redo log.
             log_bytes: self.redo_bytes,
             hole_bytes: self.files.iter().filter(|(_, size)| *size >= HOLES_FROM).map(holes).sum(),

@@ -42,7 +42,7 @@ use crate::mysql_family::innodb::zeros::Zeros;
 use crate::mysql_family::url::ServerAddress;
 use crate::{Facts, Options, Session, streams};
 use reader::TaskReader;
-use stream_table::{Known, StreamTable};
+use stream_table::{KnownStream, StreamTable};
 
 /// The least unit of a file, and the unit of files without pages.
 const LEAST_UNIT: u32 = 4096;
@@ -217,7 +217,7 @@ impl CloneSession {
     fn behind_the_clone(&self, buffer: &mut [u8]) -> Result<Option<Extent>> {
         let Some(others) = &self.others else { return Ok(None) };
         let text = || {
-            let known = Known { unit: other_engines::UNIT, identity: None, fsp_flags: None, judge: None };
+            let known = KnownStream { unit: other_engines::UNIT, identity: None, fsp_flags: None, judge: None };
             self.table().add(known)
         };
         let extent = others.next(text, buffer)?;
@@ -338,7 +338,7 @@ impl Source for CloneSession {
         let described = |file: CloneFile| {
             let size = self.final_size(&file);
             let id = self.table().number(&file)?;
-            Ok(Stream { id, unit: Known::of(&file).unit, name: file.path, size })
+            Ok(Stream { id, unit: KnownStream::of(&file).unit, name: file.path, size })
         };
         let mut found = self.files().into_iter().map(described).collect::<Result<Vec<_>>>()?;
         found.extend(self.others.iter().flat_map(OtherEngines::streams));

@@ -559,7 +559,7 @@ mod tests {
         assert_eq!(taken(Dialect::MariaDb, "MariaDB 10.11.2"), Path::new("/usr/sbin/mysqld"));
         let refused = |found: &[(&str, &str)]| choose(Dialect::MySql, found, "MySQL 9.7.1").unwrap_err();
         let error = refused(&found[..1]);
-        assert_eq!(error.verdict().exit_code(), 2);
+        assert_eq!(error.exit_kind().exit_code(), 2);
         let text = error.to_string();
         assert!(text.contains("/usr/sbin/mysqld is 10.11.14-MariaDB") && text.contains("--server-program"), "{text}");
         assert!(refused(&[]).to_string().contains("no server program for MySQL 9.7.1 in PATH"));

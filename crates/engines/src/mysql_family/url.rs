@@ -324,7 +324,7 @@ mod tests {
             let error = ServerAddress::parse(url).unwrap_err();
             let text = format!("{error} {error:?}");
             assert!(text.contains("--password-file") && !text.contains("s3c"), "{text}");
-            assert_eq!(error.verdict().exit_code(), 2);
+            assert_eq!(error.exit_kind().exit_code(), 2);
         }
     }
 
@@ -374,7 +374,7 @@ mod tests {
             "mysql://a b/",
         ] {
             let error = ServerAddress::parse(url).map(drop).unwrap_err();
-            assert_eq!(error.verdict().exit_code(), 2, "{url}");
+            assert_eq!(error.exit_kind().exit_code(), 2, "{url}");
         }
         assert!(ServerAddress::parse(&format!("mysql://{}", "h".repeat(5000))).is_err());
     }

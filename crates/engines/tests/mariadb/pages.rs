@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fullbore_engines::mysql_family::Dialect;
-use fullbore_engines::mysql_family::innodb::page::Verdict;
+use fullbore_engines::mysql_family::innodb::page::PageState;
 use fullbore_engines::mysql_family::innodb::tablespace::{Doublewrite, Head};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 
@@ -27,10 +27,10 @@ fn check(path: &Path, dialect: Dialect) -> [u64; 3] {
             continue;
         }
         match head.format.check(page, number) {
-            Verdict::Valid => counts[0] += 1,
-            Verdict::Empty => counts[1] += 1,
-            Verdict::Unchecked(_) => counts[2] += 1,
-            Verdict::Corrupt(fault) => panic!("{} page {number}: {fault}", path.display()),
+            PageState::Valid => counts[0] += 1,
+            PageState::Empty => counts[1] += 1,
+            PageState::Unchecked(_) => counts[2] += 1,
+            PageState::Corrupt(fault) => panic!("{} page {number}: {fault}", path.display()),
         }
     }
     counts

@@ -19,7 +19,7 @@ use crate::mariadb::redo::tail::read_full;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::innodb::damage::DamagedPage;
 use crate::mysql_family::innodb::extents::{Extents, Layout};
-use crate::mysql_family::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, Verdict};
+use crate::mysql_family::innodb::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, PageState};
 use crate::mysql_family::innodb::tablespace::{BadHead, Doublewrite, Encryption, Head, TRANSACTION_SYSTEM_PAGE};
 
 /// Unit of direct reads, in bytes.
@@ -267,28 +267,28 @@ impl DataFile {
         let mut torn = false;
         loop {
             match verdict {
-                Verdict::Empty => {
+                PageState::Empty => {
                     found.zero.push(number);
                     break;
                 }
-                Verdict::Valid => {
+                PageState::Valid => {
                     let content = format.content_length(page);
                     page[content..].fill(0); // A hole, where holes can be.
                     break;
                 }
-                Verdict::Unchecked(_) => {
+                PageState::Unchecked(_) => {
                     // Whether it was torn shows in a second read only.
                     let again = self.read_page(at, page.len(), scratch)?;
                     if again.is_none_or(|again| again == &*page) || since.elapsed() > PATIENCE {
                         break;
                     }
                 }
-                Verdict::Corrupt(fault) if since.elapsed() > PATIENCE => {
+                PageState::Corrupt(fault) if since.elapsed() > PATIENCE => {
                     let file = self.entry.file.name.clone();
                     found.damaged.push(DamagedPage { file, page: number.into(), why: fault.to_string() });
                     break;
                 }
-                Verdict::Corrupt(_) => {
+                PageState::Corrupt(_) => {
                     torn = true;
                     std::thread::sleep(PAUSE);
                 }
@@ -407,7 +407,7 @@ fn read_head(opened: &OpenedFile, memory: &mut Memory) -> Result<Option<Head>> {
             Ok(Some(head)) => {
                 let page = head.format.physical_size() as usize;
                 match head.format.check(&memory[..page.min(got)], 0) {
-                    Verdict::Corrupt(fault) => fault.to_string(),
+                    PageState::Corrupt(fault) => fault.to_string(),
                     _ => return Ok(Some(head)),
                 }
             }

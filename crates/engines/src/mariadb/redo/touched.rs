@@ -26,7 +26,7 @@ pub struct Touched {
 /// The current place in the records of a mini-transaction: later records give their offsets relative to the record
 /// before.
 #[derive(Clone, Copy)]
-struct Place {
+struct TouchedPlace {
     space: u32,
     page: u32,
     offset: u32,
@@ -66,7 +66,7 @@ impl Touched {
     }
 
     fn look_at_one(&self, bytes: &[u8]) {
-        let mut place: Option<Place> = None;
+        let mut place: Option<TouchedPlace> = None;
         for record in records(bytes) {
             if place.is_none() && record.kind >= 0x80 {
                 continue; // About a file.
@@ -79,12 +79,12 @@ impl Touched {
     }
 
     /// Takes note of one record about a page; where the next one counts from.
-    fn look_at_record(&self, record: &Record<'_>, before: Option<Place>) -> Option<Place> {
+    fn look_at_record(&self, record: &Record<'_>, before: Option<TouchedPlace>) -> Option<TouchedPlace> {
         let (mut place, mut body) = if record.kind & 0x80 != 0 {
             (before?, record.body)
         } else {
             let (space, page, rest) = record.page()?;
-            (Place { space, page, offset: 0 }, rest)
+            (TouchedPlace { space, page, offset: 0 }, rest)
         };
         match record.kind & 0x70 {
             0x00 | 0x10 => {
@@ -93,7 +93,7 @@ impl Touched {
             }
             0x20 => {
                 if body.first() == Some(&TRIM_PAGES) {
-                    self.put(Place { page: WHOLE, ..place }, 0);
+                    self.put(TouchedPlace { page: WHOLE, ..place }, 0);
                 }
                 place.offset = TYPE_AT as u32;
             }
@@ -109,7 +109,7 @@ impl Touched {
     }
 
     /// Bytes from `start` up to the place's offset were written.
-    fn put_bytes(&self, place: Place, start: u32) {
+    fn put_bytes(&self, place: TouchedPlace, start: u32) {
         // The least page has 1 KiB, and tables are only in pages with a multiple of the page size as number.
         if !place.page.is_multiple_of(PAGE_SIZE_MIN) || place.offset <= TABLE_AT as u32 {
             return;
@@ -123,7 +123,7 @@ impl Touched {
         (start..place.offset).filter_map(|byte| u16::try_from(byte).ok()).for_each(|byte| self.put(place, byte));
     }
 
-    fn put(&self, place: Place, byte: u16) {
+    fn put(&self, place: TouchedPlace, byte: u16) {
         self.filter.put(place.space, place.page, byte);
     }
 }

@@ -41,7 +41,7 @@ struct State {
 }
 
 /// The file of a piece, as a worker knows it.
-pub(super) enum Known {
+pub(super) enum PieceOrigin {
     /// The current file.
     File(CloneFile),
     /// It was dropped: the bytes mean nothing.
@@ -155,11 +155,11 @@ impl Progress {
     }
 
     /// The file of a piece of `stage`. A worker can be faster than the first task, which learns of the files.
-    pub fn file(&self, id: FileId, stage: Stage) -> Result<Known> {
+    pub fn file(&self, id: FileId, stage: Stage) -> Result<PieceOrigin> {
         self.wait(|state| match state.files.get(id) {
-            Some(file) if file.deleted => Some(Known::Gone),
-            Some(file) => Some(Known::File(file.clone())),
-            None => (state.ended >= Some(stage)).then_some(Known::Never),
+            Some(file) if file.deleted => Some(PieceOrigin::Gone),
+            Some(file) => Some(PieceOrigin::File(file.clone())),
+            None => (state.ended >= Some(stage)).then_some(PieceOrigin::Never),
         })
     }
 
@@ -213,7 +213,7 @@ mod tests {
                 progress.end(Stage::FileCopy).unwrap();
             });
             progress.wait_for_stage(Stage::FileCopy).unwrap();
-            assert!(matches!(progress.file(FileId::Data(0), Stage::FileCopy), Ok(Known::Never)));
+            assert!(matches!(progress.file(FileId::Data(0), Stage::FileCopy), Ok(PieceOrigin::Never)));
         });
     }
 

@@ -12,7 +12,7 @@ use super::descriptor::{BadMessage, DataDescriptor, Descriptor, FileDescriptor, 
 use super::donor::{Conversation, bad, parse, receive_complete};
 use super::files::{Change, FileId};
 use super::message::{self, RAW_DATA, RESPONSE_MAX, Response, command};
-use super::progress::Known;
+use super::progress::PieceOrigin;
 use crate::mysql_family::connection::{Connection, Message};
 
 /// The server's message to a task when another task of the same clone has failed (error 1815).
@@ -249,16 +249,16 @@ impl Task {
         let known = match self.leads() {
             // No other task can announce the file.
             true => progress.with_files(|files| match files.get(id) {
-                Some(file) if file.deleted => Known::Gone,
-                Some(file) => Known::File(file.clone()),
-                None => Known::Never,
+                Some(file) if file.deleted => PieceOrigin::Gone,
+                Some(file) => PieceOrigin::File(file.clone()),
+                None => PieceOrigin::Never,
             }),
             false => progress.file(id, data.stage)?,
         };
         let gone = match known {
-            Known::Never => return Err(self.bad("data of a file that it did not announce")),
-            Known::Gone => true,
-            Known::File(file) => {
+            PieceOrigin::Never => return Err(self.bad("data of a file that it did not announce")),
+            PieceOrigin::Gone => true,
+            PieceOrigin::File(file) => {
                 let end = data.offset + u64::from(data.length);
                 // Page 0 of a file has its size. Another task may receive it later than this task receives the last
                 // pages.

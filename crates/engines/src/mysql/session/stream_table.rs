@@ -15,14 +15,14 @@ use crate::streams;
 pub(super) struct StreamTable {
     pub streams: HashMap<FileId, u32>,
     /// The streams by their numbers, from 1 on.
-    pub known: Vec<Known>,
+    pub known: Vec<KnownStream>,
     /// Size in bytes by the first page.
     pub sizes: HashMap<FileId, u64>,
 }
 
 /// The identity of a stream, independent of its file name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownStream {
     pub unit: u32,
     pub identity: Option<String>,
     /// Of a tablespace.
@@ -30,7 +30,7 @@ pub(super) struct Known {
     pub judge: Option<Judge>,
 }
 
-impl Known {
+impl KnownStream {
     pub fn of(file: &CloneFile) -> Self {
         let pages = matches!(file.id, FileId::Data(_)) && file.fsp_flags != u32::MAX;
         // The system tablespace has several files, whose names do not change.
@@ -53,7 +53,7 @@ impl StreamTable {
         if let Some(&number) = self.streams.get(&file.id) {
             return Ok(number);
         }
-        let number = self.add(Known::of(file))?;
+        let number = self.add(KnownStream::of(file))?;
         self.streams.insert(file.id, number);
         Ok(number)
     }
@@ -65,13 +65,13 @@ impl StreamTable {
         Ok((number, known.unit, known.judge))
     }
 
-    pub fn add(&mut self, known: Known) -> Result<u32> {
+    pub fn add(&mut self, known: KnownStream) -> Result<u32> {
         let number = streams::number(self.known.len() as u64)?;
         self.known.push(known);
         Ok(number)
     }
 
-    pub fn known(&self, number: u32) -> Option<&Known> {
+    pub fn known(&self, number: u32) -> Option<&KnownStream> {
         self.known.get((number as usize).checked_sub(1)?)
     }
 }
@@ -112,20 +112,20 @@ mod tests {
     #[test]
     fn a_tablespace_is_known_by_its_id_and_files_without_pages_by_nothing() {
         assert_eq!(
-            Known::of(&file(1, 7, 8192, "shop/a.ibd")),
-            Known {
+            KnownStream::of(&file(1, 7, 8192, "shop/a.ibd")),
+            KnownStream {
                 unit: 8192,
                 identity: Some("space:7".into()),
                 fsp_flags: Some(0),
                 judge: Judge::new(Dialect::MySql, 0, "space:7")
             }
         );
-        assert_eq!(Known::of(&file(1, 7, 1024, "shop/a.ibd")).unit, 4096);
+        assert_eq!(KnownStream::of(&file(1, 7, 1024, "shop/a.ibd")).unit, 4096);
         let (one, two) = (file(1, 0, 16384, "ibdata1"), file(2, 0, 16384, "ibdata2"));
-        assert_ne!(Known::of(&one).identity, Known::of(&two).identity);
+        assert_ne!(KnownStream::of(&one).identity, KnownStream::of(&two).identity);
         let dump = CloneFile { fsp_flags: u32::MAX, ..file(0, u32::MAX, 16384, "ib_buffer_pool") };
-        assert_eq!(Known::of(&dump), Known { unit: 4096, identity: None, fsp_flags: None, judge: None });
+        assert_eq!(KnownStream::of(&dump), KnownStream { unit: 4096, identity: None, fsp_flags: None, judge: None });
         let redo = CloneFile { id: FileId::Redo(3), ..file(0, 0xFFFF_FFF0, 512, "#innodb_redo/#ib_redo3") };
-        assert_eq!(Known::of(&redo).identity, None);
+        assert_eq!(KnownStream::of(&redo).identity, None);
     }
 }

@@ -4,7 +4,7 @@
 //! bytes. A zero page is healthy if it is free. A zero page in use has lost its content.
 
 use super::bytes::{u16_at, u32_at};
-use super::page::{NUMBER_AT, PageFormat, TYPE_AT, Verdict};
+use super::page::{NUMBER_AT, PageFormat, PageState, TYPE_AT};
 
 /// Where the table of extents begins, in bytes from the start of its page.
 pub const TABLE_AT: usize = 150;
@@ -75,7 +75,7 @@ impl Extents {
     /// type.
     pub fn parse(format: &PageFormat, page: &[u8], number: u32) -> Option<Self> {
         let layout = Layout::of(format);
-        let readable = format.check(page, number) == Verdict::Valid && format.is_clear(page);
+        let readable = format.check(page, number) == PageState::Valid && format.is_clear(page);
         if !readable || !TYPES.contains(&u16_at(page, TYPE_AT)) || layout.table_of(number) != u32_at(page, NUMBER_AT) {
             return None;
         }

@@ -73,7 +73,7 @@ pub struct BadFlags(pub u32);
 
 /// The result of checking a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PageState {
     /// Its checksum is right.
     Valid,
     /// All zero: not used yet, or freed and scrubbed.
@@ -228,16 +228,16 @@ impl PageFormat {
     }
 
     /// Looks at page `number` of the tablespace. `page` is as long as [`physical_size`](Self::physical_size).
-    pub fn check(&self, page: &[u8], number: u32) -> Verdict {
+    pub fn check(&self, page: &[u8], number: u32) -> PageState {
         if page.len() != self.physical as usize {
-            return Verdict::Corrupt(Fault::Length { found: page.len() });
+            return PageState::Corrupt(Fault::Length { found: page.len() });
         }
         if is_zero(page) {
-            return Verdict::Empty;
+            return PageState::Empty;
         }
         let found = u32_at(page, NUMBER_AT);
         if found != number {
-            return Verdict::Corrupt(Fault::Number { found });
+            return PageState::Corrupt(Fault::Number { found });
         }
         match self.layout {
             Layout::FullCrc32 { compressed } => check_full_crc32(page, compressed),
@@ -259,14 +259,14 @@ impl PageFormat {
         length.min(page.len())
     }
 
-    fn check_classic(&self, page: &[u8]) -> Verdict {
+    fn check_classic(&self, page: &[u8]) -> PageState {
         let kind = u16_at(page, TYPE_AT);
         match (self.dialect, kind) {
-            (Dialect::MySql, MYSQL_COMPRESSED) => Verdict::Unchecked(Why::Compressed),
+            (Dialect::MySql, MYSQL_COMPRESSED) => PageState::Unchecked(Why::Compressed),
             (Dialect::MySql, MYSQL_ENCRYPTED | MYSQL_COMPRESSED_ENCRYPTED | MYSQL_ENCRYPTED_RTREE) => {
-                Verdict::Unchecked(Why::Encrypted)
+                PageState::Unchecked(Why::Encrypted)
             }
-            (Dialect::MariaDb, MARIADB_COMPRESSED) => Verdict::Unchecked(Why::Compressed),
+            (Dialect::MariaDb, MARIADB_COMPRESSED) => PageState::Unchecked(Why::Compressed),
             (Dialect::MariaDb, MARIADB_COMPRESSED_ENCRYPTED) => {
                 compare(u32_at(page, CRYPT_CHECKSUM_AT), classic_crc32(page))
             }
@@ -275,21 +275,21 @@ impl PageFormat {
         }
     }
 
-    fn check_row_compressed(&self, page: &[u8]) -> Verdict {
+    fn check_row_compressed(&self, page: &[u8]) -> PageState {
         let kind = u16_at(page, TYPE_AT);
         if self.dialect == Dialect::MySql && matches!(kind, MYSQL_ENCRYPTED | MYSQL_ENCRYPTED_RTREE) {
-            return Verdict::Unchecked(Why::Encrypted);
+            return PageState::Unchecked(Why::Encrypted);
         }
         if self.is_encrypted(page) {
             return compare(u32_at(page, CRYPT_CHECKSUM_AT), row_compressed_crc32(page));
         }
         let (stored, computed) = (u32_at(page, CHECKSUM_AT), row_compressed_crc32(page));
         if stored == computed || stored == row_compressed_adler32(page) {
-            Verdict::Valid
+            PageState::Valid
         } else if stored == NO_CHECKSUM {
-            Verdict::Unchecked(Why::NoChecksum)
+            PageState::Unchecked(Why::NoChecksum)
         } else {
-            Verdict::Corrupt(Fault::Checksum { stored, computed })
+            PageState::Corrupt(Fault::Checksum { stored, computed })
         }
     }
 
@@ -299,16 +299,16 @@ impl PageFormat {
     }
 }
 
-fn compare(stored: u32, computed: u32) -> Verdict {
-    if stored == computed { Verdict::Valid } else { Verdict::Corrupt(Fault::Checksum { stored, computed }) }
+fn compare(stored: u32, computed: u32) -> PageState {
+    if stored == computed { PageState::Valid } else { PageState::Corrupt(Fault::Checksum { stored, computed }) }
 }
 
-fn check_full_crc32(page: &[u8], compressed: bool) -> Verdict {
+fn check_full_crc32(page: &[u8], compressed: bool) -> PageState {
     let kind = u16_at(page, TYPE_AT);
     if compressed && kind & COMPRESSED_BIT != 0 {
         let length = usize::from(kind & !COMPRESSED_BIT) * 256;
         if length <= DATA_AT || length > page.len() {
-            return Verdict::Corrupt(Fault::CompressedLength { found: length as u32 });
+            return PageState::Corrupt(Fault::CompressedLength { found: length as u32 });
         }
         return compare(u32_at(page, length - 4), crc32c(&page[..length - 4]));
     }
@@ -316,32 +316,32 @@ fn check_full_crc32(page: &[u8], compressed: bool) -> Verdict {
     let verdict = compare(u32_at(page, end), crc32c(&page[..end]));
     // In an encrypted page (the first word is the version of its key) the LSN at the end is encrypted too.
     let (first, last) = (u32_at(page, LSN_AT + 4), u32_at(page, end - 4));
-    if verdict == Verdict::Valid && u32_at(page, CHECKSUM_AT) == 0 && first != last {
-        return Verdict::Corrupt(Fault::Lsn { first, last });
+    if verdict == PageState::Valid && u32_at(page, CHECKSUM_AT) == 0 && first != last {
+        return PageState::Corrupt(Fault::Lsn { first, last });
     }
     verdict
 }
 
 /// A page as in the server's memory. The page does not name the algorithm of its checksum: one of them has to fit.
-fn check_plain(page: &[u8]) -> Verdict {
+fn check_plain(page: &[u8]) -> PageState {
     let end = page.len() - 8;
     let (stored, again) = (u32_at(page, CHECKSUM_AT), u32_at(page, end));
     let (first, last) = (u32_at(page, LSN_AT + 4), u32_at(page, end + 4));
     let computed = classic_crc32(page);
     if stored == computed && again == computed {
-        return Verdict::Valid;
+        return PageState::Valid;
     }
     if first != last {
-        return Verdict::Corrupt(Fault::Lsn { first, last });
+        return PageState::Corrupt(Fault::Lsn { first, last });
     }
     if stored == NO_CHECKSUM && again == NO_CHECKSUM {
-        return Verdict::Unchecked(Why::NoChecksum);
+        return PageState::Unchecked(Why::NoChecksum);
     }
     // The algorithm `innodb`, which was the default before MySQL 5.7 and MariaDB 10.2.
     if stored == folded(&[&page[4..26], &page[DATA_AT..end]]) && again == folded(&[&page[..26]]) {
-        return Verdict::Valid;
+        return PageState::Valid;
     }
-    Verdict::Corrupt(Fault::Checksum { stored, computed })
+    PageState::Corrupt(Fault::Checksum { stored, computed })
 }
 
 fn classic_crc32(page: &[u8]) -> u32 {
@@ -408,7 +408,7 @@ mod tests {
             let format = format(fixture);
             assert_eq!(format.physical_size(), fixture.physical, "{}", fixture.name);
             let (head, rows) = fixture.bytes.split_at(fixture.physical as usize);
-            let first = if fixture.name.contains("none") { fixture.rows } else { Verdict::Valid };
+            let first = if fixture.name.contains("none") { fixture.rows } else { PageState::Valid };
             assert_eq!(format.check(head, 0), first, "page 0 of {}", fixture.name);
             assert_eq!(format.check(rows, fixture.number), fixture.rows, "the rows of {}", fixture.name);
         }
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_checked_page_is_noticed() {
-        for fixture in fixtures::ALL.iter().filter(|fixture| fixture.rows == Verdict::Valid) {
+        for fixture in fixtures::ALL.iter().filter(|fixture| fixture.rows == PageState::Valid) {
             let format = format(fixture);
             let mut page = fixture.bytes[fixture.physical as usize..].to_vec();
             let content = format.content_length(&page);
@@ -435,7 +435,7 @@ mod tests {
                 let verdict = format.check(&page, fixture.number);
                 page[byte] ^= 1 << (bit % 8);
                 assert!(
-                    matches!(verdict, Verdict::Corrupt(_) | Verdict::Unchecked(_)),
+                    matches!(verdict, PageState::Corrupt(_) | PageState::Unchecked(_)),
                     "bit {bit} of {} went unnoticed",
                     fixture.name
                 );
@@ -449,13 +449,13 @@ mod tests {
             let format = format(fixture);
             let page = &fixture.bytes[fixture.physical as usize..];
             let other = format.check(page, fixture.number + 1);
-            assert_eq!(other, Verdict::Corrupt(Fault::Number { found: fixture.number }), "{}", fixture.name);
-            assert_eq!(format.check(&page[1..], 1), Verdict::Corrupt(Fault::Length { found: page.len() - 1 }));
+            assert_eq!(other, PageState::Corrupt(Fault::Number { found: fixture.number }), "{}", fixture.name);
+            assert_eq!(format.check(&page[1..], 1), PageState::Corrupt(Fault::Length { found: page.len() - 1 }));
         }
         let fixture = &fixtures::ALL[0];
         let mut torn = fixture.bytes[4096..].to_vec();
         torn[2048..].fill(7);
-        assert!(matches!(format(fixture).check(&torn, fixture.number), Verdict::Corrupt(Fault::Checksum { .. })));
+        assert!(matches!(format(fixture).check(&torn, fixture.number), PageState::Corrupt(Fault::Checksum { .. })));
     }
 
     #[test]
@@ -463,7 +463,7 @@ mod tests {
         for fixture in fixtures::ALL {
             let format = format(fixture);
             let zeros = vec![0; format.physical_size() as usize];
-            assert_eq!(format.check(&zeros, 9), Verdict::Empty);
+            assert_eq!(format.check(&zeros, 9), PageState::Empty);
         }
     }
 
@@ -493,7 +493,7 @@ mod tests {
             page[NUMBER_AT..8].copy_from_slice(&1_u32.to_be_bytes());
             page[TYPE_AT..26].copy_from_slice(&kind.to_be_bytes());
             let found = u32::from(kind & 0x7FFF) * 256;
-            assert_eq!(format.check(&page, 1), Verdict::Corrupt(Fault::CompressedLength { found }));
+            assert_eq!(format.check(&page, 1), PageState::Corrupt(Fault::CompressedLength { found }));
             assert!(format.content_length(&page) <= 4096);
         }
     }

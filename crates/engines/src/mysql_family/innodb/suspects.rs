@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::page::{Fault, PageFormat, Verdict};
+use super::page::{Fault, PageFormat, PageState};
 use crate::mysql_family::Dialect;
 
 /// Most suspects at once: a database with more is reported as damaged anyway.
@@ -36,9 +36,9 @@ impl Judge {
     /// The damage of a page.
     fn fault(&self, page: &[u8], number: u64) -> Option<Fault> {
         match self.format.check(page, number as u32) {
-            Verdict::Corrupt(Fault::Number { found }) if !self.numbered => self.fault(page, found.into()),
-            Verdict::Corrupt(fault) => Some(fault),
-            Verdict::Valid | Verdict::Empty | Verdict::Unchecked(_) => None,
+            PageState::Corrupt(Fault::Number { found }) if !self.numbered => self.fault(page, found.into()),
+            PageState::Corrupt(fault) => Some(fault),
+            PageState::Valid | PageState::Empty | PageState::Unchecked(_) => None,
         }
     }
 }

@@ -180,7 +180,7 @@ mod tests {
         {
             let error = TableName::parse(wrong).unwrap_err();
             assert!(
-                error.to_string().contains("DATABASE.TABLE") && error.verdict().exit_code() == 2,
+                error.to_string().contains("DATABASE.TABLE") && error.exit_kind().exit_code() == 2,
                 "{wrong}: {error}"
             );
         }

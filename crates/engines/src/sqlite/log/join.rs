@@ -9,7 +9,7 @@ use super::super::position::{FileState, LogPosition};
 use super::super::wal::{LOG_HEADER_SIZE, LogHeader};
 use super::super::wal_index::IndexHeader;
 use super::end::End;
-use super::stretch::{Broken, Kind, Place, Sighting, Stretch, rest};
+use super::stretch::{Broken, FrameSource, Kind, Sighting, Stretch, rest};
 
 /// A running checksum.
 type Sums = (u32, u32);
@@ -141,7 +141,7 @@ impl Joining<'_> {
 
     /// The running checksum of a stored frame, which must still be in its place.
     fn frame_sums(&self, kind: &Kind, frame: u32, known: Option<(u32, u32)>) -> Result<(u32, u32), Apart> {
-        let place = Place::Log(Arc::clone(self.log));
+        let place = FrameSource::Log(Arc::clone(self.log));
         let header = place.frame_header(frame, kind).map_err(|error| self.log.read_error(0, 0, error))?;
         match header.filter(|header| header.salts == kind.salts && header.commit_pages != 0) {
             Some(header) if known.is_none_or(|known| known == header.checksum) => Ok(header.checksum),
@@ -151,7 +151,7 @@ impl Joining<'_> {
 
     fn to_the_mark(&self, first: u32, before: (u32, u32), header: &LogHeader) -> Result<Stretch, Apart> {
         let mark = self.mark;
-        let place = Place::Log(Arc::clone(self.log));
+        let place = FrameSource::Log(Arc::clone(self.log));
         let range = (first, mark.max_frame);
         let stretch = Stretch::check(place, Kind::of(header), range, before, self.sightings, self.now);
         let stretch = stretch.map_err(|broken| self.broken(broken))?;
@@ -168,7 +168,7 @@ impl Joining<'_> {
     fn rest_of_the_old_log(&self) -> Result<Vec<Stretch>, Apart> {
         let (kind, end, sums) = self.old_end()?;
         let before = self.old_frame(&kind, end, sums)?;
-        let place = Place::Log(Arc::clone(self.log));
+        let place = FrameSource::Log(Arc::clone(self.log));
         let failed = |error| self.log.read_error(0, 0, error);
         let rest = rest(&place, &kind, end + 1, before).map_err(failed)?;
         if !rest.ends_within_the_file {

@@ -12,7 +12,7 @@ const WINDOW: usize = 1 << 20;
 
 /// Where frames are.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum FrameSource {
     /// In the log.
     Log(Arc<RawFile>),
     /// Copied, from this frame on: the log may overwrite them.
@@ -22,7 +22,7 @@ pub(super) enum Place {
 /// Consecutive frames of one log: whole commits.
 #[derive(Clone)]
 pub(super) struct Stretch {
-    pub place: Place,
+    pub place: FrameSource,
     pub page_size: u32,
     /// The commits in it; never empty.
     pub groups: Vec<Group>,
@@ -61,11 +61,11 @@ pub(super) enum Broken {
     Because(String),
 }
 
-impl Place {
+impl FrameSource {
     fn read(&self, frame: u32, kind: &Kind, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Place::Log(log) => log.read_at(page_offset(frame, kind.page_size) - FRAME_HEADER_SIZE as u64, buffer),
-            Place::Memory(bytes, first) => {
+            FrameSource::Log(log) => log.read_at(page_offset(frame, kind.page_size) - FRAME_HEADER_SIZE as u64, buffer),
+            FrameSource::Memory(bytes, first) => {
                 let at = (frame - first) as usize * kind.frame_size();
                 let rest = bytes.get(at..).unwrap_or_default();
                 let length = rest.len().min(buffer.len());
@@ -89,7 +89,7 @@ impl Place {
         if got < bytes.len() {
             return Err(Broken::Because(format!("it ends before frame {last}")));
         }
-        Ok(Place::Memory(bytes.into(), first))
+        Ok(FrameSource::Memory(bytes.into(), first))
     }
 }
 
@@ -98,7 +98,7 @@ impl Stretch {
     /// frame (or the log's header) before `first`. The commits are divided into groups by `sightings`; commits after
     /// all of them have the time `now`.
     pub fn check(
-        place: Place,
+        place: FrameSource,
         kind: Kind,
         (first, last): (u32, u32),
         before: (u32, u32),
@@ -145,7 +145,7 @@ impl Stretch {
         if self.read(0, &mut bytes)? < bytes.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Self { place: Place::Memory(bytes.into(), first), ..self })
+        Ok(Self { place: FrameSource::Memory(bytes.into(), first), ..self })
     }
 
     pub fn first_frame(&self) -> u32 {
@@ -174,11 +174,11 @@ impl Stretch {
         let length = buffer.len().min(self.bytes().saturating_sub(offset) as usize);
         let buffer = &mut buffer[..length];
         match &self.place {
-            Place::Log(log) => {
+            FrameSource::Log(log) => {
                 let start = page_offset(self.first_frame(), self.page_size) - FRAME_HEADER_SIZE as u64;
                 log.read_at(start + offset, buffer)
             }
-            Place::Memory(bytes, _) => {
+            FrameSource::Memory(bytes, _) => {
                 buffer.copy_from_slice(&bytes[offset as usize..][..length]);
                 Ok(length)
             }
@@ -195,7 +195,7 @@ pub(super) struct Rest {
 }
 
 /// How far the chain reaches from `first` on.
-pub(super) fn rest(place: &Place, kind: &Kind, first: u32, before: (u32, u32)) -> io::Result<Rest> {
+pub(super) fn rest(place: &FrameSource, kind: &Kind, first: u32, before: (u32, u32)) -> io::Result<Rest> {
     let mut last = None;
     let walked = walk(place, kind, first, None, before, |frame, chain| {
         if chain.last_commit != 0 {
@@ -212,7 +212,7 @@ pub(super) fn rest(place: &Place, kind: &Kind, first: u32, before: (u32, u32)) -
 
 /// Links frame after frame; without `last`, until one does not link or the file ends.
 fn walk(
-    place: &Place,
+    place: &FrameSource,
     kind: &Kind,
     first: u32,
     last: Option<u32>,

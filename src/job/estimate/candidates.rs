@@ -11,13 +11,13 @@ use super::sample::Source;
 use super::{Request, Share};
 use crate::job::backup::stripes::{part_bytes, part_size};
 use crate::job::reading::unpack_plan;
-use crate::tune::estimate::{BUFFER_FACTORS, Candidate, Known, MOST, STRIPES_PER_PLACE};
-use crate::tune::model::Besides;
+use crate::tune::estimate::{BUFFER_FACTORS, Candidate, KnownPath, MOST, STRIPES_PER_PLACE};
+use crate::tune::model::ExtraCost;
 use crate::tune::plan::{Amount, in_ranges, of_backup, of_restore};
 
 /// The settings that differ between candidates.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct Variant {
     /// The codec.
     pub compression: Compression,
     /// Families.
@@ -30,7 +30,7 @@ pub(super) struct Shape {
     pub throttle: Option<u64>,
 }
 
-impl Shape {
+impl Variant {
     /// As planned.
     pub(super) fn new(compression: Compression, stripes: usize) -> Self {
         Self { compression, stripes, buffer_factor: 1.0, workers: None, throttle: None }
@@ -38,13 +38,13 @@ impl Shape {
 }
 
 /// The configuration of the flags.
-pub(super) fn asked(request: &Request) -> Shape {
+pub(super) fn asked(request: &Request) -> Variant {
     let places = request.to.len().max(request.least_stripes);
-    Shape::new(request.compression.unwrap_or_default(), request.stripes.unwrap_or(places))
+    Variant::new(request.compression.unwrap_or_default(), request.stripes.unwrap_or(places))
 }
 
 /// All combinations of codec, stripes and buffers, for the codecs that the path knows.
-pub(super) fn grid(request: &Request, known: &Known) -> Vec<Shape> {
+pub(super) fn grid(request: &Request, known: &KnownPath) -> Vec<Variant> {
     let stripes = STRIPES_PER_PLACE.map(|of_each| of_each * request.to.len());
     let mut shapes = product(&codecs(known), &stripes, &[None], &BUFFER_FACTORS);
     shapes.truncate(MOST);
@@ -52,7 +52,7 @@ pub(super) fn grid(request: &Request, known: &Known) -> Vec<Shape> {
 }
 
 /// All combinations of the settings that were not given, including workers.
-pub(super) fn open(request: &Request, known: &Known) -> Vec<Shape> {
+pub(super) fn open(request: &Request, known: &KnownPath) -> Vec<Variant> {
     let codecs = request.compression.map_or_else(|| codecs(known), |codec| vec![codec]);
     let of_places = STRIPES_PER_PLACE.map(|of_each| of_each * request.to.len());
     let stripes = request.stripes.map_or_else(|| of_places.to_vec(), |stripes| vec![stripes]);
@@ -66,16 +66,16 @@ pub(super) fn open(request: &Request, known: &Known) -> Vec<Shape> {
     product(&codecs, &stripes, &workers, buffers)
 }
 
-fn codecs(known: &Known) -> Vec<Compression> {
+fn codecs(known: &KnownPath) -> Vec<Compression> {
     known.path.codecs.iter().filter_map(|codec| codec.name.parse().ok()).collect()
 }
 
-fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>], buffers: &[f64]) -> Vec<Shape> {
+fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>], buffers: &[f64]) -> Vec<Variant> {
     let mut shapes = Vec::new();
     for &compression in codecs {
         for &stripes in stripes.iter().filter(|stripes| **stripes <= usize::from(MAX_FAMILIES)) {
             for &workers in workers {
-                let of = |&buffer_factor| Shape { workers, buffer_factor, ..Shape::new(compression, stripes) };
+                let of = |&buffer_factor| Variant { workers, buffer_factor, ..Variant::new(compression, stripes) };
                 shapes.extend(buffers.iter().map(of));
             }
         }
@@ -87,9 +87,9 @@ fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>],
 ///
 /// # Errors
 /// Settings that a plan refuses.
-pub(super) fn candidate(shape: &Shape, request: &Request, source: &Source, stores: &Stores) -> Result<Candidate> {
+pub(super) fn candidate(shape: &Variant, request: &Request, source: &Source, stores: &Stores) -> Result<Candidate> {
     let compression = shape.compression;
-    let besides = Besides { files: source.besides.files as f64, ..Besides::default() };
+    let besides = ExtraCost { files: source.besides.files as f64, ..ExtraCost::default() };
     let amount = Amount { plain_bytes: source.plain_bytes, besides };
     let name = compression.to_string();
     let stored = source.shares.iter().find(|share| share.codec == name).map_or(1.0, |Share { stored, .. }| *stored);
@@ -136,14 +136,14 @@ mod tests {
     fn what_is_chosen_for_a_differential_is_enough_for_one() {
         let mut path = Path::unlimited(4.0);
         path.codecs.push(CodecCost { name: "lz4".into(), ..CodecCost::none() });
-        let known = Known::new(path, &[], crate::tune::estimate::Factor::untried()).unwrap();
+        let known = KnownPath::new(path, &[], crate::tune::estimate::Factor::untried()).unwrap();
         let source = Source {
             plain_bytes: 1 << 30,
             used_bytes: 1 << 30,
             passing_share: 1.0,
             written_share: 1.0,
             shares: Vec::new(),
-            besides: fullbore_engines::Besides::default(),
+            besides: fullbore_engines::ExtraWork::default(),
             at: Err(String::new()),
         };
         let to = vec![Device::parse("/mnt/a/").unwrap()];

@@ -9,9 +9,9 @@ use fullbore_core::io::free_space;
 use fullbore_core::{Result, threads};
 
 use super::Report;
-use crate::tune::model::{Direction, Side, Way as ModelWay};
-use crate::tune::profile::{self, Place, Profile, Use, Way, Whereabouts};
-use crate::tune::verdict::{Elsewhere, Known};
+use crate::tune::model::{Direction, Side};
+use crate::tune::profile::{self, MeasuredPath, PathLocation, Profile, Use};
+use crate::tune::verdict::{CalibratedLimits, Elsewhere};
 
 /// How long to wait for an answer from directories that the job has not used.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -40,39 +40,36 @@ impl Report {
     }
 
     /// Where families are, each place once.
-    fn media(&self) -> Vec<Whereabouts> {
+    fn media(&self) -> Vec<PathLocation> {
         places(self.families.iter().map(|family| family.device.as_str()))
     }
 
     /// Where the database is; of a copy, the media that it reads.
-    fn other_side(&self) -> Vec<Whereabouts> {
+    fn other_side(&self) -> Vec<PathLocation> {
         match &self.read_from[..] {
-            [] => vec![self.database_at.clone().map_or(Whereabouts::Unknown, Whereabouts::At)],
+            [] => vec![self.database_at.clone().map_or(PathLocation::Unknown, PathLocation::At)],
             read_from => places(read_from.iter().map(String::as_str)),
         }
     }
 
     /// True if a family is on the same device as the database, or as the media that a copy reads.
     pub(super) fn one_device(&self) -> bool {
-        let others: Vec<u64> = self.other_side().iter().filter_map(Whereabouts::device).collect();
-        self.media().iter().filter_map(Whereabouts::device).any(|family| others.contains(&family))
+        let others: Vec<u64> = self.other_side().iter().filter_map(PathLocation::device).collect();
+        self.media().iter().filter_map(PathLocation::device).any(|family| others.contains(&family))
     }
 
     /// What the profile knows of the path of this job. The model does not cover a backup with `--copy-to`, which writes
     /// its bytes twice, and a restore with `--resume`.
-    pub(super) fn known(&self, direction: Direction) -> Option<Known> {
+    pub(super) fn known(&self, direction: Direction) -> Option<CalibratedLimits> {
         let (profile, setup) = (self.profile.as_ref()?, self.setup.as_ref()?);
         if !self.copies.is_empty() || self.resumed.is_some() || self.families.is_empty() {
             return None;
         }
-        let way = |side| match direction.way(side) {
-            ModelWay::Read => Way::Read,
-            ModelWay::Write => Way::Write,
-        };
-        let is_known = |place: &Whereabouts, side| match place {
-            Whereabouts::At(name) => profile.knows(name, way(side)),
-            Whereabouts::Nowhere => true,
-            Whereabouts::Unknown => false,
+        let way = |side| direction.way(side);
+        let is_known = |place: &PathLocation, side| match place {
+            PathLocation::At(name) => profile.knows(name, way(side)),
+            PathLocation::Nowhere => true,
+            PathLocation::Unknown => false,
         };
         let (media, database) = (self.media(), self.other_side());
         let of_database = self.accounts.get(if direction == Direction::Backup { 0 } else { 2 });
@@ -87,7 +84,7 @@ impl Report {
         let used = used.into_iter().flat_map(|(places, side)| names(places).map(move |name| (name, way(side))));
         let mut doubts: Vec<String> = used.filter_map(|(name, way)| profile.doubt(name, way)).collect();
         doubts.dedup();
-        Some(Known {
+        Some(CalibratedLimits {
             profile: profile.name.clone(),
             path: profile.path_between(&database, &media, setup.transfer_bytes).path,
             whole,
@@ -101,8 +98,8 @@ impl Report {
 
     /// Measured directories that families could also go to. The job has not touched them. If a server behind a
     /// directory does not answer in time, nothing is advised.
-    fn elsewhere(&self, profile: &Profile, media: &[Whereabouts], database: &[Whereabouts]) -> Vec<Elsewhere> {
-        let used: Vec<u64> = media.iter().chain(database).filter_map(Whereabouts::device).collect();
+    fn elsewhere(&self, profile: &Profile, media: &[PathLocation], database: &[PathLocation]) -> Vec<Elsewhere> {
+        let used: Vec<u64> = media.iter().chain(database).filter_map(PathLocation::device).collect();
         let of_one = self.stored_bytes / (self.families.len() as u64 + 1);
         let transfer_bytes = self.setup.as_ref().map_or(0, |setup| setup.transfer_bytes);
         let (found, heard) = channel();
@@ -117,17 +114,17 @@ impl Report {
 }
 
 /// Where these devices are, each place once.
-fn places<'a>(devices: impl Iterator<Item = &'a str>) -> Vec<Whereabouts> {
-    let of = |device: &str| Device::parse(device).map_or(Whereabouts::Unknown, |device| Whereabouts::of(&device));
-    let mut places: Vec<Whereabouts> = devices.map(of).collect();
+fn places<'a>(devices: impl Iterator<Item = &'a str>) -> Vec<PathLocation> {
+    let of = |device: &str| Device::parse(device).map_or(PathLocation::Unknown, |device| PathLocation::of(&device));
+    let mut places: Vec<PathLocation> = devices.map(of).collect();
     places.sort();
     places.dedup();
     places
 }
 
 /// The names of places that have one.
-fn names(places: &[Whereabouts]) -> impl Iterator<Item = &str> {
-    places.iter().filter_map(Whereabouts::name)
+fn names(places: &[PathLocation]) -> impl Iterator<Item = &str> {
+    places.iter().filter_map(PathLocation::name)
 }
 
 /// Directories on unused devices, with room for a family of `of_one` bytes.
@@ -136,7 +133,7 @@ fn with_room(profile: &Profile, mut used: Vec<u64>, of_one: u64, transfer_bytes:
     for place in profile.places.iter().filter(|place| place.used == Use::Write) {
         let Some(number) = still_there(place).filter(|number| !used.contains(number)) else { continue };
         if free_space(Path::new(&place.path)).is_ok_and(|free| free > of_one) {
-            let media = [Whereabouts::At(place.path.clone())];
+            let media = [PathLocation::At(place.path.clone())];
             let write = profile.path_between(&[], &media, transfer_bytes).path.media.write;
             found.push(Elsewhere { directory: place.path.clone(), write });
             used.push(number);
@@ -146,8 +143,8 @@ fn with_room(profile: &Profile, mut used: Vec<u64>, of_one: u64, transfer_bytes:
 }
 
 /// The device of a directory, if it is the measured device. By now, another device or none may be mounted there.
-fn still_there(place: &Place) -> Option<u64> {
-    let now = Whereabouts::At(place.path.clone()).device();
+fn still_there(place: &MeasuredPath) -> Option<u64> {
+    let now = PathLocation::At(place.path.clone()).device();
     now.filter(|_| now == place.device && Path::new(&place.path).is_dir())
 }
 
@@ -161,13 +158,13 @@ mod tests {
 
     use super::*;
     use crate::report::FamilyReport;
-    use crate::tune::profile::{Cell, Order, Round, Settings, Shape};
+    use crate::tune::profile::{Access, AccessPattern, Cell, Order, Round, Settings};
     use crate::tune::verdict::Setup;
 
     /// A place that was written to at 100 MB/s.
-    fn written(path: &Path, device: u64) -> Place {
-        let shape = Shape {
-            way: Way::Write,
+    fn written(path: &Path, device: u64) -> MeasuredPath {
+        let shape = AccessPattern {
+            way: Access::Write,
             order: Order::Sequential,
             block_bytes: 1 << 20,
             queue_depth: 4,
@@ -176,11 +173,11 @@ mod tests {
         };
         let round = Round::of(100_000_000, 1.0);
         let cells = vec![Cell { shape, rounds: vec![round; 2] }];
-        Place { path: path.display().to_string(), used: Use::Write, device: Some(device), bytes: 1, cells }
+        MeasuredPath { path: path.display().to_string(), used: Use::Write, device: Some(device), bytes: 1, cells }
     }
 
     /// A backup of `database` into a family in `media`, beside a profile with these places.
-    fn backup(database: &Path, media: &Path, places: Vec<Place>) -> Report {
+    fn backup(database: &Path, media: &Path, places: Vec<MeasuredPath>) -> Report {
         let plan = Plan::backup(&Knobs::default(), 1, Compression::None, false).unwrap();
         let settings = Settings { seconds: 1.0, space_bytes: None, throttle_bytes_per_s: None };
         let device = media.join("app.bore").display().to_string();
@@ -225,7 +222,7 @@ mod tests {
         assert!(report.notes.is_empty() && report.database_at.as_ref().is_some_and(|name| name.ends_with("app.db")));
         let mut unknown = Report { database_at: None, ..report.clone() };
         unknown.is_of_database_at(Err("its disk is far away".into()));
-        assert_eq!(unknown.other_side(), [Whereabouts::Unknown]);
+        assert_eq!(unknown.other_side(), [PathLocation::Unknown]);
         assert_eq!(unknown.notes, ["profile `night` knows no limit of this backup: its disk is far away"]);
         let mut alone = Report::begin("backup");
         alone.is_of_database_at(Err("its disk is far away".into()));

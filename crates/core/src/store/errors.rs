@@ -3,7 +3,7 @@
 use object_store::Error as StoreError;
 
 use super::connection::{REDIRECTS, TOO_LONG};
-use super::words;
+use super::error_codes;
 use crate::error::Error;
 
 /// The most characters of a store's own words in a message.
@@ -150,13 +150,13 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     }
     // These codes say nothing: the message does.
     let code = said("Code").filter(|code| !["InvalidArgument", "InvalidRequest"].contains(code));
-    if let Some((_, why, hint)) = words::of(thing)
+    if let Some((_, why, hint)) = error_codes::of(thing)
         .iter()
         .chain(&KNOWN)
         .find(|(mark, ..)| code.map_or(text.contains(mark), |code| code == *mark || code.ends_with(mark)))
     {
         let more = said("Message").map(|words| format!(" (the store says: {})", shortened(words))).unwrap_or_default();
-        return Error::refused(thing, format!("cannot {action} it: {why}{more}"), words::named(thing, hint));
+        return Error::refused(thing, format!("cannot {action} it: {why}{more}"), error_codes::named(thing, hint));
     }
     let (why, hint) = match error {
         _ if is_absent(error) => (

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Ranges of a family that are still to be read, in order.
-pub(crate) struct Course(VecDeque<Range<u64>>);
+pub(crate) struct Ranges(VecDeque<Range<u64>>);
 
-impl Course {
+impl Ranges {
     /// All of a family of so many bytes.
     pub fn whole(size: u64) -> Self {
         Self(std::iter::once(0..size).filter(|range| !range.is_empty()).collect())

@@ -9,7 +9,7 @@ mod sample;
 use std::path::PathBuf;
 
 use fullbore_core::codec::Compression;
-use fullbore_core::device::{Device, Place, without_password};
+use fullbore_core::device::{Destination, Device, without_password};
 use fullbore_core::plan::Knobs;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
@@ -21,11 +21,11 @@ pub use report::{CutoverReport, EstimateReport, ForeseenReport, GridLine, Profil
 
 use super::names::check_families;
 use super::{Conduct, memory};
-use crate::tune::estimate::{By, Candidate, Estimate, Factor, Known, Steps, estimate};
-use crate::tune::model::{Ceiling, Path, Uncertain, Unpredictable, Way};
-use crate::tune::profile::{self, Calibrated, Profile, Whereabouts};
+use crate::tune::estimate::{By, Candidate, Estimate, Factor, KnownPath, Steps, estimate};
+use crate::tune::model::{Access, Ceiling, Path, Uncertain, Unpredictable};
+use crate::tune::profile::{self, Calibrated, PathLocation, Profile};
 use crate::units::counted;
-use candidates::Shape;
+use candidates::Variant;
 use sample::{Share, Source};
 
 /// What to estimate.
@@ -72,18 +72,18 @@ pub struct Request {
 }
 
 /// The facts that are the same for all configurations.
-struct Ground {
+struct Inputs {
     source: Source,
     stores: Stores,
     /// Bytes of available memory, if known.
     memory: Option<u64>,
     profile: Profile,
-    known: Known,
+    known: KnownPath,
     notes: Vec<String>,
     warnings: Vec<String>,
 }
 
-impl Ground {
+impl Inputs {
     /// True if there is enough memory: otherwise the job would be refused.
     fn has_memory(&self, candidate: &Candidate) -> bool {
         self.memory.is_none_or(|bytes| candidate.memory_bytes <= bytes)
@@ -115,7 +115,7 @@ pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
 }
 
 /// The facts for this request; `remark` says what has changed on the machine since the profile was made.
-fn ground(request: &Request, (profile, remark): (Profile, Option<String>), conduct: &Conduct) -> Result<Ground> {
+fn ground(request: &Request, (profile, remark): (Profile, Option<String>), conduct: &Conduct) -> Result<Inputs> {
     let source = open(request, &profile, conduct)?;
     let made = path(request, &profile, &source)?;
     let warnings = profile.says_its_age().into_iter().chain(made.doubts).collect();
@@ -124,9 +124,9 @@ fn ground(request: &Request, (profile, remark): (Profile, Option<String>), condu
         notes.push(format!("earlier runs were not used: {error}"));
         Factor::untried()
     });
-    let known = Known::new(made.path, &made.uncertain, factor).map_err(|error| unpredictable(&error, request))?;
+    let known = KnownPath::new(made.path, &made.uncertain, factor).map_err(|error| unpredictable(&error, request))?;
     let (stores, memory) = (conduct.stores.clone(), memory::available().map(|(bytes, _)| bytes));
-    Ok(Ground { source, stores, memory, profile, known, notes, warnings })
+    Ok(Inputs { source, stores, memory, profile, known, notes, warnings })
 }
 
 /// The size of the database, and the ratios of codecs for it.
@@ -169,9 +169,9 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
         Error::usage(without_password(&request.source), why, hint)
     };
     let database = at.map_err(unknown)?.display().to_string();
-    let media: Vec<Whereabouts> = request.to.iter().map(Whereabouts::of).collect();
+    let media: Vec<PathLocation> = request.to.iter().map(PathLocation::of).collect();
     let transfer_bytes = u64::from(request.knobs.transfer_size.bytes());
-    let mut made = profile.path_between(&[Whereabouts::At(database)], &media, transfer_bytes);
+    let mut made = profile.path_between(&[PathLocation::At(database)], &media, transfer_bytes);
     write_no_zeros(&mut made.path, source.written_share);
     if source.besides.files > 0 && is_known(&made.path.database.write) && made.path.fixed.write_file == 0.0 {
         let files = source.besides.files;
@@ -215,13 +215,13 @@ fn is_known(ceiling: &Ceiling) -> bool {
 }
 
 /// The estimate of one configuration.
-fn of(shape: &Shape, request: &Request, ground: &Ground) -> Result<Estimate> {
+fn of(shape: &Variant, request: &Request, ground: &Inputs) -> Result<Estimate> {
     let candidate = known_ways(shape, request, ground)?;
     estimate(&ground.known, &candidate).map_err(|error| unpredictable(&error, request))
 }
 
 /// A candidate with the directions that the profile knows.
-fn known_ways(shape: &Shape, request: &Request, ground: &Ground) -> Result<Candidate> {
+fn known_ways(shape: &Variant, request: &Request, ground: &Inputs) -> Result<Candidate> {
     check_families(&request.to, shape.stripes)?;
     if shape.stripes < request.least_stripes {
         let families = counted(shape.stripes as u64, "family");
@@ -230,11 +230,11 @@ fn known_ways(shape: &Shape, request: &Request, ground: &Ground) -> Result<Candi
     }
     let mut candidate = candidates::candidate(shape, request, &ground.source, &ground.stores)?;
     let path = &ground.known.path;
-    let to_nowhere = request.to.iter().all(|device| matches!(device.place(), Place::Null));
+    let to_nowhere = request.to.iter().all(|device| matches!(device.place(), Destination::Null));
     let of_media = |way| to_nowhere || is_known(path.media.ceiling(way));
-    candidate.backup = candidate.backup.filter(|_| is_known(&path.database.read) && of_media(Way::Write));
+    candidate.backup = candidate.backup.filter(|_| is_known(&path.database.read) && of_media(Access::Write));
     candidate.restore =
-        candidate.restore.filter(|_| !to_nowhere && is_known(&path.database.write) && of_media(Way::Read));
+        candidate.restore.filter(|_| !to_nowhere && is_known(&path.database.write) && of_media(Access::Read));
     if candidate.backup.is_none() && candidate.restore.is_none() {
         let hint = ground.notes.last().cloned().unwrap_or_else(|| "run fullbore calibrate".into());
         let what = format!("profile `{}`", ground.profile.name);

@@ -2,8 +2,8 @@
 //! operations in flight.
 
 use super::Setup;
+use super::calibrated::{CalibratedLimits, Elsewhere};
 use super::decide::CLEARLY_LESS;
-use super::known::{Elsewhere, Known};
 use super::path::{Own, latency};
 use super::what_if::{FASTER, WhatIf};
 use crate::tune::model::what_if::Change;
@@ -84,7 +84,12 @@ fn stripes_in(place: &Elsewhere, used: &Ceiling, more: u64, own: &Own<'_>) -> Op
 
 /// More operations in flight, and buffers for them: the profile says how much faster one stream then is. Only asked if
 /// the queue was full, and if the gain is larger than the scatter of the profile.
-fn deeper((measured, known): (&Ceiling, &Known), depth: u64, own: &Own<'_>, setup: &Setup) -> Option<(Change, WhatIf)> {
+fn deeper(
+    (measured, known): (&Ceiling, &CalibratedLimits),
+    depth: u64,
+    own: &Own<'_>,
+    setup: &Setup,
+) -> Option<(Change, WhatIf)> {
     let now = &own.configuration;
     let filled = setup.in_flight > CLEARLY_LESS * setup.queue_depth as f64;
     if !filled || !measured.stream_rate.is_finite() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use object_store::Error as StoreError;
 
 use super::connection::{REDIRECTS, TOO_LONG};
-use super::failure::whole_text;
+use super::errors::whole_text;
 use super::{Control, explained, silent};
 use crate::error::{Error, Result};
 

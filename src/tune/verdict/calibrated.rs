@@ -7,7 +7,7 @@ use crate::tune::model::{Ceiling, Configuration, Headroom, Limit, Path, Side, ro
 
 /// A machine profile's measurements of a job's path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Known {
+pub struct CalibratedLimits {
     /// The profile's name.
     pub profile: String,
     /// The path, with the places of this job.
@@ -48,7 +48,7 @@ pub struct CalibratedLimit {
     pub share: f64,
 }
 
-impl Known {
+impl CalibratedLimits {
     /// The gain of more streams at a side.
     pub fn headroom(&self, side: Side) -> &Headroom {
         match side {
@@ -68,7 +68,7 @@ pub fn sides<'a>(evidence: &Evidence<'a>) -> (&'a Stage, &'a Stage) {
 
 /// The profile's path for a plain byte of this job: with its ratio, and without bytes that its codec or its database's
 /// device never saw.
-pub fn path_of_job(evidence: &Evidence<'_>, setup: &Setup, known: &Known) -> Path {
+pub fn path_of_job(evidence: &Evidence<'_>, setup: &Setup, known: &CalibratedLimits) -> Path {
     let mut path = known.path.clone();
     let (media, database) = sides(evidence);
     let crossed = database.account.bytes as f64 / evidence.plain_bytes;

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fullbore_core::Result;
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::store::Stores;
 
 use super::Request;
-use super::candidates::{self, Shape};
+use super::candidates::{self, Variant};
 use super::sample::Source;
 use crate::catalog::Catalog;
 use crate::repository::format::SetRecord;
 use crate::tune::estimate::{Factor, Observed, learn};
 use crate::tune::model::{Path, predict};
-use crate::tune::profile::Whereabouts;
+use crate::tune::profile::PathLocation;
 
 /// The time of shorter runs depends little on speed.
 const TOO_SHORT_S: f64 = 1.0;
@@ -37,7 +37,7 @@ pub(super) fn learned(request: &Request, path: &Path, source: &Source, stores: &
     let (catalog, _) = Catalog::open(&request.catalog)?;
     let records = catalog.of_database(&fullbore_engines::identity(&request.source).name)?;
     let to: BTreeSet<Medium> =
-        request.to.iter().map(|device| medium(Whereabouts::of(device).name().unwrap_or_default())).collect();
+        request.to.iter().map(|device| medium(PathLocation::of(device).name().unwrap_or_default())).collect();
     let here = crate::job::host();
     // The copy of a set in another repository is not another run.
     let mut runs: BTreeMap<_, &SetRecord> = BTreeMap::new();
@@ -70,8 +70,12 @@ fn is_into(record: &SetRecord, place: &str, to: &BTreeSet<Medium>) -> bool {
 /// The medium of a directory, a file or a URL.
 fn medium(name: &str) -> Medium {
     match Device::parse(name).as_ref().map(Device::place) {
-        Ok(Place::Object { bucket, .. } | Place::Prefix { bucket, .. }) => Medium::Bucket(bucket.to_string()),
-        Ok(_) => Whereabouts::At(name.to_owned()).device().map_or_else(|| Medium::Other(name.to_owned()), Medium::Disk),
+        Ok(Destination::Object { bucket, .. } | Destination::Prefix { bucket, .. }) => {
+            Medium::Bucket(bucket.to_string())
+        }
+        Ok(_) => {
+            PathLocation::At(name.to_owned()).device().map_or_else(|| Medium::Other(name.to_owned()), Medium::Disk)
+        }
         Err(_) => Medium::Other(name.to_owned()),
     }
 }
@@ -90,7 +94,7 @@ fn observed(
     if seconds < TOO_SHORT_S || plain_bytes == 0 || record.families.is_empty() {
         return None;
     }
-    let shape = Shape::new(record.codec.parse().ok()?, record.families.len());
+    let shape = Variant::new(record.codec.parse().ok()?, record.families.len());
     let mut request = Request { encrypted: record.encrypted, differential: false, ..request.clone() };
     request.knobs.throttle = None;
     let of_run = Source { plain_bytes, shares: Vec::new(), ..source.clone() };

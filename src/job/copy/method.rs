@@ -12,7 +12,7 @@ use crate::job::media::Found;
 
 /// How a set is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CopyMethod {
     /// The bytes of its families, as they are: a second copy of the same media set. No key is needed.
     AsItIs,
     /// Block by block, on new media.
@@ -26,20 +26,20 @@ pub(super) enum Way {
     },
 }
 
-impl Way {
+impl CopyMethod {
     /// Its name in reports and plans.
     pub fn name(&self) -> &'static str {
         match self {
-            Way::AsItIs => "as it is",
-            Way::Anew { .. } => "made anew",
+            CopyMethod::AsItIs => "as it is",
+            CopyMethod::Anew { .. } => "made anew",
         }
     }
 
     /// The number of families of the copy.
     pub fn families(&self, found: &Found) -> usize {
         match self {
-            Way::AsItIs => found.families.into(),
-            Way::Anew { stripes, .. } => *stripes,
+            CopyMethod::AsItIs => found.families.into(),
+            CopyMethod::Anew { stripes, .. } => *stripes,
         }
     }
 
@@ -62,7 +62,7 @@ impl Way {
         };
         let decrypts = encrypted && request.decrypt;
         if stripes == families && compression.is_none() && recipients.is_empty() && !decrypts {
-            return Ok(Way::AsItIs);
+            return Ok(CopyMethod::AsItIs);
         }
         if encrypted && recipients.is_empty() && !decrypts {
             return Err(Error::usage(
@@ -72,7 +72,7 @@ impl Way {
                  number of families and the same --compression it is copied as it is",
             ));
         }
-        Ok(Way::Anew { stripes, compression, recipients })
+        Ok(CopyMethod::Anew { stripes, compression, recipients })
     }
 }
 

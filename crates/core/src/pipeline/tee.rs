@@ -18,14 +18,14 @@ use crate::sink::DeviceAccount;
 use crate::supply::Supply;
 
 /// The way of a family's bytes to the device of its copy. Bytes from `held_from` on, the footer, are held back.
-pub(super) struct Way {
+pub(super) struct ToWriter {
     queue: Mutex<Option<Sender<DeviceWork>>>,
     load: Arc<AtomicU64>,
     held_from: u64,
     held: Mutex<Vec<(u64, Piece)>>,
 }
 
-impl Way {
+impl ToWriter {
     /// To the reader of `queue`; `load` counts what it has not taken yet.
     pub fn new(queue: Sender<DeviceWork>, load: Arc<AtomicU64>, held_from: u64) -> Self {
         Self { queue: Mutex::new(Some(queue)), load, held_from, held: Mutex::default() }
@@ -59,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Ways for Vec<Arc<Way>> {
+impl Ways for Vec<Arc<ToWriter>> {
     fn secure(&self, family: u16) -> Result<()> {
         let queue = lock(&self[usize::from(family) - 1].queue).clone();
         secured(queue.as_ref())
@@ -78,10 +78,10 @@ impl Ways for Vec<Arc<Way>> {
 }
 
 /// A supply that is copied from.
-pub(super) struct Tap {
+pub(super) struct Tee {
     pub supply: Box<dyn Supply>,
     /// Where its bytes go as they are; nowhere for a copy on new media.
-    pub way: Option<Arc<Way>>,
+    pub way: Option<Arc<ToWriter>>,
     pub throttle: Option<Arc<Throttle>>,
     /// Counts what passes.
     pub progress: Option<Arc<Progress>>,
@@ -89,7 +89,7 @@ pub(super) struct Tap {
     pub position: u64,
 }
 
-impl Supply for Tap {
+impl Supply for Tee {
     fn device(&self) -> &str {
         self.supply.device()
     }

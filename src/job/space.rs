@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use fullbore_core::codec::Compression;
-use fullbore_core::device::{Device, Place};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::{directory_of, free_space};
 use fullbore_core::media::{PADDED_HEAD, Trailer, index_capacity};
 use fullbore_core::source::Source;
@@ -58,7 +58,7 @@ pub(super) fn check_index(database: u64, families: usize, transfer_size: u32) ->
 pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u64, u64>) -> Result<()> {
     let mut needed: HashMap<u64, (u64, &Path)> = HashMap::new();
     for device in devices {
-        let Place::File(path) = device.place() else { continue };
+        let Destination::File(path) = device.place() else { continue };
         let directory = directory_of(path);
         let Ok(metadata) = std::fs::metadata(directory) else { continue };
         needed.entry(metadata.dev()).or_insert((0, directory)).0 += per_family;

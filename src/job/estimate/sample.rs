@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fullbore_core::Result;
 use fullbore_core::checksum::is_zero;
 use fullbore_core::codec::Compression;
-use fullbore_engines::{Besides, Session};
+use fullbore_engines::{ExtraWork, Session};
 
 use crate::job::samples;
 use crate::tune::statistics::standard_error;
@@ -37,7 +37,7 @@ pub(super) struct Source {
     /// The ratios of codecs.
     pub shares: Vec<Share>,
     /// The other costs of a job.
-    pub besides: Besides,
+    pub besides: ExtraWork,
     /// Its path on this machine, or why that is not known.
     pub at: Result<PathBuf, String>,
 }

@@ -3,9 +3,9 @@
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
-use super::candidates::{self, Shape};
+use super::candidates::{self, Variant};
 use super::report::{GridLine, ProfileReport, line};
-use super::{Conduct, Ground, Request, ground, of, unpredictable};
+use super::{Conduct, Inputs, Request, ground, of, unpredictable};
 use crate::tune::estimate::{Best, Estimate, Glance, Goal, glance, rank_by_estimate, smaller_first, throttle};
 use crate::tune::profile::{self, Profile};
 use crate::units::show_bytes;
@@ -103,8 +103,8 @@ pub(in crate::job) fn advise_by(
 
 /// A quick estimate of `shape`, throttled if it would use too much of the processors; `None` if a plan refuses it or
 /// the profile does not know it.
-fn glanced(shape: &Shape, request: &Request, goal: &Goal, ground: &Ground) -> Result<Option<Glance>> {
-    let look = |shape: &Shape| -> Result<Option<Glance>> {
+fn glanced(shape: &Variant, request: &Request, goal: &Goal, ground: &Inputs) -> Result<Option<Glance>> {
+    let look = |shape: &Variant| -> Result<Option<Glance>> {
         let Ok(candidate) = super::known_ways(shape, request, ground) else { return Ok(None) };
         glance(&ground.known, candidate, goal.by).map_err(|error| unpredictable(&error, request))
     };
@@ -115,17 +115,17 @@ fn glanced(shape: &Shape, request: &Request, goal: &Goal, ground: &Ground) -> Re
     if rate < 1.0 {
         return Ok(None);
     }
-    look(&Shape { throttle: Some((rate * THROTTLE_STEP) as u64), ..*shape })
+    look(&Variant { throttle: Some((rate * THROTTLE_STEP) as u64), ..*shape })
 }
 
 /// The full estimate for `glance`, with its interval.
-fn whole(glance: &Glance, request: &Request, ground: &Ground) -> Result<Estimate> {
+fn whole(glance: &Glance, request: &Request, ground: &Inputs) -> Result<Estimate> {
     let made = crate::tune::estimate::estimate(&ground.known, &glance.candidate);
     made.map_err(|error| unpredictable(&error, request))
 }
 
 /// The first one that keeps the deadline, or else the nearest one.
-fn chosen(ranked: Vec<Glance>, request: &Request, goal: &Goal, ground: &Ground) -> Result<(Estimate, bool)> {
+fn chosen(ranked: Vec<Glance>, request: &Request, goal: &Goal, ground: &Inputs) -> Result<(Estimate, bool)> {
     let whole = |glance: &Glance| whole(glance, request, ground);
     let Some(first) = ranked.first() else {
         if goal.cpu_limit.is_none() {

@@ -3,7 +3,7 @@
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
-use super::{Ground, Request};
+use super::{Inputs, Request};
 use crate::tune::estimate::{By, Cutover, Estimate, Foreseen, Wanted, cutover, fits, wanted};
 use crate::tune::model::Interval;
 use crate::tune::profile::Profile;
@@ -131,7 +131,7 @@ pub struct WantedReport {
     pub unit: &'static str,
 }
 
-pub(super) fn make(request: &Request, ground: &Ground, asked: &Estimate, grid: &[Estimate]) -> Result<EstimateReport> {
+pub(super) fn make(request: &Request, ground: &Inputs, asked: &Estimate, grid: &[Estimate]) -> Result<EstimateReport> {
     let plain = ground.source.plain_bytes;
     let line = |estimate: &Estimate| line(estimate, plain, request.price);
     let (cutover, falls_behind) = moved(request, ground, asked)?.unzip();
@@ -186,7 +186,7 @@ type Against = (Vec<GridLine>, Option<GridLine>, Option<Vec<WantedReport>>);
 fn against(
     (deadline, by): (f64, By),
     grid: &[Estimate],
-    ground: &Ground,
+    ground: &Inputs,
     line: &impl Fn(&Estimate) -> GridLine,
 ) -> Result<Against> {
     let p90 = |estimate: &Estimate| estimate.p90(by);
@@ -220,7 +220,7 @@ fn against(
 }
 
 /// The move with the given plan, and a warning if its steps never catch up.
-fn moved(request: &Request, ground: &Ground, asked: &Estimate) -> Result<Option<(CutoverReport, Option<String>)>> {
+fn moved(request: &Request, ground: &Inputs, asked: &Estimate) -> Result<Option<(CutoverReport, Option<String>)>> {
     let Some((steps, rate)) = request.cutover else { return Ok(None) };
     let (Some(backup), Some(restore)) = (&asked.candidate.backup, &asked.candidate.restore) else {
         let hint = ground.notes.first().cloned().unwrap_or_else(|| "fullbore calibrate".into());
