@@ -1,7 +1,7 @@
 //! Names of devices, as a user writes them.
 #![no_main]
 
-use fullbore_core::device::{Device, Destination};
+use fullbore_core::device::{Destination, Device};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use fullbore_core::device::{Device, Destination};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::SetKind;
 use libfuzzer_sys::fuzz_target;
 

@@ -7,7 +7,9 @@ use fullbore_core::Result;
 use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
-use fullbore_core::media::{Changes, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind};
+use fullbore_core::media::{
+    Changes, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind,
+};
 use fullbore_core::meter::Progress;
 use fullbore_core::pipeline::{Backup, map_window};
 use fullbore_core::plan::{Knobs, Plan, TransferSize};
