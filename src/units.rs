@@ -40,7 +40,13 @@ pub fn bytes(flag: &str, text: &str) -> Result<u64> {
 /// # Errors
 /// A usage error that names `flag`.
 pub fn bytes_per_second(flag: &str, text: &str) -> Result<u64> {
-    match bytes(flag, text.trim().strip_suffix("/s").unwrap_or(text))? {
+    let trimmed = text.trim();
+    let rate = trimmed.strip_suffix("/s").unwrap_or(trimmed);
+    if rate.len() == trimmed.len() && rate.bytes().all(|digit| digit.is_ascii_digit()) {
+        // Five bytes per second are not meant.
+        return Err(Error::usage(flag, format!("`{text}` has no unit"), "write bytes per second: 200MiB/s"));
+    }
+    match bytes(flag, rate)? {
         0 => Err(Error::usage(flag, "a bandwidth of 0 would never end", "leave the option out for no limit")),
         rate => Ok(rate),
     }
@@ -185,7 +191,7 @@ mod tests {
         for text in ["", "x", "-1", "1.5MiB", "1 XiB", "99999999999TiB"] {
             assert!(bytes("--max-transfer-size", text).unwrap_err().to_string().contains("--max-transfer-size"));
         }
-        for text in ["0", "0/s", "/s", "200/m"] {
+        for text in ["0", "5", "0/s", "/s", "200/m"] {
             assert!(bytes_per_second("--throttle", text).is_err(), "{text}");
         }
     }

@@ -35,8 +35,9 @@ pub struct Global {
     /// Read this configuration file instead of ./fullbore.toml, ~/.config/fullbore/fullbore.toml or
     /// /etc/fullbore/fullbore.toml.
     ///
-    /// A key is the name of a flag without its dashes: `compression = "zstd:1"`. Flags on the command line win.
-    #[arg(long, global = true, value_name = "FILE", env = "FULLBORE_CONFIG", hide_env_values = true)]
+    /// A key is the name of a flag without its dashes: `compression = "zstd:1"`. Flags on the command line win. The environment
+    /// variable FULLBORE_CONFIG names a file as this flag does.
+    #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Time limit for one request to an object store (s3://), in seconds, including all retries.
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]

@@ -28,7 +28,7 @@ mod verify;
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -43,7 +43,7 @@ use fullbore_core::device::Device;
 use fullbore_core::io::{replace_whole, working_name};
 use fullbore_core::store::Stores;
 
-use args::{Arguments, ReportTo, Verb};
+use args::{Arguments, Global, ReportTo, Verb};
 
 /// Parses, runs, and gives the exit code.
 pub fn main() -> ExitCode {
@@ -62,6 +62,8 @@ pub fn main() -> ExitCode {
 }
 
 fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
+    let from_environment = || std::env::var_os("FULLBORE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let global = Global { config: global.config.or_else(from_environment), ..global };
     let mut config = fullbore::config::load(global.config.as_deref())?;
     config.device_timeout = global.device_timeout.or(config.device_timeout);
     config.outage = global.outage.or(config.outage);

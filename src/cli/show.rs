@@ -203,6 +203,34 @@ fn closing(report: &Report, what: &str) -> String {
     )
 }
 
+/// Which database went where. The places are directories or prefixes, each once.
+fn backed_up(report: &Report) -> Option<String> {
+    let (kind, database) = (report.kind.as_ref()?, report.database.as_ref()?);
+    let mut places: Vec<&str> = Vec::new();
+    for family in &report.families {
+        let place = family.device.rfind('/').map_or(family.device.as_str(), |end| &family.device[..=end]);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    let more = places.len().saturating_sub(PLACES_NAMED);
+    let mut named: Vec<String> = places.iter().take(PLACES_NAMED).map(|place| value(place)).collect();
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    Some(format!("  {kind} of {} to {}", value(database), named.join(", ")))
+}
+
+/// Which sets came to which target.
+fn restored(report: &Report) -> Option<String> {
+    let (last, target) = (report.sets.last()?, report.database_at.as_ref()?);
+    let before = match report.sets.len() - 1 {
+        0 => String::new(),
+        sets => format!(" (with {} before it)", counted(sets as u64, "set")),
+    };
+    Some(format!("  {}{before} into {}", value(last), value(target)))
+}
+
 /// What a backup did.
 pub fn backup_result(report: &Report, shown: &OutputFlags, piped: bool) {
     let mut out = Vec::new();
@@ -215,6 +243,7 @@ pub fn backup_result(report: &Report, shown: &OutputFlags, piped: bool) {
             _ => "BACKUP DATABASE",
         };
         out.push(closing(report, what));
+        out.extend(backed_up(report));
         out.push(format!(
             "  stored {} in {}{}, skipped {}",
             show_bytes(report.stored_bytes),
@@ -389,6 +418,7 @@ pub fn restore_result(report: &Report, shown: &OutputFlags) {
         plan(report, &mut out);
     } else {
         out.push(closing(report, "RESTORE DATABASE"));
+        out.extend(restored(report));
         if let Some(resumed) = report.resumed.as_ref().filter(|resumed| resumed.fetched_blocks + resumed.kept_bytes > 0)
         {
             out.push(format!(
@@ -491,6 +521,8 @@ fn tail(report: &Report, shown: &OutputFlags, out: &mut Vec<String>) {
     }
 }
 
+/// Places that a closing line names.
+const PLACES_NAMED: usize = 3;
 /// A job that reached less than this of a calibrated limit moved too few bytes for a comparison.
 const LEAST_PERCENT: f64 = 0.5;
 

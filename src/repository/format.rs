@@ -209,11 +209,11 @@ pub struct TaskProgress {
     pub elapsed_s: f64,
 }
 
-/// `decisions/ID.json`: whether a set is committed or removed. The first writer decides.
+/// `fates/ID.json`: whether a set is committed or removed. The first writer decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionRecord {
     /// The decision.
-    #[serde(alias = "fate")]
+    #[serde(rename = "fate")]
     pub decision: Decision,
     /// The task that wrote it.
     pub task: Uuid,
@@ -273,11 +273,6 @@ pub fn cancel_name(task: Uuid) -> String {
 
 /// The record of the decision about a set.
 pub fn decision_name(set: Uuid) -> String {
-    format!("decisions/{set}.json")
-}
-
-/// The same record where versions before 2026-11-25 wrote it.
-pub fn earlier_decision_name(set: Uuid) -> String {
     format!("fates/{set}.json")
 }
 

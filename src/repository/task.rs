@@ -367,9 +367,6 @@ pub fn decide(repository: &Repository, set: Uuid, decision: Decision, task: Uuid
 /// # Errors
 /// The repository cannot be reached.
 pub fn decided(repository: &Repository, set: Uuid, decision: Decision, task: Uuid) -> Result<DecisionRecord> {
-    if let Some(decided) = repository.read(&format::earlier_decision_name(set))? {
-        return Ok(decided);
-    }
     let name = format::decision_name(set);
     let ours = DecisionRecord { decision, task };
     if repository.records.create(&name, &format::encode(&ours)?)? {

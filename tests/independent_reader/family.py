@@ -225,6 +225,7 @@ class Family:
         check(head.key_count <= 64 and (head.key_count == 0) == (head.cipher == 0), f"key_count {head.key_count}")
         check(head.stream_count <= 1024, f"stream_count {head.stream_count}")
         check(head.flags in (0, 1), f"flags {head.flags}")
+        check(head.window * head.transfer_size <= 1 << 30, f"window {head.window} of {head.transfer_size} bytes")
         self.open_set = head.flags == 1
         check(not self.open_set or head.stream_count == 0, "an open set with a stream table")
         check(head.label_length <= (4096 if head.cipher == 0 else 0), f"label_length {head.label_length}")

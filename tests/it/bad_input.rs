@@ -243,7 +243,7 @@ fn misaligned_and_impossible_sizes_are_refused() {
         ("--block-size", "1000"),
         ("--block-size", "256"),
         ("--block-size", "128KiB"),
-        ("--throttle", "200MiB"),
+        ("--throttle", "200MiB/m"),
         ("--throttle", "0/s"),
         ("--readers", "0"),
         ("--workers", "257"),

@@ -202,7 +202,7 @@ fn a_profile_that_is_missing_or_damaged_is_refused_with_what_to_do() {
     world.write(&file, &serde_json::to_vec(&wrong).unwrap());
     world.run("calibrate --show").refused(1, "default.json", "version 7");
     world.write(&file, b"no JSON");
-    world.run("calibrate --show").refused(1, "default.json", "no profile");
+    world.run("calibrate --show").refused(1, "default.json", "is not a calibration profile");
 }
 
 #[test]

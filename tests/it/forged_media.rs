@@ -236,7 +236,7 @@ fn footers_that_say_of_the_set_what_is_not_theirs_are_refused() {
 fn headers_that_differ_in_a_byte_that_means_nothing_are_refused() {
     let refusal = Refusal::of(full(""), FROM, None);
     refusal.with("differs from that of", |families| {
-        // The window of an ordered stream: no reader of version 0 looks at it.
+        // The window of ordered streams, in a set that has none.
         let mut bytes = families[1].header.encode();
         bytes[64] = 1;
         families[1].header_bytes = Some(with_crc(bytes));

@@ -142,7 +142,7 @@ fn what_fullbore_writes_now_the_independent_reader_restores() {
 }
 
 /// Has the independent writer make a full and its differential in `directory`; false where there is no Python.
-fn sample(world: &World, directory: &str, options: &str) -> bool {
+pub fn sample(world: &World, directory: &str, options: &str) -> bool {
     fs::create_dir(world.at(directory)).unwrap();
     let line = format!("--sample {directory} {options}");
     let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

@@ -506,7 +506,7 @@ fn a_restored_directory_is_started_once_and_every_table_checked() {
         world.run(&format!("{line} --server-program {own}")).with_code(2).says(&["would run as root", "sudo -u mysql"]);
     }
     let other = own.replace(Kind::Mariadb10.name(), Kind::Mariadb11.name());
-    run(&format!("{line} --server-program {other}")).refused(1, "mariadbd", "of version 11.8");
+    run(&format!("{line} --server-program {other}")).refused(1, "mariadbd", "has version 11.8");
     run(&format!("{line} --server-program {own} --server-option no-such-option")).refused(
         1,
         "mariadbd",

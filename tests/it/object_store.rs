@@ -593,7 +593,7 @@ fn locks_of_a_chain(kind: StoreKind) {
     back_up("full", "");
     assert!(locks().iter().all(|(_, until)| until.is_none()));
     back_up("differential", "lock-until = \"2099-01-01T00:00:00Z\"")
-        .says(&["also locked until 2099-01-01T00:00:00Z: 1 set, which"]);
+        .says(&["also locked until 2099-01-01T00:00:00Z: 1 set that this set needs"]);
     assert_eq!((of("full").len(), of("differential").len()), (2, 2));
     back_up("log", "lock-until = \"2099-02-01T00:00:00Z\"");
     back_up("log", "lock-until = \"2099-03-01T00:00:00Z\"").says(&["3 sets"]);

@@ -5,6 +5,7 @@ use fullbore_core::media::{BlockKind, FamilyHeader, Run, RunKind};
 
 use crate::database::Shape;
 use crate::forge::{ForgedBlock, ForgedFamily, forge, manifest_of, set_manifest};
+use crate::golden;
 use crate::world::World;
 
 const FAMILIES: [&str; 3] = ["a/app.bore", "b/app.bore", "c/app.bore"];
@@ -202,4 +203,68 @@ fn a_block_of_an_ordered_stream_has_one_range_of_bytes() {
         block.runs[0].kind = RunKind::Zero;
         block.plain.clear();
     });
+}
+
+const OPEN: [&str; 2] = ["open/full-1of2.bore", "open/full-2of2.bore"];
+
+/// An open set with ordered streams and layers, by the independent writer; false without Python.
+fn open_set(world: &World) -> bool {
+    golden::sample(world, "open", "--open --ordered")
+}
+
+/// Numbers all blocks anew.
+fn renumber(families: &mut [ForgedFamily]) {
+    for (block, number) in families.iter_mut().flat_map(|family| &mut family.blocks).zip(0..) {
+        block.header.sequence = number;
+    }
+}
+
+#[test]
+fn a_block_of_an_ordered_stream_behind_a_higher_layer_is_refused() {
+    let world = World::new();
+    if !open_set(&world) {
+        return;
+    }
+    forge(&world, &OPEN, None, |families| {
+        let mut moved = 0;
+        for family in families.iter_mut() {
+            let above = |block: &ForgedBlock| block.header.kind == BlockKind::Data && block.header.layer > 0;
+            let ordered = |block: &ForgedBlock| block.header.order > 0;
+            let Some(first) = family.blocks.iter().position(above) else { continue };
+            let last = family.blocks[..first].iter().rposition(ordered).expect("an ordered block");
+            let block = family.blocks.remove(last);
+            family.blocks.insert(first, block);
+            moved += 1;
+        }
+        assert!(moved > 0, "no family has a higher layer");
+    });
+    for line in ["verify --from open/full-1of2.bore --from open/full-2of2.bore", RESTORE_OPEN] {
+        let ended = world.run(line).with_code(3);
+        assert!(ended.err.contains("layer 0 comes after layer") || ended.err.contains("too far behind"), "{ended}");
+    }
+}
+
+const RESTORE_OPEN: &str = "restore --from open/full-1of2.bore --from open/full-2of2.bore --into dir:out";
+
+#[test]
+fn a_resumed_restore_refuses_an_ordered_stream_with_a_gap_too() {
+    let world = World::new();
+    if !open_set(&world) {
+        return;
+    }
+    world.run(&format!("{RESTORE_OPEN} --resume")).done();
+    std::fs::remove_dir_all(world.at("out")).unwrap();
+    forge(&world, &OPEN, None, |families| {
+        for family in families.iter_mut() {
+            family.blocks.retain(|block| block.header.order != 5);
+            let behind = family.blocks.iter_mut().filter(|block| block.header.order > 5);
+            behind.for_each(|block| block.header.order -= 1);
+        }
+        renumber(families);
+    });
+    for _ in 0..3 {
+        let ended = world.run(&format!("{RESTORE_OPEN} --resume")).with_code(3);
+        assert!(ended.err.contains("a block of an ordered stream begins at"), "{ended}");
+        assert!(!world.at("out").exists());
+    }
 }

@@ -269,13 +269,6 @@ fn a_base_that_went_while_a_host_slept_is_missed_before_anything_is_committed_on
 
 #[test]
 fn of_a_host_that_died_with_leave_to_commit_nothing_stays_that_was_not_committed() {
-    // Earlier versions wrote the decision under the other name.
-    for (folder, member) in [("decisions", "decision"), ("fates", "fate")] {
-        sweeps_what_was_not_committed(folder, member);
-    }
-}
-
-fn sweeps_what_was_not_committed(folder: &str, member: &str) {
     let world = World::with_shape(Shape { rows: 20_000, ..Shape::default() });
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\", \"b/\"]\n[repository.night.keep]\nlast = 1\n");
     let (running, name) = running(&world);
@@ -283,7 +276,7 @@ fn sweeps_what_was_not_committed(folder: &str, member: &str) {
     running.wait();
     let task = record(&world, &name);
     let set = task["writes"].as_str().unwrap();
-    write_record(&world, &format!("{folder}/{set}.json"), &json!({ member: "committed", "task": task["task"] }));
+    write_record(&world, &format!("fates/{set}.json"), &json!({ "fate": "committed", "task": task["task"] }));
     without_lease(&world, &name);
     prune(&world, "--confirm").done().says(&["it was interrupted during commit"]);
     assert_eq!((world.names("a").len(), world.names("b").len()), (1, 0), "only the records");
@@ -348,7 +341,7 @@ fn the_record_of_another_run_does_not_stand_for_one_that_may_lease_sets() {
 fn records_that_a_killed_run_has_never_named_go_when_they_are_old() {
     let world = world();
     chain(&world, 1);
-    let (old, young) = ("tasks/x.json.unfinished-old", "decisions/x.json.unfinished-young");
+    let (old, young) = ("tasks/x.json.unfinished-old", "fates/x.json.unfinished-young");
     let ended = world.names("a/.fullbore/tasks").remove(0).replace(".json", ".cancel");
     let cancel = format!("tasks/{ended}");
     for name in [old, young, "clock/left.json", "probe-left", &cancel] {

@@ -59,7 +59,7 @@ fn a_full_its_differential_and_the_way_back_need_no_names() {
     let planned = world.run("restore --repo night --into sqlite:copy.db --dry-run").done().text();
     assert!(planned.contains("full ") && planned.contains("differential "), "{planned}");
     world.run("backup sqlite:app.db --repo night --kind differential --dry-run").done();
-    assert_eq!((records(&world, "sets").len(), records(&world, "decisions").len()), (2, 2));
+    assert_eq!((records(&world, "sets").len(), records(&world, "fates").len()), (2, 2));
     // Two backups and two restores: plans leave no trace.
     assert_eq!(records(&world, "tasks").len(), 4);
     let stripes = |folder: &str| world.names(folder).iter().filter(|name| name.ends_with(".bore")).count();

@@ -171,9 +171,7 @@ fn what_a_proving_set_stands_on_is_looked_at_too_and_encrypted_sets_need_no_key_
 
 #[test]
 fn a_forged_record_of_a_run_does_not_make_a_committed_set_a_leftover() {
-    for lost in
-        [&["decisions"][..], &["decisions", "sets"], &["decisions", "verdicts"], &["decisions", "sets", "verdicts"]]
-    {
+    for lost in [&["fates"][..], &["fates", "sets"], &["fates", "verdicts"], &["fates", "sets", "verdicts"]] {
         let world = small();
         full(&world);
         let new = full(&world);

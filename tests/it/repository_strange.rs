@@ -94,7 +94,7 @@ fn what_is_no_family_of_a_set_does_not_go_with_it_whatever_its_record_says() {
             ended.says(&[words, "its files stay", "but the record of backup set"]);
         }
         fs::remove_file(world.at(&format!("a/.fullbore/tasks/{OTHER}.json"))).unwrap();
-        let _ = fs::remove_file(world.at(&format!("a/.fullbore/decisions/{OTHER}.json"))); // It may not have come so far.
+        let _ = fs::remove_file(world.at(&format!("a/.fullbore/fates/{OTHER}.json"))); // It may not have come so far.
         assert_eq!(world.read("a/important.txt"), b"of somebody else");
         assert_eq!(world.names("a").iter().filter(|name| name.ends_with(".bore")).count(), 2);
     }
@@ -209,7 +209,7 @@ fn machines_that_have_a_database_of_the_same_name_keep_theirs() {
     for _ in 0..2 {
         on(&world, "two", "backup sqlite:app.db --repo night").done();
     }
-    on(&world, "three", "backup sqlite:app.db --repo night --kind auto").done().says(&["of one, two"]);
+    on(&world, "three", "backup sqlite:app.db --repo night --kind auto").done().says(&["from one, two"]);
     on(&world, "two", "backup sqlite:app.db --repo night --kind auto").done().says(&["a differential of full"]);
     on(&world, "four", "backup sqlite:app.db --repo night --kind log").refused(3, "--kind log", "FULLBORE_HOST");
     world.run("verify --repo night").done();

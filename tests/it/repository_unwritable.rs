@@ -60,7 +60,7 @@ fn what_is_in_a_repository_that_cannot_be_written_to_can_be_restored_copied_and_
 fn a_prune_that_cannot_ask_the_clock_of_the_store_takes_nobody_for_dead() {
     let world = world();
     open(&world, "");
-    for folder in ["clock", "tasks", "tombstones", "sets", "verdicts", "decisions"] {
+    for folder in ["clock", "tasks", "tombstones", "sets", "verdicts", "fates"] {
         let _ = fs::create_dir(world.at("a/.fullbore").join(folder)); // Most of them are there.
         open(&world, folder);
     }

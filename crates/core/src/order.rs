@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::halt::Halt;
-use crate::media::{Flaw, WINDOW_MAX, broken};
+use crate::media::{Flaw, WINDOW_BYTES_MAX, WINDOW_MAX, broken};
 
 /// How often a thread that waits looks whether the job has ended.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The window of a set with so many workers, in blocks: no worker waits for long, and a restore needs few buffers.
-pub fn window_of(workers: usize) -> u32 {
-    u32::try_from(workers.saturating_mul(4)).unwrap_or(WINDOW_MAX).clamp(16, WINDOW_MAX)
+pub fn window_of(workers: usize, transfer_size: u32) -> u32 {
+    let most = (WINDOW_BYTES_MAX / u64::from(transfer_size.max(1))) as u32;
+    u32::try_from(workers.saturating_mul(4)).unwrap_or(WINDOW_MAX).clamp(16, WINDOW_MAX).min(most)
 }
 
 /// Lets a numbered block in when all blocks up to `window` before it are done. `T` is what a finished block leaves

@@ -331,7 +331,7 @@ fn prepare(
         kind: request.kind,
         block_size: plan.block_size,
         transfer_size: plan.transfer_size,
-        window: if source.has_ordered() { window_of(plan.workers) } else { 0 },
+        window: if source.has_ordered() { window_of(plan.workers, plan.transfer_size) } else { 0 },
         codec: (request.compression.codec().number(), request.compression.level()),
         started_at: jiff::Timestamp::now().as_microsecond(),
         engine: session.engine().into(),

@@ -72,7 +72,7 @@ impl<'a> Locks<'a> {
         pruned.warnings.extend(self.unknown.as_ref().map(|(first, sets)| {
             let sets = counted(*sets, "set");
             format!(
-                "{sets} stay: their lock state is unknown, because the account may not read it (first: `{first}`): \
+                "kept: {sets}, whose lock state is unknown: the account may not read it (first: `{first}`): \
                  {PERMISSIONS}"
             )
         }));

@@ -14,10 +14,10 @@ use crate::job::{media, names};
 use crate::repository::Repository;
 use crate::repository::format::{
     self, Decision, FamilyRecord, SetRecord, TaskRecord, TaskState, TombstoneRecord, cancel_name, decision_name,
-    earlier_decision_name, set_name, task_name, tombstone_name,
+    set_name, task_name, tombstone_name,
 };
 use crate::repository::inventory::{Inventory, KnownTask, StoredSet, is_of_one_record, tasks};
-use crate::repository::records::{Records, remove_file};
+use crate::repository::records::remove_file;
 use crate::repository::task::decide;
 
 /// How long the records of ended runs are kept, in microseconds. A host may sleep that long and still learn that its
@@ -145,7 +145,7 @@ impl<'a> Sweeper<'a> {
         for name in self.verdicts_on(id)? {
             records.remove(&format!("verdicts/{name}"))?;
         }
-        forget_decision(records, id)?;
+        records.remove(&decision_name(id))?;
         records.remove(&tombstone_name(id))
     }
 
@@ -352,9 +352,9 @@ impl<'a> Sweeper<'a> {
             let name = task_name(task.record.task);
             let of_no_set = task.record.attempt.is_some() || task.record.state != TaskState::Success;
             if let Some(decision) = task.record.decision().filter(|_| of_no_set) {
-                forget_decision(records, decision)?;
+                records.remove(&decision_name(decision))?;
             }
-            task.record.given_up.iter().try_for_each(|given_up| forget_decision(records, given_up.set))?;
+            task.record.given_up.iter().try_for_each(|given_up| records.remove(&decision_name(given_up.set)))?;
             records.remove(&name)?;
         }
         Ok(())
@@ -422,10 +422,4 @@ fn remove_device(device: &Device, repository: &Repository) -> Result<()> {
             )),
         },
     }
-}
-
-/// Removes the record of the decision about a set, also where earlier versions wrote it.
-fn forget_decision(records: &Records, set: Uuid) -> Result<()> {
-    records.remove(&decision_name(set))?;
-    records.remove(&earlier_decision_name(set))
 }

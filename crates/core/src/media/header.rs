@@ -20,6 +20,8 @@ pub const HEADER_MAX: usize = 1 << 20;
 pub const MAX_HEADER_STREAMS: u32 = 1024;
 /// Most blocks that the window of ordered streams may have.
 pub const WINDOW_MAX: u32 = 4096;
+/// Most bytes of these blocks: a restore holds as many.
+pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
 const MAX_KEYS: u32 = 64;
 const MAX_LABEL: u32 = 4096;
 /// The first bytes of every family.
@@ -302,7 +304,9 @@ fn check_numbers(fixed: &Fixed) -> Result<(), Flaw> {
     require((1..=MAX_FAMILIES).contains(&fixed.families.get()), "number of families out of bounds")?;
     require((1..=fixed.families.get()).contains(&fixed.family.get()), "family number out of bounds")?;
     require(fixed.parity_families.get() == 0, "parity families are not known to this version")?;
-    require(fixed.window.get() <= WINDOW_MAX, "window of ordered streams out of bounds")?;
+    let window_bytes = u64::from(fixed.window.get()) * u64::from(transfer_size);
+    let fits = fixed.window.get() <= WINDOW_MAX && window_bytes <= WINDOW_BYTES_MAX;
+    require(fits, "window of ordered streams out of bounds")?;
     require(fixed.key_count.get() <= MAX_KEYS, "too many wrapped keys")?;
     require(
         (fixed.key_count.get() == 0) == (fixed.cipher == 0),

@@ -22,7 +22,7 @@ pub use family_digest::FamilyDigest;
 pub use footer::{Commit, FOOTER, Footer};
 pub use header::{
     FAMILY_MAGIC, FamilyHeader, HEADER_MAX, HEADER_MIN, Label, MAX_FAMILIES, MAX_HEADER_STREAMS, SetHeader, SetKind,
-    StreamRecord, WINDOW_MAX,
+    StreamRecord, WINDOW_BYTES_MAX, WINDOW_MAX,
 };
 pub use index::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES, index_capacity};
 pub use log_range::{LogPosition, LogRange, LogSpan};

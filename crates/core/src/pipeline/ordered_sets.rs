@@ -158,6 +158,16 @@ fn ordered_streams_come_back_in_order_with_the_least_buffers() {
 }
 
 #[test]
+fn a_plan_without_buffers_for_the_window_is_refused_and_not_waited_for() {
+    let source = OrderedSource::new(&[900_000], true);
+    let shelves = back_up(&source, 2, 16, Compression::Lz4).unwrap();
+    let halt = Halt::new();
+    let target = OrderedTarget::new(TargetBehaviour::Prompt, &halt);
+    let error = unpack(&shelves, 0, &target, &halt, None).unwrap_err().to_string();
+    assert!(error.contains("no buffers for a window of 16 blocks"), "{error}");
+}
+
+#[test]
 fn a_thousand_ordered_streams_need_the_buffers_of_one() {
     let source = OrderedSource::new(&[2_000; 1_000], true);
     let shelves = back_up(&source, 5, 16, Compression::Lz4).unwrap();

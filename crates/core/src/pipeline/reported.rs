@@ -249,7 +249,7 @@ fn a_source_that_gives_fewer_or_more_bytes_than_it_reports_is_no_success() {
         let mut later = Tracking::differential(open);
         later.reported = later.reported.map(|reported| reported.saturating_add_signed(bytes * UNIT as i64));
         let error = back_up(&later, Some(Uuid::now_v7())).unwrap_err().to_string();
-        assert!(error.contains("did not give every byte"), "{error}");
+        assert!(error.contains("did not give each byte"), "{error}");
     }
 }
 

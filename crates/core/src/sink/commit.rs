@@ -264,7 +264,7 @@ impl Commit {
         let name = self.names.name();
         rename_noreplace(&self.new, &name).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => exists(&name),
-            _ => Error::io(format!("rename to `{}`", name.display()), self.new.display().to_string(), error),
+            _ => Error::io(format!("rename {} to", self.new.display()), name.display().to_string(), error),
         })?;
         self.progress = Progress::Published;
         self.step(Step::SyncName)?;
@@ -284,7 +284,7 @@ impl Commit {
             ));
         }
         rename_noreplace(&name, &replaced.old).map_err(|error| {
-            Error::io(format!("rename to `{}`", replaced.old.display()), name.display().to_string(), error)
+            Error::io(format!("rename {} to", name.display()), replaced.old.display().to_string(), error)
         })?;
         self.progress = Progress::MovedAway;
         self.step(Step::SyncOldName)?;

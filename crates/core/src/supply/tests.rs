@@ -86,13 +86,18 @@ fn supplies_share_a_pool_that_has_their_queue_depths_and_what_is_given_out() {
     let pool = Pool::new(4, 65536).unwrap();
     let mut one = FileSupply::open("a", &path, &pool, 1, Mode::Auto).unwrap();
     let mut two = FileSupply::open("a", &path, &pool, 1, Mode::Auto).unwrap();
+    let mut given = (0, 0);
     loop {
-        let (first, second) = (one.next().unwrap(), two.next());
-        drop(first);
-        if second.unwrap().is_none() {
+        let (first, second) = (one.next().unwrap(), two.next().unwrap());
+        given.0 += first.as_ref().map_or(0, |piece| piece.len());
+        given.1 += second.as_ref().map_or(0, |piece| piece.len());
+        if first.is_none() && second.is_none() {
             break;
         }
     }
+    assert_eq!(given, (1 << 20, 1 << 20), "each supply gives all of its family");
+    drop((one, two));
+    assert_eq!(pool.free(), 4, "each buffer is home again");
 }
 
 #[test]

@@ -215,14 +215,12 @@ impl<'a> BaseTarget<'a> {
             let Some(base) = stream.base else { continue };
             let like = known.get(&base).filter(|like| like.unit == stream.unit && !like.ordered && fits(like));
             let like = like.ok_or_else(|| {
-                Error::incomplete(
-                    "differential",
-                    format!(
-                        "`{}` begins with stream {base} of its full, but the full does not have this stream",
-                        stream.name
-                    ),
-                    "use another set",
-                )
+                let what = match known.contains_key(&base) {
+                    false => "does not have this stream",
+                    true => "has this stream with another unit, in order, or without a page map",
+                };
+                let why = format!("`{}` begins as stream {base} of its full, but the full {what}", stream.name);
+                Error::incomplete("differential", why, "use another set")
             })?;
             files.insert(base, (stream.id, like.size));
         }

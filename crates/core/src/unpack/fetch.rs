@@ -21,8 +21,8 @@ use super::tally::Tally;
 use super::target::Target;
 use crate::error::{Error, Result};
 use crate::media::{
-    BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, FamilyDigest, Flaw, Footer, IndexEntry, Manifest, Trailer,
-    broken, family_length, require, total,
+    BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, FamilyDigest, Flaw, Footer, IndexEntry, Manifest,
+    StreamRecord, Trailer, broken, family_length, require, total,
 };
 use crate::meter::{Accounts, Clock, Spent};
 use crate::pool;
@@ -85,13 +85,18 @@ impl Unpack<'_> {
     pub fn fetch(&self, set: &mut MediaSet, wanted: &Marks) -> Result<Fetched> {
         let (header, data_key) = (set.header().clone(), set.data_key().cloned());
         let (layers, members) = Layers::new(set.families().len());
+        let streams = streams_of(set)?;
+        // No page map proves an ordered stream: only its order does, if all of its blocks are fetched.
+        let is_wanted = |stream: &StreamRecord| {
+            stream.size == 0 || wanted.parts(stream.id, 0..stream.size).next() == Some(0..stream.size)
+        };
+        let whole = streams.iter().filter(|stream| stream.ordered).all(is_wanted);
         let shared = Shared {
             data_key: data_key.as_ref(),
             accounts: Accounts::new(STAGES),
-            tally: Tally::new(&header, streams_of(set)?, None, false)?,
+            in_order: if whole { self.in_order(&header, &streams, &layers)? } else { None },
+            tally: Tally::new(&header, streams, None, false)?,
             layers: header.open.then_some(layers),
-            // Parts are written where they belong.
-            in_order: None,
         };
         if header.open {
             // Bytes without a run are zero. A set without layers has a run for every byte.
@@ -109,6 +114,9 @@ impl Unpack<'_> {
         };
         let sifted = clipped.each_family(set, &shared, members, sift)?;
         let name = format!("media set {}", header.media_set_id);
+        if let Some(in_order) = &shared.in_order {
+            in_order.finish(&name)?;
+        }
         check_whole(&name, &sifted, shared.tally.weights())?;
         let outcome = UnpackOutcome {
             stored_bytes: total(sifted.iter().map(|family| family.footer.family_length)),

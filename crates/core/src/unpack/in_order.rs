@@ -85,6 +85,14 @@ impl InOrder {
         self.window.admit(number, halt, threads)
     }
 
+    /// Checks that no higher layer has begun: ordered streams are in layer 0.
+    ///
+    /// # Errors
+    /// The block is behind a block of a higher layer.
+    pub fn check_layer(&self) -> Result<(), Flaw> {
+        self.layers.check_lowest()
+    }
+
     /// Takes a block; gives the streams that need a writer.
     ///
     /// # Errors

@@ -75,6 +75,17 @@ impl Layers {
         Ok(Ok(Admitted(Arc::clone(self))))
     }
 
+    /// Checks that layer 0 is under way.
+    ///
+    /// # Errors
+    /// A higher layer has begun.
+    pub fn check_lowest(&self) -> Result<(), Flaw> {
+        match self.lock().layer {
+            0 => Ok(()),
+            layer => Err(broken(format!("a block of layer 0 comes after layer {layer}"))),
+        }
+    }
+
     fn wait_for<'a>(&self, layer: u16, mut state: MutexGuard<'a, State>, halt: &Halt) -> Result<MutexGuard<'a, State>> {
         loop {
             let all_wait = state.waiting.values().sum::<usize>() == state.parsers;

@@ -19,7 +19,8 @@ use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::media::{
-    BlockKind, Footer, Manifest, ManifestMap, ManifestStream, Run, RunKind, StreamRecord, total, unpack_manifest,
+    BlockKind, Footer, Manifest, ManifestMap, ManifestStream, Run, RunKind, SetHeader, StreamRecord, total,
+    unpack_manifest,
 };
 use crate::meter::{Account, Accounts, Clock, Progress, Spent, Stage};
 use crate::plan::UnpackPlan;
@@ -121,7 +122,7 @@ impl Unpack<'_> {
         let shared = Shared {
             data_key: data_key.as_ref(),
             accounts: Accounts::new(STAGES),
-            in_order: InOrder::new(&header, &streams, &layers),
+            in_order: self.in_order(&header, &streams, &layers)?,
             tally: Tally::new(&header, streams, seed, self.target.checks_maps())?,
             layers: header.open.then_some(layers),
         };
@@ -136,6 +137,24 @@ impl Unpack<'_> {
         let parsed = self.each_family(set, &shared, starts, parse)?;
         let manifest = check_whole(set, &parsed, &shared)?;
         Ok(outcome(set, manifest, parsed, &shared))
+    }
+
+    /// Delivery in order, for a set whose ordered streams are read in full.
+    ///
+    /// # Errors
+    /// The plan has no buffers for it: the job would wait for ever.
+    pub(super) fn in_order(
+        &self,
+        header: &SetHeader,
+        streams: &[StreamRecord],
+        layers: &Arc<Layers>,
+    ) -> Result<Option<InOrder>> {
+        let ordered = streams.iter().any(|stream| stream.ordered) && !self.target.discards();
+        if ordered && self.plan.window < header.window as usize {
+            let why = format!("it has no buffers for a window of {} blocks", header.window);
+            return Err(Error::refused("plan", why, "this is a defect: please report it"));
+        }
+        Ok(InOrder::new(header, streams, layers))
     }
 
     /// Reads each family by `read` in its own thread, which gets its start value, and unpacks what the thread sends.
@@ -248,7 +267,8 @@ impl Unpack<'_> {
     ) -> Result<()> {
         if let Some(in_order) = shared.in_order.as_ref().filter(|_| block.header.order > 0) {
             let admitted = in_order.admit(block.header.order, self.halt)?;
-            admitted.map_err(|flaw| damage(device, block.offset, flaw))?;
+            let in_its_layer = admitted.and_then(|()| in_order.check_layer());
+            in_its_layer.map_err(|flaw| damage(device, block.offset, flaw))?;
         }
         let admitted = match &shared.layers {
             // Nothing overwrites an ordered stream, and its blocks wait for each other: no layer waits for them.
