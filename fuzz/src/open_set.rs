@@ -7,15 +7,13 @@ use fullbore_core::Result;
 use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
-use fullbore_core::media::{
-    Changes, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind,
-};
+use fullbore_core::media::{Manifest, ManifestMap, ManifestStream, SetHeader, SetKind};
 use fullbore_core::meter::Progress;
 use fullbore_core::pipeline::{Backup, map_window};
 use fullbore_core::plan::{Knobs, Plan, TransferSize};
 use fullbore_core::pool::Pool;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
-use fullbore_core::testkit::{MemorySink, MemorySupply, Shelf};
+use fullbore_core::testkit::{MemorySink, MemorySupply, Shelf, plain_manifest, plain_stream};
 use fullbore_core::unpack::{BaseMap, Family, MediaSet};
 use uuid::Uuid;
 
@@ -159,43 +157,15 @@ fn manifest(set: &SetHeader, source: &Played, base: Option<&BaseMap>) -> Manifes
     let described = |stream: Stream| {
         let identity = source.identity(stream.id).unwrap_or_default();
         ManifestStream {
-            id: stream.id,
-            name: stream.name,
-            layer: 0,
-            unit: UNIT,
             map_window: if base.is_some() || identity.is_empty() { 0 } else { map_window(UNIT, TRANSFER) },
-            size: stream.size,
             ordered: source.is_ordered(stream.id),
             base: base.and_then(|base| base.stream_like(&identity, UNIT)),
             identity,
-            detail: None,
+            ..plain_stream(&stream)
         }
     };
-    let streams = source.found().expect("they are known").into_iter();
-    Manifest {
-        schema: 0,
-        tool_version: set.tool_version.clone(),
-        engine: set.engine.clone(),
-        engine_version: String::new(),
-        host: String::new(),
-        database: String::new(),
-        kind: set.kind,
-        copy_only: false,
-        media_set_id: set.media_set_id,
-        backup_set_id: set.backup_set_id,
-        base_backup_set_id: set.base_backup_set_id,
-        name: String::new(),
-        description: String::new(),
-        started_at: String::new(),
-        finished_at: String::new(),
-        codec: String::new(),
-        block_size: set.block_size,
-        transfer_size: set.transfer_size,
-        families: vec![ManifestFamily { family: 1, device: String::new() }],
-        streams: streams.map(described).collect(),
-        map: base.is_none().then(|| ManifestMap::new(SEED)),
-        changes: Changes::Compared,
-        position: Position::default(),
-        warnings: Vec::new(),
-    }
+    let streams = source.found().expect("they are known").into_iter().map(described).collect();
+    // The bytes of the samples stay: the committed inputs are edits of them.
+    let engine_version = String::new();
+    Manifest { engine_version, map: base.is_none().then(|| ManifestMap::new(SEED)), ..plain_manifest(set, streams) }
 }

@@ -4,14 +4,14 @@ use anyhow::{Context, ensure};
 use fullbore_core::cipher::{CipherId, DataKey, SecretKey, wrap_for};
 use fullbore_core::halt::Halt;
 use fullbore_core::media::{
-    Changes, Label, Manifest, ManifestFamily, ManifestMap, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
+    Label, Manifest, ManifestFamily, ManifestMap, ManifestStream, SetHeader, SetKind, StreamRecord,
 };
 use fullbore_core::meter::Progress;
 use fullbore_core::pipeline::{Backup, BackupOutcome, map_window};
 use fullbore_core::plan::Plan;
 use fullbore_core::pool::Pool;
 use fullbore_core::source::{Source, Stream};
-use fullbore_core::testkit::FaultPlan;
+use fullbore_core::testkit::{FaultPlan, plain_manifest};
 use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -165,30 +165,11 @@ fn manifest(set: &SetHeader, map_seed: Option<u64>) -> Manifest {
         detail: None,
     };
     Manifest {
-        schema: 0,
-        tool_version: set.tool_version.clone(),
-        engine: set.engine.clone(),
-        engine_version: "1".into(),
         host: "localhost".into(),
         database: "simulated".into(),
-        kind: set.kind,
-        copy_only: false,
-        media_set_id: set.media_set_id,
-        backup_set_id: set.backup_set_id,
-        base_backup_set_id: set.base_backup_set_id,
-        name: String::new(),
-        description: String::new(),
-        started_at: String::new(),
-        finished_at: String::new(),
-        codec: String::new(),
-        block_size: set.block_size,
-        transfer_size: set.transfer_size,
         families: (1..=set.families).map(|family| ManifestFamily { family, device: name_of(family) }).collect(),
-        streams: set.streams.iter().map(stream).collect(),
         map: map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
-        changes: Changes::Compared,
-        position: Position::default(),
-        warnings: Vec::new(),
+        ..plain_manifest(set, set.streams.iter().map(stream).collect())
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Bench {
     pub resume: bool,
 }
 
-/// Exit code when runs failed: the same as of a job with warnings.
+/// The exit code when runs failed. A job with warnings has the same code.
 const SOME_FAILED: u8 = 4;
 
 /// Runs the verb; gives the exit code.

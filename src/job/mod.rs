@@ -99,7 +99,7 @@ impl Conduct {
     }
 
     /// Does `work`, which checks `halt`; a signal sets `halt`.
-    fn heeded<T>(&self, halt: &Halt, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn until_signalled<T>(&self, halt: &Halt, work: impl FnOnce() -> Result<T>) -> Result<T> {
         std::thread::scope(|scope| {
             let (working, ended) = channel::<()>();
             threads::start_in(scope, "signals", move || {

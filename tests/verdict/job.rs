@@ -10,16 +10,14 @@ use fullbore::tune::verdict::{Cost, Evidence, Setup, verdict};
 use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
-use fullbore_core::media::{
-    Changes, Label, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind, StreamRecord,
-};
+use fullbore_core::media::{Label, Manifest, ManifestFamily, SetHeader, SetKind, StreamRecord};
 use fullbore_core::meter::{Progress, Stage};
 use fullbore_core::pipeline::Backup;
 use fullbore_core::plan::{Knobs, Plan, TransferSize, UnpackPlan};
 use fullbore_core::pool::Pool;
 use fullbore_core::sink::Sink;
-use fullbore_core::source::Source;
-use fullbore_core::testkit::{MemorySink, MemorySupply, Shelf};
+use fullbore_core::source::{Source, Stream};
+use fullbore_core::testkit::{MemorySink, MemorySupply, Shelf, plain_manifest, plain_stream};
 use fullbore_core::unpack::{Family, MediaSet, Unpack};
 use uuid::Uuid;
 
@@ -311,44 +309,13 @@ fn header(source: &PacedSource, stripes: usize, compression: Compression) -> Set
 }
 
 fn manifest(set: &SetHeader) -> Manifest {
-    let stream = &set.streams[0];
+    let StreamRecord { id, unit, size, .. } = set.streams[0];
+    let stream = plain_stream(&Stream { id, name: "file".into(), unit, size });
+    let family = |family| ManifestFamily { family, device: format!("family {}", family - 1) };
     Manifest {
-        schema: 0,
-        tool_version: set.tool_version.clone(),
-        engine: set.engine.clone(),
-        engine_version: "1".into(),
         host: "localhost".into(),
         database: "paced".into(),
-        kind: set.kind,
-        copy_only: false,
-        media_set_id: set.media_set_id,
-        backup_set_id: set.backup_set_id,
-        base_backup_set_id: None,
-        name: String::new(),
-        description: String::new(),
-        started_at: String::new(),
-        finished_at: String::new(),
-        codec: String::new(),
-        block_size: set.block_size,
-        transfer_size: set.transfer_size,
-        families: (1..=set.families)
-            .map(|family| ManifestFamily { family, device: format!("family {}", family - 1) })
-            .collect(),
-        streams: vec![ManifestStream {
-            id: 1,
-            name: "file".into(),
-            layer: 0,
-            unit: stream.unit,
-            map_window: 0,
-            size: stream.size,
-            ordered: false,
-            identity: String::new(),
-            base: None,
-            detail: None,
-        }],
-        map: None,
-        changes: Changes::Compared,
-        position: Position::default(),
-        warnings: Vec::new(),
+        families: (1..=set.families).map(family).collect(),
+        ..plain_manifest(set, vec![stream])
     }
 }

@@ -173,7 +173,7 @@ pub fn run_within(
     }
     let candidates = base::candidates(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     // It may have to wait for a lock.
-    let session = conduct.heeded(&halt, || fullbore_engines::open(&request.source, &options))?;
+    let session = conduct.until_signalled(&halt, || fullbore_engines::open(&request.source, &options))?;
     let base = candidates.map(|candidates| candidates.choose(&*session, request)).transpose()?;
     let base = base.map_or(Predecessor::None, |base| Predecessor::Full(Box::new(base)));
     write(request, base, &*session, within, conduct, &halt, report)

@@ -144,7 +144,7 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
     let of_profile = profile.codecs.iter().filter_map(|cell| cell.codec.parse().ok());
     let codecs: Vec<Compression> = std::iter::once(Compression::None).chain(of_profile).collect();
     let transfer_bytes = request.knobs.transfer_size.bytes();
-    let mut source = conduct.heeded(&halt, || {
+    let mut source = conduct.until_signalled(&halt, || {
         let session = fullbore_engines::open(&request.source, &options)?;
         sample::look(&*session, &codecs, transfer_bytes)
     })?;

@@ -124,7 +124,7 @@ pub(in crate::job) fn follow_into(
     let plan = backup::checked_plan(&request.backup, conduct, report)?;
     let halt = conduct.halt();
     let options = backup::options(&request.backup, plan.readers, &halt);
-    let follower = conduct.heeded(&halt, || engine.follow(&request.backup.source, &options))?;
+    let follower = conduct.until_signalled(&halt, || engine.follow(&request.backup.source, &options))?;
     let storing = Conduct { stores: stores.clone(), ..Conduct::default() };
     let template = Some(request.backup.name_template.clone().unwrap_or_else(|| TEMPLATE.into()));
     let backup = backup::Request { kind: SetKind::Log, name_template: template, ..request.backup.clone() };

@@ -35,7 +35,7 @@ pub fn once(
     let tips = base::tips(request, engine, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let ends: Vec<SetEnd> = tips.iter().map(|tip| tip.end.clone()).collect();
     let halt = options.halt.clone().unwrap_or_default();
-    let (at, session) = conduct.heeded(&halt, || engine.open(&request.source, &ends, options))?;
+    let (at, session) = conduct.until_signalled(&halt, || engine.open(&request.source, &ends, options))?;
     let tip = &tips[at];
     base::passed_over(&tips, at, report);
     let Some(session) = session else {

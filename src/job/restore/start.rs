@@ -45,7 +45,7 @@ impl<'a> Prepared<'a> {
     ) -> Result<()> {
         let halt = Halt::new();
         let check = || self.program.check(directory, position, streams, &self.wanted.options, &halt);
-        let checked = conduct.heeded(&halt, check)?;
+        let checked = conduct.until_signalled(&halt, check)?;
         report.start_check = Some(StartCheckReport {
             program: self.program.path().display().to_string(),
             version: self.program.version.clone(),

@@ -87,7 +87,8 @@ pub(super) fn restore(
     let export =
         Export { program: &program, data: &data, out: &out, position, options, selection: &selection, origin: &origin };
     let halt = Halt::new();
-    let exported = report.timed("exporting tables with a server", |_| conduct.heeded(&halt, || export.run(&halt)))?;
+    let exported =
+        report.timed("exporting tables with a server", |_| conduct.until_signalled(&halt, || export.run(&halt)))?;
     report.tables = Some(book(files, &exported));
     conduct.check()?;
     if let Some(owner) = &request.owner {

@@ -9,19 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use proptest::prelude::*;
-use uuid::Uuid;
-
 use super::copies;
 use super::*;
-use crate::cipher::CipherId;
 use crate::io::{Mode, OpenedFile};
-use crate::media::{Changes, ManifestFamily, ManifestMap, ManifestStream, Position, SetKind};
+use crate::media::{Changes, ManifestMap, ManifestStream, SetKind};
 use crate::plan::{Knobs, TransferSize, UnpackPlan};
 use crate::sink::Sink;
 use crate::source::{Extent, Reader, Stream};
-use crate::testkit::{MemorySink, MemorySupply, Shelf};
+use crate::testkit::{MemorySink, MemorySupply, Shelf, plain_header, plain_manifest, plain_stream};
 use crate::unpack::{BaseTarget, DirectoryTarget, Family, MediaSet, NullTarget, Target, Unpack};
+use proptest::prelude::*;
 
 const TRANSFER: u32 = 64 << 10;
 const SEED: u64 = 0x5EED;
@@ -138,23 +135,10 @@ impl Reader for Player<'_> {
 
 fn header(families: u16, base: Option<&BaseMap>) -> SetHeader {
     SetHeader {
-        media_set_id: Uuid::now_v7(),
-        backup_set_id: Uuid::now_v7(),
-        families,
-        cipher: CipherId::None,
         kind: if base.is_some() { SetKind::Differential } else { SetKind::Full },
-        block_size: 4096,
-        transfer_size: TRANSFER,
-        window: 0,
-        codec: (1, 0),
-        started_at: 0,
-        engine: "growing".into(),
-        tool_version: "0".into(),
         base_backup_set_id: base.map(BaseMap::backup_set_id),
-        keys: Vec::new(),
-        streams: Vec::new(),
         open: true,
-        label: None,
+        ..plain_header("growing", families, TRANSFER)
     }
 }
 
@@ -163,45 +147,14 @@ fn manifest(set: &SetHeader, source: &Growing, base: Option<&BaseMap>) -> Manife
     let described = |stream: &Stream| {
         let identity = source.identity(stream.id).filter(|_| !stream.name.is_empty());
         ManifestStream {
-            id: stream.id,
-            name: stream.name.clone(),
-            layer: 0,
-            unit: stream.unit,
             map_window: if full && identity.is_some() { map_window(4096, TRANSFER) } else { 0 },
-            size: stream.size,
-            ordered: false,
             base: base.zip(identity.as_ref()).and_then(|(base, identity)| base.stream_like(identity, 4096)),
             identity: identity.unwrap_or_default(),
-            detail: None,
+            ..plain_stream(stream)
         }
     };
-    let family = |family| ManifestFamily { family, device: format!("family {family}") };
-    Manifest {
-        schema: 0,
-        tool_version: set.tool_version.clone(),
-        engine: set.engine.clone(),
-        engine_version: "1".into(),
-        host: String::new(),
-        database: String::new(),
-        kind: set.kind,
-        copy_only: false,
-        media_set_id: set.media_set_id,
-        backup_set_id: set.backup_set_id,
-        base_backup_set_id: set.base_backup_set_id,
-        name: String::new(),
-        description: String::new(),
-        started_at: String::new(),
-        finished_at: String::new(),
-        codec: String::new(),
-        block_size: set.block_size,
-        transfer_size: set.transfer_size,
-        families: (1..=set.families).map(family).collect(),
-        streams: source.found().unwrap().iter().map(described).collect(),
-        map: full.then(|| ManifestMap::new(source.seed)),
-        changes: Changes::Compared,
-        position: Position::default(),
-        warnings: Vec::new(),
-    }
+    let streams = source.found().unwrap().iter().map(described).collect();
+    Manifest { map: full.then(|| ManifestMap::new(source.seed)), ..plain_manifest(set, streams) }
 }
 
 /// Backs the steps up into so many families in memory.

@@ -6,20 +6,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
-
 use super::{Backup, copies};
-use crate::cipher::CipherId;
 use crate::codec::Compression;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
-use crate::media::{Changes, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind};
+use crate::media::{Manifest, ManifestStream, SetHeader};
 use crate::meter::Progress;
 use crate::plan::{Knobs, Plan, TransferSize, UnpackPlan};
 use crate::pool::Pool;
 use crate::sink::Sink;
 use crate::source::{Source, Stream};
-use crate::testkit::{MemorySink, MemorySupply, OrderedSource, OrderedTarget, Shelf, TargetBehaviour};
+use crate::testkit::{
+    MemorySink, MemorySupply, OrderedSource, OrderedTarget, Shelf, TargetBehaviour, plain_header, plain_manifest,
+    plain_stream,
+};
 use crate::unpack::{Family, MediaSet, NullTarget, Target, Unpack};
 
 const TRANSFER: u32 = 64 << 10;
@@ -30,66 +30,13 @@ fn knobs(buffer_count: Option<usize>) -> Knobs {
 }
 
 fn header(source: &OrderedSource, families: u16, window: u32) -> SetHeader {
-    SetHeader {
-        media_set_id: Uuid::now_v7(),
-        backup_set_id: Uuid::now_v7(),
-        families,
-        cipher: CipherId::None,
-        kind: SetKind::Full,
-        block_size: 4096,
-        transfer_size: TRANSFER,
-        window,
-        codec: (1, 0),
-        started_at: 0,
-        engine: "ordered".into(),
-        tool_version: "0".into(),
-        base_backup_set_id: None,
-        keys: Vec::new(),
-        streams: source.records(),
-        open: source.is_open(),
-        label: None,
-    }
+    let plain = plain_header("ordered", families, TRANSFER);
+    SetHeader { window, streams: source.records(), open: source.is_open(), ..plain }
 }
 
 fn manifest(set: &SetHeader, source: &OrderedSource) -> Manifest {
-    let described = |stream: &Stream| ManifestStream {
-        id: stream.id,
-        name: stream.name.clone(),
-        layer: 0,
-        unit: stream.unit,
-        map_window: 0,
-        size: stream.size,
-        ordered: source.is_ordered(stream.id),
-        identity: String::new(),
-        base: None,
-        detail: None,
-    };
-    Manifest {
-        schema: 0,
-        tool_version: set.tool_version.clone(),
-        engine: set.engine.clone(),
-        engine_version: "1".into(),
-        host: String::new(),
-        database: String::new(),
-        kind: set.kind,
-        copy_only: false,
-        media_set_id: set.media_set_id,
-        backup_set_id: set.backup_set_id,
-        base_backup_set_id: None,
-        name: String::new(),
-        description: String::new(),
-        started_at: String::new(),
-        finished_at: String::new(),
-        codec: String::new(),
-        block_size: set.block_size,
-        transfer_size: set.transfer_size,
-        families: (1..=set.families).map(|family| ManifestFamily { family, device: String::new() }).collect(),
-        streams: source.streams().iter().map(described).collect(),
-        map: None,
-        changes: Changes::Compared,
-        position: Position::default(),
-        warnings: Vec::new(),
-    }
+    let described = |stream: &Stream| ManifestStream { ordered: source.is_ordered(stream.id), ..plain_stream(stream) };
+    plain_manifest(set, source.streams().iter().map(described).collect())
 }
 
 fn back_up(source: &OrderedSource, families: u16, window: u32, compression: Compression) -> Result<Vec<Shelf>> {

@@ -7,17 +7,16 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Backup;
-use crate::cipher::CipherId;
 use crate::codec::Compression;
 use crate::error::Result;
 use crate::halt::Halt;
-use crate::media::{Changes, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind, StreamRecord};
+use crate::media::{Changes, Manifest, ManifestStream, SetHeader, SetKind};
 use crate::meter::Progress;
 use crate::plan::{Knobs, Plan, TransferSize, UnpackPlan};
 use crate::pool::Pool;
 use crate::sink::Sink;
 use crate::source::{Extent, Reader, Source, Stream};
-use crate::testkit::{MemorySink, MemorySupply, Shelf};
+use crate::testkit::{MemorySink, MemorySupply, Shelf, plain_header, plain_manifest, plain_stream};
 use crate::unpack::{BaseTarget, DirectoryTarget, Family, FileTarget, MediaSet, NullTarget, Target, Unpack};
 
 const TRANSFER: u32 = 64 << 10;
@@ -97,74 +96,22 @@ impl Reader for Units<'_> {
 }
 
 fn header(source: &Tracking, base: Option<Uuid>) -> SetHeader {
-    let record = |stream: &Stream| StreamRecord {
-        id: stream.id,
-        layer: 0,
-        unit: stream.unit,
-        map_window: 0,
-        size: stream.size,
-        ordered: false,
-    };
+    let streams = source.stream.iter().map(|stream| plain_stream(stream).record());
     SetHeader {
-        media_set_id: Uuid::now_v7(),
-        backup_set_id: Uuid::now_v7(),
-        families: 2,
-        cipher: CipherId::None,
         kind: if base.is_some() { SetKind::Differential } else { SetKind::Full },
-        block_size: 4096,
-        transfer_size: TRANSFER,
-        window: 0,
         codec: (0, 0),
-        started_at: 0,
-        engine: "tracking".into(),
-        tool_version: "0".into(),
         base_backup_set_id: base,
-        keys: Vec::new(),
-        streams: if source.open { Vec::new() } else { source.stream.iter().map(record).collect() },
+        streams: if source.open { Vec::new() } else { streams.collect() },
         open: source.open,
-        label: None,
+        ..plain_header("tracking", 2, TRANSFER)
     }
 }
 
 fn manifest(set: &SetHeader, source: &Tracking) -> Manifest {
-    let described = |stream: &Stream| ManifestStream {
-        id: stream.id,
-        name: stream.name.clone(),
-        layer: 0,
-        unit: stream.unit,
-        map_window: 0,
-        size: stream.size,
-        ordered: false,
-        identity: String::new(),
-        base: (source.open && source.reported.is_some()).then_some(stream.id),
-        detail: None,
-    };
-    Manifest {
-        schema: 0,
-        tool_version: set.tool_version.clone(),
-        engine: set.engine.clone(),
-        engine_version: "1".into(),
-        host: String::new(),
-        database: String::new(),
-        kind: set.kind,
-        copy_only: false,
-        media_set_id: set.media_set_id,
-        backup_set_id: set.backup_set_id,
-        base_backup_set_id: set.base_backup_set_id,
-        name: String::new(),
-        description: String::new(),
-        started_at: String::new(),
-        finished_at: String::new(),
-        codec: String::new(),
-        block_size: set.block_size,
-        transfer_size: set.transfer_size,
-        families: (1..=set.families).map(|family| ManifestFamily { family, device: String::new() }).collect(),
-        streams: source.stream.iter().map(described).collect(),
-        map: None,
-        changes: if source.reported.is_some() { Changes::Reported } else { Changes::Compared },
-        position: Position::default(),
-        warnings: Vec::new(),
-    }
+    let based = source.open && source.reported.is_some();
+    let described = |stream: &Stream| ManifestStream { base: based.then_some(stream.id), ..plain_stream(stream) };
+    let changes = if source.reported.is_some() { Changes::Reported } else { Changes::Compared };
+    Manifest { changes, ..plain_manifest(set, source.stream.iter().map(described).collect()) }
 }
 
 fn back_up(source: &Tracking, base: Option<Uuid>) -> Result<(Uuid, Vec<Shelf>)> {

@@ -10,6 +10,7 @@ mod fault_supply;
 mod memory;
 mod open_engine_conforms;
 mod ordered;
+mod plain;
 
 pub use codec_conforms::codec_conforms;
 pub use conform::{sink_conforms, supply_conforms};
@@ -20,3 +21,4 @@ pub use fault_supply::FaultSupply;
 pub use memory::{MemorySink, MemorySupply, Shelf};
 pub use open_engine_conforms::{Files, OpenEngineUnderTest, open_engine_conforms};
 pub use ordered::{OrderedSource, OrderedTarget, TargetBehaviour};
+pub use plain::{plain_header, plain_manifest, plain_stream};

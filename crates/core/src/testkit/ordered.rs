@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::plain_stream;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
 use crate::media::StreamRecord;
@@ -42,14 +43,8 @@ impl OrderedSource {
 
     /// The stream table of a header; an open set has none.
     pub fn records(&self) -> Vec<StreamRecord> {
-        let record = |stream: &Stream| StreamRecord {
-            id: stream.id,
-            layer: 0,
-            unit: stream.unit,
-            map_window: 0,
-            size: stream.size,
-            ordered: self.is_ordered(stream.id),
-        };
+        let record =
+            |stream: &Stream| StreamRecord { ordered: self.is_ordered(stream.id), ..plain_stream(stream).record() };
         if self.open { Vec::new() } else { self.streams.iter().map(record).collect() }
     }
 }

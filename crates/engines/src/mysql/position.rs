@@ -1,6 +1,6 @@
 //! The position of a server in its binary log: readings of `performance_schema.log_status`, exact for their moment.
 //!
-//! A clone is consistent as of a moment between two of them: one before the end of [`Stage::PageCopy`] is acknowledged,
+//! A clone is consistent at a moment between two positions: one before the end of [`Stage::PageCopy`] is acknowledged,
 //! one after the end. A position from the redo log ([`super::redo_position`]) counts only if it is between them.
 //!
 //! [`Stage::PageCopy`]: super::clone::descriptor::Stage::PageCopy
