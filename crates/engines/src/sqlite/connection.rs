@@ -13,7 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use super::open_files::{RawFile, beside};
-use super::wal_index::{INDEX_HEADER_SIZE, IndexHeader};
+use super::wal_index::{COPIED_AT, INDEX_HEADER_SIZE, IndexHeader};
 
 /// How long SQLite waits for a lock before we look whether the job was cancelled.
 const LOCK_SLICE: Duration = Duration::from_millis(50);
@@ -123,14 +123,14 @@ impl QuietConnection {
             let before = read_index(index)?;
             self.read_first_page(path, patience)?;
             if let Some(header) = read_index(index)?.filter(|header| before.as_ref() == Some(header)) {
-                return Ok(Mark { header, exact: true });
+                return Ok(Mark { holds_log: holds_log(index, &header)?, header, exact: true });
             }
         }
         self.begin_anew(path)?;
         self.read_first_page(path, patience)?;
         loop {
             if let Some(header) = read_index(index)? {
-                return Ok(Mark { header, exact: false });
+                return Ok(Mark { holds_log: holds_log(index, &header)?, header, exact: false });
             }
             if !patience.is_left()? {
                 return Err(Error::refused(
@@ -164,6 +164,18 @@ pub(super) struct Mark {
     /// mark. The log is not restarted while a read mark above 0 is held. With slot 0 it is not restarted while it has
     /// frames that were not copied, and no frame can be copied while slot 0 is held.
     pub exact: bool,
+    /// True when a read mark above 0 is surely held. Otherwise all frames may be in the database file, and a writer may
+    /// restart the log at any time.
+    pub holds_log: bool,
+}
+
+/// True when a transaction that has just begun holds the log up to this mark. The number of copied frames never becomes
+/// smaller in one log. If it is below the mark now, it was below the mark when the transaction began.
+fn holds_log(index: &RawFile, mark: &IndexHeader) -> Result<bool> {
+    let mut copied = [0; 4];
+    let got = index.read_at(COPIED_AT, &mut copied).map_err(|error| index.read_error(COPIED_AT, 4, error))?;
+    let same_log = read_index(index)?.is_some_and(|now| now.salts == mark.salts);
+    Ok(got == copied.len() && same_log && u32::from_ne_bytes(copied) < mark.max_frame)
 }
 
 impl Deref for QuietConnection {

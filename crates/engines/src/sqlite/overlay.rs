@@ -140,7 +140,7 @@ impl Overlay {
 }
 
 /// True when the wal-index belongs to another run of the log than `salts`.
-fn salts_changed(index: &RawFile, salts: [u8; 8]) -> Result<bool> {
+pub(super) fn salts_changed(index: &RawFile, salts: [u8; 8]) -> Result<bool> {
     for _ in 0..1000 {
         if let Some(header) = read_index(index)? {
             return Ok(header.salts != salts);

@@ -60,14 +60,15 @@ pub fn log_engine_conforms<E: LogEngineUnderTest>(make: impl Fn() -> E) {
 }
 
 /// A log set whose streams are in files.
-struct Stored {
+pub struct Stored {
     streams: Vec<File>,
     position: Position,
     end: SetEnd,
 }
 
 impl Stored {
-    fn read(engine: &dyn LogEngine, session: &dyn Session, end: &SetEnd) -> Self {
+    /// Reads all of a set, then asks for its position.
+    pub fn read(engine: &dyn LogEngine, session: &dyn Session, end: &SetEnd) -> Self {
         let source = session.source();
         let ids: Vec<u32> = source.streams().iter().map(|stream| stream.id).collect();
         assert!(ids.iter().eq(engine.streams().iter().map(|(id, _)| id)), "a set has the streams of its engine");
@@ -97,7 +98,8 @@ impl Stored {
         Self::read(engine, &*session, session.end())
     }
 
-    fn apply(
+    /// Applies the set to `copy`, which is at `stands`.
+    pub fn apply(
         &self,
         engine: &dyn LogEngine,
         copy: &Path,
@@ -118,7 +120,7 @@ impl Stored {
 }
 
 /// A full in a temporary file, and where it ends.
-fn full(test: &mut impl LogEngineUnderTest) -> (TempPath, SetEnd) {
+pub fn full(test: &mut impl LogEngineUnderTest) -> (TempPath, SetEnd) {
     let copy = NamedTempFile::new().unwrap().into_temp_path();
     let position = test.full(&copy);
     let end = test.engine().end(&position).unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fullbore_core::{Error, Result};
+use fullbore_core::Result;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -17,7 +17,7 @@ use super::super::wal::FRAME_HEADER_SIZE;
 use super::super::wal_index::IndexHeader;
 use super::end::{End, now};
 use super::engine::{end_of, ends};
-use super::join::Joining;
+use super::join::{Joining, join_first};
 use super::look::Lookout;
 use super::session::{Content, Database, EXACT_ATTEMPTS, LogBackup};
 use super::stretch::{Sighting, Stretch};
@@ -108,7 +108,7 @@ impl Follower {
             self.end_spare()?;
             return Ok(false);
         }
-        let copied = stretches.into_iter().map(|stretch| stretch.into_memory());
+        let copied = stretches.into_iter().map(|stretch| stretch.into_memory(u64::MAX));
         self.pending = copied.collect::<std::io::Result<_>>().map_err(|e| self.database.log.read_error(0, 0, e))?;
         // The spare holds everything from here on; the frames before are in memory.
         self.advance(end_at(&mark, self.shipped.page_size, seen))?;
@@ -194,31 +194,11 @@ impl LogFollower for Follower {
     fn join(&mut self, bases: &[SetEnd]) -> Result<usize> {
         let bases = ends(bases)?;
         let patience = self.patience();
-        let mark = self.spare.begin_at_mark(&self.database.path, &self.database.index, EXACT_ATTEMPTS, &patience)?;
-        let mut refusal = None;
-        for (at, base) in bases.iter().enumerate() {
-            let now = now().max(base.time().unwrap_or(i64::MIN));
-            let joining = Joining {
-                log: &self.database.log,
-                raw: &self.database.raw,
-                mark: &mark.header,
-                base,
-                held: false,
-                sightings: &[],
-                now,
-            };
-            match joining.stretches() {
-                Ok(stretches) => {
-                    (self.shipped, self.pending) = (base.clone(), stretches);
-                    self.advance(end_at(&mark.header, base.page_size, now))?;
-                    return Ok(at);
-                }
-                Err(apart) => {
-                    refusal.get_or_insert(apart.into_error(&self.database.log, base, &mark.header));
-                }
-            }
-        }
-        Err(refusal.unwrap_or_else(|| Error::usage("--base", "no base was given", "name the families of the base")))
+        let joined = join_first(&bases, &self.spare, &self.database, &patience)?;
+        let position = end_at(&joined.mark, joined.base.page_size, joined.time);
+        (self.shipped, self.pending) = (joined.base, joined.stretches);
+        self.advance(position)?;
+        Ok(joined.at)
     }
 
     fn snapshot(&self) -> Result<Box<dyn Session>> {

@@ -4,18 +4,87 @@ use std::sync::Arc;
 
 use fullbore_core::{Error, Result};
 
+use super::super::connection::{Patience, QuietConnection};
 use super::super::open_files::RawFile;
+use super::super::overlay::salts_changed;
 use super::super::position::{FileState, LogPosition};
 use super::super::wal::{LOG_HEADER_SIZE, LogHeader};
 use super::super::wal_index::IndexHeader;
-use super::end::End;
+use super::end::{End, now};
+use super::session::{Database, EXACT_ATTEMPTS};
 use super::stretch::{Broken, FrameSource, Kind, Sighting, Stretch, rest};
 
 /// A running checksum.
 type Sums = (u32, u32);
 
-/// Most bytes of the rest of a log to keep in memory.
-const REST_LIMIT: u64 = 64 << 20;
+/// Most bytes of frames to keep in memory because nothing holds them in the log.
+const MEMORY_LIMIT: u64 = 64 << 20;
+/// How often to join again when a writer restarts the log meanwhile.
+const RESTARTS: u32 = 20;
+
+/// The log joined to a base.
+pub(super) struct Joined {
+    /// Which of the bases it continues.
+    pub at: usize,
+    /// This base.
+    pub base: End,
+    /// The frames between this base and the mark; empty if nothing was committed.
+    pub stretches: Vec<Stretch>,
+    /// Where the log ended.
+    pub mark: IndexHeader,
+    /// When, in microseconds since 1970; not before the time of the base.
+    pub time: i64,
+}
+
+/// Begins a read transaction and joins the log before it to the first of `bases` that it continues.
+///
+/// A transaction that begins when every frame is in the database file does not hold the log. A writer may then restart
+/// the log while its frames are read. That shows in the wal-index, and the log is joined again from a new mark. Frames
+/// that nothing holds are copied into memory if they fit.
+///
+/// # Errors
+/// The log continues none of the bases; the error has the reason for the first.
+pub(super) fn join_first(
+    bases: &[End],
+    connection: &QuietConnection,
+    database: &Database,
+    patience: &Patience,
+) -> Result<Joined> {
+    for _ in 0..RESTARTS {
+        let mark = connection.begin_at_mark(&database.path, &database.index, EXACT_ATTEMPTS, patience)?;
+        let joined = join_at(bases, &mark.header, mark.holds_log, database);
+        if mark.holds_log || !salts_changed(&database.index, mark.header.salts)? {
+            return joined;
+        }
+    }
+    Err(Error::refused(
+        database.log.name(),
+        format!("writers restarted the log {RESTARTS} times while its frames were read"),
+        "run `fullbore log follow`, which prevents a restart of the log between sets",
+    ))
+}
+
+fn join_at(bases: &[End], mark: &IndexHeader, holds_log: bool, database: &Database) -> Result<Joined> {
+    let mut refusal = None;
+    for (at, base) in bases.iter().enumerate() {
+        let time = now().max(base.time().unwrap_or(i64::MIN));
+        let (log, raw) = (&database.log, &*database.raw);
+        let joining = Joining { log, raw, mark, base, held: false, sightings: &[], now: time };
+        match joining.stretches() {
+            Ok(stretches) => {
+                let copied = |stretch: Stretch| if holds_log { Ok(stretch) } else { stretch.into_memory(MEMORY_LIMIT) };
+                let stretches = stretches.into_iter().map(copied).collect::<std::io::Result<_>>();
+                let stretches = stretches.map_err(|error| log.read_error(0, 0, error))?;
+                return Ok(Joined { at, base: base.clone(), stretches, mark: mark.clone(), time });
+            }
+            Err(Apart::Failed(error)) => return Err(error),
+            Err(apart) => {
+                refusal.get_or_insert(apart.into_error(log, base, mark));
+            }
+        }
+    }
+    Err(refusal.unwrap_or_else(|| Error::usage("--base", "no base was given", "name the families of the base")))
+}
 
 /// The predecessor, the log that is to continue it, and what is known about the time in between.
 pub(super) struct Joining<'a> {
@@ -128,7 +197,8 @@ impl Joining<'_> {
                 self.mark.max_frame
             )));
         }
-        if self.mark.max_frame == 0 {
+        // When all frames are in the database file, a writer may restart the log, although it is held. Do not read it.
+        if self.mark.max_frame == 0 || (self.held && self.mark.max_frame == end) {
             return Ok(Vec::new());
         }
         let header = self.header()?;
@@ -180,16 +250,22 @@ impl Joining<'_> {
             ));
         }
         let Some(last) = rest.last else { return Ok(Vec::new()) };
-        if u64::from(last - end) * kind.frame_size() as u64 > REST_LIMIT {
+        if u64::from(last - end) * kind.frame_size() as u64 > MEMORY_LIMIT {
             return Err(Apart::Because(format!(
                 "it was restarted, and {} frames of the old log do not fit into {} MiB of memory",
                 last - end,
-                REST_LIMIT >> 20
+                MEMORY_LIMIT >> 20
             )));
         }
-        let copy = place.copy(end + 1, last, &kind).map_err(|broken| self.broken(broken))?;
-        let stretch = Stretch::check(copy, kind, (end + 1, last), before, &[], self.now);
-        Ok(vec![stretch.map_err(|broken| self.broken(broken))?])
+        let copy = place.copy(end + 1, last, &kind);
+        let stretch = copy.and_then(|copy| Stretch::check(copy, kind, (end + 1, last), before, &[], self.now));
+        match stretch {
+            Ok(stretch) => Ok(vec![stretch]),
+            Err(broken) => {
+                self.old_end_still_stands()?; // Writers may have overwritten the frames during the read.
+                Err(self.broken(broken))
+            }
+        }
     }
 
     /// After reading: checks that no frame was overwritten during the read.

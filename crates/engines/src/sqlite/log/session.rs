@@ -18,7 +18,7 @@ use super::super::source::{is_wal, open_log};
 use super::end::{End, FrameRange, LogEnd, now, show_time};
 use super::engine::set_end;
 use super::group::Group;
-use super::join::{Apart, Joining};
+use super::join::join_first;
 use super::stretch::Stretch;
 use crate::engine::{LogSession, SetEnd};
 use crate::{Facts, Options, Session};
@@ -111,25 +111,9 @@ impl LogBackup {
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
         let (connection, database) = Database::open(path, options, &patience)?;
         let before = now();
-        let mark = connection.begin_at_mark(&database.path, &database.index, EXACT_ATTEMPTS, &patience)?.header;
-        let mut refusal = None;
-        for (at, base) in bases.iter().enumerate() {
-            let floor = base.time().unwrap_or(i64::MIN);
-            let now = now().max(floor);
-            let joining =
-                Joining { log: &database.log, raw: &database.raw, mark: &mark, base, held: false, sightings: &[], now };
-            match joining.stretches() {
-                Ok(stretches) => {
-                    let content = Content { stretches, first: base.clone(), until: before };
-                    return Ok((at, Self::new(content, Some(connection), database)?));
-                }
-                Err(Apart::Failed(error)) => return Err(error),
-                Err(apart) => {
-                    refusal.get_or_insert(apart.into_error(&database.log, base, &mark));
-                }
-            }
-        }
-        Err(refusal.unwrap_or_else(|| Error::usage("--base", "no base was given", "name the families of the base")))
+        let joined = join_first(bases, &connection, &database, &patience)?;
+        let content = Content { stretches: joined.stretches, first: joined.base, until: before };
+        Ok((joined.at, Self::new(content, Some(connection), database)?))
     }
 
     /// A session on `content`; `None` if it is empty.
@@ -194,7 +178,8 @@ impl LogBackup {
         Error::refused(
             self.database.log.name(),
             format!("the write-ahead log changed during the backup: {why}"),
-            "was it removed, truncated or replaced? Take a new full",
+            "try again, or run `fullbore log follow`, which prevents a restart of the log; if the log was removed, \
+             truncated or replaced, take a new full",
         )
     }
 
@@ -202,8 +187,8 @@ impl LogBackup {
     fn still_stands(&self) -> Result<()> {
         self.database.check_files()?;
         for stretch in &self.stretches {
-            if !stretch.still_ends().map_err(|error| self.database.log.read_error(0, 0, error))? {
-                return Err(self.damaged("a frame in it has changed"));
+            if !stretch.still_stands().map_err(|error| self.database.log.read_error(0, 0, error))? {
+                return Err(self.damaged("a writer restarted it, or a frame in it has changed"));
             }
         }
         Ok(())

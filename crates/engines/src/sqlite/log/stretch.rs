@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::super::open_files::RawFile;
-use super::super::wal::{Chain, FRAME_HEADER_SIZE, FrameHeader, LogHeader, page_offset};
+use super::super::wal::{Chain, FRAME_HEADER_SIZE, FrameHeader, LOG_HEADER_SIZE, LogHeader, page_offset};
 use super::group::Group;
 
 /// How much is read at once while a log is checked, in bytes.
@@ -138,8 +138,12 @@ impl Stretch {
         Ok(Self { place, page_size: kind.page_size, groups })
     }
 
-    /// The same frames, copied: the log may overwrite them afterwards.
-    pub fn into_memory(self) -> io::Result<Self> {
+    /// The same frames, copied: the log may overwrite them afterwards. Frames of more than `limit` bytes stay in the
+    /// log.
+    pub fn into_memory(self, limit: u64) -> io::Result<Self> {
+        if matches!(self.place, FrameSource::Memory(..)) || self.bytes() > limit {
+            return Ok(self);
+        }
         let first = self.first_frame();
         let mut bytes = vec![0; self.bytes() as usize];
         if self.read(0, &mut bytes)? < bytes.len() {
@@ -161,9 +165,17 @@ impl Stretch {
         self.groups.iter().map(|group| u64::from(group.frames())).sum::<u64>() * self.frame_size()
     }
 
-    /// True while its last frame is in its place.
-    pub fn still_ends(&self) -> io::Result<bool> {
+    /// True while its frames are in their place. A restart of the log overwrites the header first, then the frames
+    /// from the first on; a cut removes the last frame.
+    pub fn still_stands(&self) -> io::Result<bool> {
         let Some(group) = self.groups.last() else { return Ok(true) };
+        if let FrameSource::Log(log) = &self.place {
+            let mut bytes = [0; LOG_HEADER_SIZE];
+            let got = log.read_at(0, &mut bytes)?;
+            if !LogHeader::parse(&bytes[..got]).is_ok_and(|header| header.salts == group.salts) {
+                return Ok(false);
+            }
+        }
         let kind = Kind { salts: group.salts, big_endian: group.big_endian, page_size: self.page_size };
         let header = self.place.frame_header(group.last_frame, &kind)?;
         Ok(header.is_some_and(|header| (header.salts, header.checksum) == (group.salts, group.after)))
