@@ -179,7 +179,7 @@ pub(super) fn both(
     pace: &Pace<'_>,
 ) -> Result<Option<(u64, u64, f64)>> {
     let (mut reads, mut writes) = (from.streams(read)?, to.streams(write)?);
-    let (reading, window, balance) = (reads.len(), Window::new(pace), Balance::new(written_per_read));
+    let (reading, window, balance) = (reads.len(), Window::of_both(pace), Balance::new(written_per_read));
     let all: Vec<&mut Stream> = reads.iter_mut().chain(&mut writes).collect();
     let counted = threads::side_by_side("stream", all, |_, stream| stream.run(pace, window, Some(&balance)));
     drop((reads, writes));

@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
                 Medium::Disk(_) => Window::whole(&self.pace),
                 Medium::Store(store) => store.takes(shape, &self.profile.places[*at].cells).max(self.pace.length),
             },
-            Probe::Both(_) => Window::whole(&self.pace),
+            Probe::Both(_) => Window::whole_of_both(&self.pace),
             Probe::TinyJobs(number) => self.tiny_jobs[*number].took,
             Probe::Codec(..) | Probe::Checksum(_) | Probe::Cipher(_) | Probe::HandOver => self.pace.length,
         }
