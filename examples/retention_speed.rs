@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use fullbore::chain::retention::{KeepRules, KeptSet, plan};
 use fullbore_core::media::SetKind;
+use fullbore_repository::chain::retention::{KeepRules, KeptSet, plan};
 use uuid::Uuid;
 
 const HOUR: i64 = 3_600_000_000;

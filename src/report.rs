@@ -5,10 +5,10 @@ use fullbore_core::meter::{Bottleneck, Stage, bottleneck};
 use fullbore_core::sink::DeviceAccount;
 use serde::Serialize;
 
-use crate::tune::profile::Profile;
-use crate::tune::verdict::Setup;
-use crate::units::{counted, mib_per_s, show_bytes};
 use followed::Followed;
+use fullbore_core::units::{counted, mib_per_s, show_bytes};
+use fullbore_model::profile::Profile;
+use fullbore_model::verdict::Setup;
 
 mod costs;
 mod followed;
@@ -399,11 +399,11 @@ impl Report {
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").into(),
-            host: crate::job::host(),
+            host: fullbore_core::resources::host(),
             command: command.into(),
             status: "failed".into(),
             started_at: jiff::Timestamp::now().to_string(),
-            cpu_before_s: crate::job::process_usage().cpu_s,
+            cpu_before_s: fullbore_core::resources::process_usage().cpu_s,
             ..Self::default()
         }
     }
@@ -424,7 +424,7 @@ impl Report {
 
     /// Excludes the processor time so far from the job: it was `--measure-limit`.
     pub fn begin_processor_time(&mut self) {
-        self.cpu_before_s = crate::job::process_usage().cpu_s;
+        self.cpu_before_s = fullbore_core::resources::process_usage().cpu_s;
     }
 
     /// Books stages, and with them the bottleneck. The stages of several sets add up.
@@ -479,7 +479,7 @@ impl Report {
     /// Ends the job: time, memory and processor time of the process, the result.
     pub fn finish(&mut self, error: Option<&fullbore_core::Error>) {
         self.finished_at = jiff::Timestamp::now().to_string();
-        let usage = crate::job::process_usage();
+        let usage = fullbore_core::resources::process_usage();
         self.peak_rss_bytes = usage.peak_rss_bytes;
         self.cpu_s = usage.cpu_s;
         self.verdict = self.judged();
@@ -501,7 +501,7 @@ impl Report {
 
     /// Books that this report could not be written. The result of the job stays.
     pub fn not_written(&mut self, error: &fullbore_core::Error) {
-        let why = crate::job::media::one_line(error);
+        let why = error.one_line();
         let what = match (&self.status[..], self.copied.is_empty(), &self.backup_set_id) {
             ("planned" | "failed" | "cancelled", ..) => String::new(),
             (_, true, Some(id)) if matches!(&self.command[..], "backup" | "log follow") => {

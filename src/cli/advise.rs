@@ -6,10 +6,10 @@ use clap::Args;
 use fullbore::config::Config;
 use fullbore::job::backup::recipients;
 use fullbore::job::estimate::{self, Advice};
-use fullbore::tune::estimate::{Best, Goal};
-use fullbore::tune::profile::DEFAULT;
 use fullbore::units::{bytes_of_flag, counted, show_bytes};
 use fullbore::{Error, Result};
+use fullbore_model::estimate::{Best, Goal};
+use fullbore_model::profile::DEFAULT;
 use serde::Serialize;
 
 use super::args::Global;

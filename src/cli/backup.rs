@@ -73,7 +73,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
     }
     let auto = args.auto.then(|| Auto {
         goal,
-        profile: args.profile.clone().unwrap_or_else(|| fullbore::tune::profile::DEFAULT.to_owned()),
+        profile: args.profile.clone().unwrap_or_else(|| fullbore_model::profile::DEFAULT.to_owned()),
         data_path: args.data_path.clone(),
         compression,
         catalog: config.catalog_path(),

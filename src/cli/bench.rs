@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fullbore::Result;
-use fullbore::bench::{self, Request};
 use fullbore::config::Config;
 use fullbore::units;
+use fullbore_bench::Request;
 
 use super::show;
 
@@ -50,7 +50,7 @@ pub fn run(args: &Bench, config: &Config) -> Result<u8> {
         yes: args.yes,
         resume: args.resume,
     };
-    let outcome = bench::run(&request, &conduct, &show::told)?;
+    let outcome = fullbore_bench::run(&request, &conduct, &show::told)?;
     match &outcome.tables {
         None => {
             show::line(&outcome.plan.line());

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 use comfy_table::{Table, presets};
+use fullbore::calibrate::{self, Request, SECONDS, THOROUGH, chart};
 use fullbore::config::Config;
-use fullbore::tune::calibrate::{self, Request, SECONDS, THOROUGH, chart};
-use fullbore::tune::model::Direction;
-use fullbore::tune::profile::{self, Access, Cell, Machine, MeasuredPath, Order, Profile, Round};
-use fullbore::tune::statistics::median;
 use fullbore::units::{self, MIB, show_bytes};
 use fullbore::{Error, Result};
+use fullbore_model::profile::{self, Access, Cell, Machine, MeasuredPath, Order, Profile, Round};
+use fullbore_model::statistics::median;
+use fullbore_model::throughput::Direction;
 use serde::Serialize;
 
 use super::args::ReportTo;

@@ -3,9 +3,9 @@
 use clap::Args;
 use fullbore::config::Config;
 use fullbore::job::estimate::{self, EstimateReport, Request};
-use fullbore::tune::estimate::Steps;
 use fullbore::units::{self, counted, show_bytes};
 use fullbore::{Error, Result};
+use fullbore_model::estimate::Steps;
 
 use super::foreseen::{Direction, ForeseenJob, answer, deadline, show_seconds, table, told_configuration};
 use super::tuning::RestoreTuning;

@@ -6,10 +6,10 @@ use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use fullbore::config::Config;
 use fullbore::job::estimate::{ForeseenReport, GridLine, Request};
-use fullbore::tune::estimate::By;
 use fullbore::units::{self, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_core::device::{Destination, Device};
+use fullbore_model::estimate::By;
 use serde::Serialize;
 
 use super::args::ReportTo;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use fullbore::config::Config;
 use fullbore::job::backup::Request;
-use fullbore::job::log::{self, COMMAND, Following};
+use fullbore::job::follow::{self, COMMAND, Following};
 use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result, units};
 use fullbore_core::codec::Compression;
@@ -106,11 +106,11 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
         config,
         |conduct, report| {
             let line = FollowerLine::start(&args.shown);
-            let told = |event: log::Event| line.tell(&event, is_wanted(&event, &args.shown));
+            let told = |event: follow::Event| line.tell(&event, is_wanted(&event, &args.shown));
             let done = match &args.repo {
                 None => {
                     super::outside::say_of_defaults(config, &following.backup.to, report);
-                    log::follow(&following, conduct, &stores, &told, report)
+                    follow::follow(&following, conduct, &stores, &told, report)
                 }
                 Some(name) => {
                     super::outside::say_of_defaults_in_repository(config, name, report);
@@ -126,13 +126,13 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
 }
 
 /// True for an event that gets a message, besides the line of progress.
-fn is_wanted(event: &log::Event, shown: &OutputFlags) -> bool {
+fn is_wanted(event: &follow::Event, shown: &OutputFlags) -> bool {
     match event {
-        log::Event::Failed(..) | log::Event::Apart(_) | log::Event::Behind(_) => true,
+        follow::Event::Failed(..) | follow::Event::Apart(_) | follow::Event::Behind(_) => true,
         // A message for each set would fill the journal of a service.
-        log::Event::Shipped(_) => shown.verbose,
-        log::Event::Durable(_) => false,
-        log::Event::Full(_) | log::Event::Joined(_) => !shown.quiet,
+        follow::Event::Shipped(_) => shown.verbose,
+        follow::Event::Durable(_) => false,
+        follow::Event::Full(_) | follow::Event::Joined(_) => !shown.quiet,
     }
 }
 

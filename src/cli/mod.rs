@@ -35,10 +35,10 @@ use std::sync::atomic::AtomicUsize;
 
 use clap::{CommandFactory, FromArgMatches};
 use fullbore::config::Config;
-use fullbore::job::Conduct;
 use fullbore::job::backup::is_of_database;
 use fullbore::report::Report;
 use fullbore::{Error, Result};
+use fullbore_core::conduct::Conduct;
 use fullbore_core::device::Device;
 use fullbore_core::io::{replace_whole, working_name};
 use fullbore_core::store::Stores;
@@ -104,8 +104,8 @@ fn stores(config: &Config) -> Result<Stores> {
 
 /// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once.
 fn conduct(config: &Config, quiet: bool) -> Result<Conduct> {
-    fullbore::bench::end_with_the_bench()?;
-    let volumes = fullbore::bench::volume::environment::volumes()?;
+    fullbore_core::child::end_with_the_bench()?;
+    let volumes = fullbore_bench::volume::environment::volumes()?;
     let conduct =
         Conduct { stores: if quiet { config.stores()? } else { stores(config)? }, volumes, ..Conduct::default() };
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -159,7 +159,7 @@ fn with_report(
     let mut report = Report::begin(command);
     report.configuration = config.read_from.as_ref().map(|path| path.display().to_string());
     let display = match command {
-        fullbore::job::log::COMMAND => progress::Display::none(), // It has its own line.
+        fullbore::job::follow::COMMAND => progress::Display::none(), // It has its own line.
         _ => progress::Display::start(command, shown, &conduct.progress),
     };
     let done = job(&conduct, &mut report);

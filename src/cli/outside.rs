@@ -2,7 +2,7 @@
 
 use fullbore::config::Config;
 use fullbore::report::Report;
-use fullbore::{Error, Result, repository};
+use fullbore::{Error, Result};
 use fullbore_core::device::{Destination, Device};
 
 /// Refuses such a flag for places outside of stores.
@@ -21,7 +21,9 @@ pub fn refuse(flag: Option<&str>, places: &[Device]) -> Result<()> {
 /// error, the user would trust a lock that does not exist.
 pub fn refuse_in_repository(flag: Option<&str>, name: Option<&String>, config: &Config) -> Result<()> {
     // A name that is not a repository is refused when it is opened.
-    let Some((name, Ok(places))) = name.map(|name| (name, repository::places(name, config))) else { return Ok(()) };
+    let Some((name, Ok(places))) = name.map(|name| (name, fullbore_repository::places(name, config))) else {
+        return Ok(());
+    };
     refuse(flag, &places)?;
     let own = config.repository.get(name).and_then(|own| own.asked_of_store());
     refuse(own.map(|key| format!("[repository.{name}] {key}")).as_deref(), &places)
@@ -46,7 +48,7 @@ pub fn say_of_defaults(config: &Config, places: &[Device], report: &mut Report) 
 
 /// The same for the places of a repository.
 pub fn say_of_defaults_in_repository(config: &Config, name: &str, report: &mut Report) {
-    if let Ok(places) = repository::places(name, config) {
+    if let Ok(places) = fullbore_repository::places(name, config) {
         say_of_defaults(config, &places, report);
     }
 }

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use comfy_table::{Table, presets};
 use fullbore::Error;
+use fullbore::job::follow::{Event, Shipped};
 use fullbore::job::inspect::SetSummary;
-use fullbore::job::log::{Event, Shipped};
 use fullbore::report::{CalibratedReport, LimitReport, PlannedReport, Report, WITH_WARNINGS};
 use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
 use fullbore_core::media::Manifest;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
 
-use super::Conduct;
+use fullbore_core::conduct::Conduct;
 
 /// Held while a job works on a database; released when dropped, also by a kill.
 pub(super) struct Exclusive {

@@ -10,8 +10,8 @@ use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
-use super::media::{self, Found};
-use crate::chain::{self, moment};
+use fullbore_repository::chain::{self, moment};
+use fullbore_repository::discovery::{self, Found};
 
 /// The description of one set, without a key.
 #[derive(Debug, Clone, Serialize)]
@@ -82,13 +82,13 @@ pub struct Remarks {
 /// # Errors
 /// Nothing was found.
 pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Remarks)> {
-    let mut heap = media::find(from, stores)?;
+    let mut heap = discovery::find(from, stores)?;
     heap.must_hold_something()?;
     heap.learn_times()?;
     let summaries = heap.sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
     let (leftovers, damaged): (Vec<_>, Vec<_>) = heap.unreadable.iter().partition(|unreadable| unreadable.leftover);
     let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
-    let named = |bad: &&media::Unreadable| format!("`{}`: {}", bad.device, media::one_line(&bad.error));
+    let named = |bad: &&discovery::Unreadable| format!("`{}`: {}", bad.device, bad.error.one_line());
     let mut remarks = Remarks {
         warnings: damaged.iter().map(named).collect(),
         notes: heap.notes.iter().cloned().chain(heap.leftover_notes()).collect(),
@@ -150,8 +150,8 @@ pub(super) fn show_codec((codec, level): (u8, i8)) -> String {
 /// # Errors
 /// A set is encrypted and the key is missing or wrong, or its manifest is damaged.
 pub fn manifests(from: &[String], key: Option<&PathBuf>, stores: &Stores) -> Result<(Vec<Manifest>, Vec<String>)> {
-    let key = media::read_key(key.map(PathBuf::as_path))?;
-    let (manifests, notes) = media::settled(from, stores, |heap| {
+    let key = discovery::read_key(key.map(PathBuf::as_path))?;
+    let (manifests, notes) = discovery::settled(from, stores, |heap| {
         let nothing = Pool::new(0, 4096)?;
         let (mut manifests, mut notes) = (Vec::new(), Vec::new());
         let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
@@ -161,7 +161,7 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>, stores: &Stores) -> Res
                 notes.push(format!("cannot read {}: {why}", chain::title(&found.set)));
                 continue;
             }
-            let set = media::open_set(found, &nothing, 1, key.as_ref())?;
+            let set = discovery::open_set(found, &nothing, 1, key.as_ref())?;
             if let Some(manifest) = set.manifest() {
                 fullbore_engines::check_names(&manifest.engine, &manifest.streams)?;
                 manifests.push(manifest.clone());
@@ -173,7 +173,7 @@ pub fn manifests(from: &[String], key: Option<&PathBuf>, stores: &Stores) -> Res
         return Err(Error::incomplete("media set", note, "name all families of the set, also those on other disks"));
     }
     if manifests.is_empty() {
-        return Err(media::nothing_found());
+        return Err(discovery::nothing_found());
     }
     Ok((manifests, notes))
 }

@@ -10,7 +10,7 @@ use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::media;
+use fullbore_repository::discovery;
 
 /// Makes a key file with a secret, and beside it `PATH.pub` with the public part only. Returns the id of the key.
 ///
@@ -44,14 +44,14 @@ pub fn public_path(path: &Path) -> PathBuf {
 /// # Errors
 /// The key opens none of the sets, or a sidecar cannot be written.
 pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf], stores: &Stores) -> Result<Vec<PathBuf>> {
-    let secret = media::read_key(Some(key))?;
+    let secret = discovery::read_key(Some(key))?;
     let recipients: Vec<PublicKey> =
         encrypt_to.iter().map(|path| KeyFile::read(path).map(|file| file.public().clone())).collect::<Result<_>>()?;
-    let written = media::settled(from, stores, |heap| {
+    let written = discovery::settled(from, stores, |heap| {
         let nothing = Pool::new(0, 4096)?;
         let mut written = Vec::new();
         for found in heap.sets.iter().filter(|found| !found.header.keys.is_empty()) {
-            let mut set = media::open_set(found, &nothing, 1, secret.as_ref())?;
+            let mut set = discovery::open_set(found, &nothing, 1, secret.as_ref())?;
             let (_, data_key) = set.parts_mut();
             let Some(data_key) = data_key else { continue };
             let records = wrap_for(&recipients, data_key, found.media_set_id.as_bytes())?;
@@ -78,7 +78,7 @@ pub(super) fn write_sidecars(devices: &[Device], media_set_id: Uuid, records: &[
     let directories: BTreeSet<&Path> = devices.iter().filter_map(|device| device.path()?.parent()).collect();
     let mut written = Vec::new();
     for directory in directories {
-        let path = directory.join(media::sidecar_name(media_set_id));
+        let path = directory.join(discovery::sidecar_name(media_set_id));
         let mut all = records.to_vec();
         if path.is_file() {
             // Recipients of an earlier rewrap stay.

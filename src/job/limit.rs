@@ -17,13 +17,12 @@ use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::sink::{self, Sink};
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result, threads};
+use fullbore_repository::discovery::PROBE_NAME;
 
-use super::Conduct;
 use crate::report::LimitReport;
-use crate::units::mib_per_s;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::mib_per_s;
 
-/// The beginning of the names of its files.
-pub(super) const PROBE_NAME: &str = ".fullbore-probe-";
 /// How often each part is measured.
 const PROBES: usize = 3;
 /// How long one probe may take.

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fullbore_core::cipher::{CipherId, SecretKey};
 use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
-use fullbore_core::emulated::PacedTarget;
 use fullbore_core::io::Mode;
 use fullbore_core::plan::{Knobs, UnpackPlan};
 use fullbore_core::pool::{Piece, Pool};
@@ -18,11 +17,13 @@ use fullbore_core::supply::{self, Supply};
 use fullbore_core::unpack::{MediaSet, Target, Unpack, UnpackOutcome};
 use fullbore_core::{Error, Result};
 
-use super::{Conduct, media, memory};
-use crate::chain::Choice;
 use crate::report::{FamilyReport, PoolReport, Report};
-use crate::tune::verdict::Setup;
-use crate::units::counted;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::resources;
+use fullbore_core::units::counted;
+use fullbore_model::verdict::Setup;
+use fullbore_repository::chain::Choice;
+use fullbore_repository::discovery;
 
 /// The name for the verdict of work before the first byte.
 pub(super) const FINDING: &str = "finding the sets";
@@ -47,14 +48,14 @@ pub(super) enum Media {
     /// One set, on standard input.
     Piped(Box<MediaSet>),
     /// In files.
-    DiscoveredSets(media::DiscoveredSets),
+    DiscoveredSets(discovery::DiscoveredSets),
 }
 
 impl Reading {
     /// The key and the media: every job that reads begins with this.
     pub(super) fn begin(&self, conduct: &Conduct) -> Result<(Option<SecretKey>, Media)> {
-        let key = media::read_key(self.key.as_deref())?;
-        let found = if media::is_pipe(&self.from)? {
+        let key = discovery::read_key(self.key.as_deref())?;
+        let found = if discovery::is_pipe(&self.from)? {
             Media::Piped(Box::new(piped(key.as_ref(), conduct)?))
         } else {
             Media::DiscoveredSets(self.find(key.as_ref(), conduct)?)
@@ -63,8 +64,8 @@ impl Reading {
     }
 
     /// The media that `--from` names now.
-    pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<media::DiscoveredSets> {
-        let mut heap = media::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+    pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<discovery::DiscoveredSets> {
+        let mut heap = discovery::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
         if self.choice.latest || heap.holds_copies() {
             heap.learn_databases(key)?;
         }
@@ -108,7 +109,7 @@ pub(super) fn unpack_plan<'a>(
 /// Opens sets with a pool that is large enough for each of them. `delivers`: a target gets their bytes, and ordered
 /// streams in order.
 pub(super) fn open(
-    found: &[&media::Found],
+    found: &[&discovery::Found],
     knobs: &Knobs,
     key: Option<&SecretKey>,
     delivers: bool,
@@ -121,7 +122,7 @@ pub(super) fn open(
     let encrypted = found.iter().any(|found| found.header.cipher != CipherId::None);
     let plan = claimed(knobs, devices, (families.into(), transfer_size, window), encrypted, report)?;
     let pool = Pool::new(plan.input_buffers, transfer_size as usize)?;
-    let opened = found.iter().map(|found| media::open_set(found, &pool, plan.queue_depth, key));
+    let opened = found.iter().map(|found| discovery::open_set(found, &pool, plan.queue_depth, key));
     let sets = opened.collect::<Result<_>>()?;
     report.warnings.extend(found.iter().flat_map(|found| found.unreadable_sidecars()));
     Ok(Opened { sets, pool, plan })
@@ -186,7 +187,7 @@ fn claim(plan: &UnpackPlan, families: usize, encrypted: bool, report: &mut Repor
         codec_bytes,
         part_bytes: 0,
     };
-    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, codec_bytes)
+    resources::check_memory(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, codec_bytes)
 }
 
 /// The set on standard input.
@@ -267,10 +268,10 @@ pub(super) fn unpack_with(
     let halt = conduct.halt();
     let mut on_volume = None;
     if let Some(volumes) = &conduct.volumes {
-        volumes.put_under(set, plan.queue_depth, &halt);
-        on_volume = volumes.database.clone().map(|volume| PacedTarget::new(target, volume, halt.clone()));
+        set.listen(|supply| volumes.supply(supply, plan.queue_depth, &halt));
+        on_volume = volumes.target(target, &halt);
     }
-    let target = on_volume.as_ref().map_or(target, |paced| paced);
+    let target = on_volume.as_deref().unwrap_or(target);
     let unpack = Unpack { plan, target, progress: &conduct.progress, halt: &halt, tick: &|| conduct.check(), input };
     unpack.run(set).map_err(|error| conduct.why_halted(error))
 }

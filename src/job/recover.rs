@@ -14,7 +14,7 @@ use fullbore_core::sink::{Leftover, LeftoverKind, leftovers, leftovers_in, real_
 use fullbore_core::unpack::{Family, MediaSet};
 use uuid::Uuid;
 
-use super::media::{self, FamilyLook};
+use fullbore_repository::discovery::{self, FamilyLook};
 
 /// Which leftovers with other names belong to the database of this backup.
 pub(super) struct Ours {
@@ -122,7 +122,7 @@ fn same_file(one: &str, other: &str) -> bool {
 /// taken the name.
 fn is_still(path: &Path, seen: Option<&FamilyLook>) -> bool {
     let known = |look: &FamilyLook| (look.header.clone(), look.unfinished);
-    media::look(path).as_ref().map(known) == seen.map(known)
+    discovery::look(path).as_ref().map(known) == seen.map(known)
 }
 
 /// The leftovers, and the families around them.
@@ -143,7 +143,7 @@ impl Scene {
     /// The result of one look at the file; each file is opened once.
     fn see(&mut self, path: &Path) -> Option<&mut FamilyLook> {
         if !self.seen.contains_key(path) {
-            self.seen.insert(path.to_owned(), media::look(path)?);
+            self.seen.insert(path.to_owned(), discovery::look(path)?);
         }
         self.seen.get_mut(path)
     }
@@ -214,7 +214,7 @@ impl Scene {
     /// The finished families with final names of these sets.
     fn published_of(&self, sets: &BTreeSet<Uuid>) -> Vec<PathBuf> {
         let of_these = |look: &FamilyLook| look.set().is_some_and(|id| sets.contains(&id));
-        let published = self.seen.iter().filter(|(path, look)| !media::has_working_name(path) && of_these(look));
+        let published = self.seen.iter().filter(|(path, look)| !discovery::has_working_name(path) && of_these(look));
         published.map(|(path, _)| path.clone()).collect()
     }
 

@@ -12,7 +12,7 @@ use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
 use super::samples;
-use crate::units::{counted, show_bytes};
+use fullbore_core::units::{counted, show_bytes};
 
 /// The samples of a stream.
 const OF_A_STREAM: u64 = 12;

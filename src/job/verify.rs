@@ -10,9 +10,10 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::reading::{self, Media, Reading};
-use super::{Conduct, media};
-use crate::chain::{self, Choice, FoundSet};
 use crate::report::Report;
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::chain::{self, Choice, FoundSet};
+use fullbore_repository::discovery;
 
 /// Verifies the chosen sets of `--from`, by default all of them; fills `report`, also when damage is found.
 ///
@@ -38,7 +39,7 @@ pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<
 /// # Errors
 /// It is damaged, missing or not whole, or cannot be read.
 pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut Report) -> Result<()> {
-    let key = media::read_key(request.key.as_deref())?;
+    let key = discovery::read_key(request.key.as_deref())?;
     let heap = request.find(key.as_ref(), conduct)?;
     let Some(found) = heap.sets.iter().find(|found| found.set.backup_set_id == id) else {
         let damaged = heap.unreadable.into_iter().next().map(|bad| bad.error);
@@ -67,7 +68,7 @@ pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut R
 }
 
 /// The message that other families have the names of the set.
-fn instead(other: &media::Found) -> String {
+fn instead(other: &discovery::Found) -> String {
     format!("its families now contain {}", chain::title(&other.set))
 }
 
@@ -76,14 +77,14 @@ const TURNS: usize = 10;
 
 /// The outer result ends the verification, the inner one is the verdict.
 fn verify_found(
-    mut heap: media::DiscoveredSets,
+    mut heap: discovery::DiscoveredSets,
     request: &Reading,
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<Result<()>> {
     heap.must_hold_something()?;
-    heap.book_notes(report);
+    report.notes.extend(heap.all_notes());
     let all = request.choice == Choice::default();
     let (mut damage, mut done, mut first_turn) = (Vec::new(), HashSet::new(), true);
     let mut replaced = Vec::new();
@@ -136,14 +137,14 @@ fn verify_found(
 }
 
 /// The unreadable families that are damage for this verification; the others become warnings.
-fn unreadable(found: Vec<media::Unreadable>, nothing_else: bool, all: bool, report: &mut Report) -> Vec<Error> {
+fn unreadable(found: Vec<discovery::Unreadable>, nothing_else: bool, all: bool, report: &mut Report) -> Vec<Error> {
     let mut damage = Vec::new();
     for unreadable in found {
         match unreadable.leftover {
             true if nothing_else => damage.push(unreadable.error),
             true => {}
             // It may belong to a set that was not chosen.
-            false if !all => report.warnings.push(format!("not verified: {}", media::one_line(&unreadable.error))),
+            false if !all => report.warnings.push(format!("not verified: {}", unreadable.error.one_line())),
             false => damage.push(unreadable.error),
         }
     }
@@ -164,7 +165,7 @@ fn all_but_leftovers(known: &[FoundSet], report: &mut Report) -> Vec<usize> {
 pub(super) fn first(damage: Vec<Error>, report: &mut Report) -> Result<()> {
     let mut damage = damage.into_iter();
     let Some(first) = damage.next() else { return Ok(()) };
-    report.warnings.extend(damage.map(|error| format!("also: {}", media::one_line(&error))));
+    report.warnings.extend(damage.map(|error| format!("also: {}", error.one_line())));
     Err(first)
 }
 
@@ -178,7 +179,7 @@ enum Verified {
 
 /// Verifies one set. If another backup is replacing it now, looks for it under its new names.
 fn verify_set(
-    found: &media::Found,
+    found: &discovery::Found,
     request: &Reading,
     key: Option<&SecretKey>,
     conduct: &Conduct,
@@ -195,8 +196,9 @@ fn verify_set(
             Err(_) if !found.is_in_place() => {}
             opened => break opened,
         }
-        let heap = media::find(&request.from, &conduct.stores)?;
-        let same = |other: &media::Found| other.media_set_id == found.media_set_id && other.set.incomplete.is_none();
+        let heap = discovery::find(&request.from, &conduct.stores)?;
+        let same =
+            |other: &discovery::Found| other.media_set_id == found.media_set_id && other.set.incomplete.is_none();
         match heap.sets.into_iter().find(same) {
             Some(moved) => again = Some(moved),
             None => return Ok(Verified::Replaced),
@@ -210,7 +212,7 @@ fn verify_set(
     // Also for pages that cannot be checked here, and for sets whose damage is in their full.
     let said =
         manifest.zip(engine).and_then(|(manifest, pages)| pages.damaged_at_source(&manifest.position.last.value()));
-    let title = crate::chain::title(&found.set);
+    let title = fullbore_repository::chain::title(&found.set);
     report.warnings.extend(said.map(|said| format!("{title}: {said}: a restore needs --continue-after-error")));
     let pages = engine.map(|engine| engine.check(&streams));
     let target: &dyn Target = pages.as_deref().map_or(&NullTarget, |pages| pages);

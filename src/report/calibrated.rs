@@ -9,9 +9,9 @@ use fullbore_core::io::free_space;
 use fullbore_core::{Result, threads};
 
 use super::Report;
-use crate::tune::model::{Direction, Side};
-use crate::tune::profile::{self, MeasuredPath, PathLocation, Profile, Use};
-use crate::tune::verdict::{CalibratedLimits, Elsewhere};
+use fullbore_model::profile::{self, MeasuredPath, PathLocation, Profile, Use};
+use fullbore_model::throughput::{Direction, Side};
+use fullbore_model::verdict::{CalibratedLimits, Elsewhere};
 
 /// How long to wait for an answer from directories that the job has not used.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -158,8 +158,8 @@ mod tests {
 
     use super::*;
     use crate::report::FamilyReport;
-    use crate::tune::profile::{Access, AccessPattern, Cell, Order, Round, Settings};
-    use crate::tune::verdict::Setup;
+    use fullbore_model::profile::{Access, AccessPattern, Cell, Order, Round, Settings};
+    use fullbore_model::verdict::Setup;
 
     /// A place that was written to at 100 MB/s.
     fn written(path: &Path, device: u64) -> MeasuredPath {

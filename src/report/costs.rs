@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use super::Report;
-use crate::tune::verdict::Cost;
-use crate::units::counted;
+use fullbore_core::units::counted;
+use fullbore_model::verdict::Cost;
 
 /// The sum of the times of one step.
 #[derive(Debug, Clone)]

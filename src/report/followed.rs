@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::Report;
 use super::judge::processors;
-use crate::tune::model::Direction;
-use crate::tune::verdict::{self, Evidence, Stretch, Verdict};
-use crate::units::mib_per_s;
+use fullbore_core::units::mib_per_s;
+use fullbore_model::throughput::Direction;
+use fullbore_model::verdict::{self, Evidence, Stretch, Verdict};
 
 /// A log that was followed.
 #[derive(Debug, Clone, Serialize)]

@@ -1,12 +1,12 @@
-//! The verdict in a report: `tune::verdict` judges the numbers that the job has booked.
+//! The verdict in a report: `fullbore_model::verdict` judges the numbers that the job has booked.
 
 use fullbore_core::meter::Stage;
 use serde::Serialize;
 
 use super::Report;
-use crate::tune::model::Direction;
-use crate::tune::verdict::{self, Evidence};
-use crate::units::MIB;
+use fullbore_core::units::MIB;
+use fullbore_model::throughput::Direction;
+use fullbore_model::verdict::{self, Evidence};
 
 /// The limit of the job, and why.
 #[derive(Debug, Clone, Serialize)]

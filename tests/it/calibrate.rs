@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use fullbore::tune::profile::{self, Access, AccessPattern, Asked, Machine, Order, Profile, Use};
+use fullbore_model::profile::{self, Access, AccessPattern, Asked, Machine, Order, Profile, Use};
 use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions, wait_until};
 use serde_json::Value;
 

@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fullbore::tune::model::Direction;
-use fullbore::tune::verdict::{Copying, Evidence, Limit, Setup, Verdict, verdict};
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
 use fullbore_core::media::ManifestFamily;
@@ -16,6 +14,8 @@ use fullbore_core::pool::Pool;
 use fullbore_core::sink::Sink;
 use fullbore_core::testkit::{MemorySink, MemorySupply, Shelf};
 use fullbore_core::unpack::{Family, MediaSet};
+use fullbore_model::throughput::Direction;
+use fullbore_model::verdict::{Copying, Evidence, Limit, Setup, Verdict, verdict};
 use uuid::Uuid;
 
 use crate::job::{Answer, CLEARLY_LESS, EXTENTS, SLOWEST_S, TRANSFER_BYTES, backed_up, knobs, shelves};

@@ -3,10 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub use fullbore::tune::verdict::Limit;
+pub use fullbore_model::verdict::Limit;
 
-use fullbore::tune::model::Direction;
-use fullbore::tune::verdict::{Cost, Evidence, Setup, verdict};
 use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
@@ -19,6 +17,8 @@ use fullbore_core::sink::Sink;
 use fullbore_core::source::{Source, Stream};
 use fullbore_core::testkit::{MemorySink, MemorySupply, Shelf, plain_manifest, plain_stream};
 use fullbore_core::unpack::{Family, MediaSet, Unpack};
+use fullbore_model::throughput::Direction;
+use fullbore_model::verdict::{Cost, Evidence, Setup, verdict};
 use uuid::Uuid;
 
 use crate::paced::{EXTENT, Pace, PacedSink, PacedSource, PacedSupply, PacedTarget};

@@ -11,8 +11,8 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fullbore::tune::model::Direction;
 use fullbore_core::codec::Compression;
+use fullbore_model::throughput::Direction;
 
 use copy::{CopyCase, CopyMethod, Truth};
 use job::{Answer, Buffers, Case, Limit, Store};

@@ -141,6 +141,11 @@ impl Error {
         Error::Incomplete { thing: thing.into(), why: why.into(), hint: hint.into() }
     }
 
+    /// The first line, without the hint.
+    pub fn one_line(&self) -> String {
+        self.to_string().lines().next().unwrap_or_default().to_owned()
+    }
+
     /// The same error with one more note about what is left behind.
     #[must_use]
     pub fn noting(mut self, more: &str) -> Self {

@@ -5,10 +5,13 @@
 //! [`media`] format, and each stripe hands its blocks to one [`sink`]. [`pipeline`] joins them for a backup,
 //! [`unpack`] for a restore or a verification, which get their bytes from a [`supply`].
 
+pub mod child;
+pub mod conduct;
 pub mod device;
-pub mod emulated;
 pub mod error;
 pub mod halt;
+pub mod resources;
+pub mod units;
 
 pub mod checksum;
 pub mod cipher;
@@ -17,6 +20,7 @@ pub mod codec;
 pub mod io;
 mod map_scratch;
 pub mod media;
+mod memory;
 pub mod meter;
 mod object_url;
 pub mod order;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::io::Memory;
+use crate::memory::Memory;
 
 /// `count` buffers of `size` bytes each, aligned to 4096 bytes.
 pub struct Pool {

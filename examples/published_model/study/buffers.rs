@@ -1,6 +1,6 @@
 //! SQL Server's BUFFERCOUNT ladder: one 240 GB database, one and two files, 12 and 1,024 buffers.
 
-use fullbore::tune::model::{
+use fullbore_model::throughput::{
     Buffers, Ceiling, CodecCost, Configuration, Device, Direction, ExtraCost, Free, Path, Prediction, predict,
 };
 

@@ -2,7 +2,7 @@
 //!
 //! Each thread takes a piece through all steps before it takes the next: as many buffers as threads.
 
-use fullbore::tune::model::{
+use fullbore_model::throughput::{
     Buffers, Ceiling, CodecCost, Configuration, Device, Direction, ExtraCost, Free, Path, Prediction, predict,
 };
 

@@ -8,7 +8,7 @@ pub mod report;
 pub mod table;
 pub mod words;
 
-use fullbore::tune::model::{Fit, Free, Interval, Limit, Prediction, factors, fit};
+use fullbore_model::throughput::{Fit, Free, Interval, Limit, Prediction, factors, fit};
 
 /// One published number.
 pub struct Cell {

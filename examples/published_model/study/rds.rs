@@ -1,6 +1,6 @@
 //! RDS SQL Server: native backups to and restores from S3, two database sizes, gp2 and io1 volumes, 1, 4 and 8 files.
 
-use fullbore::tune::model::{
+use fullbore_model::throughput::{
     Buffers, Ceiling, CodecCost, Configuration, Device, Direction, ExtraCost, Free, Path, Prediction, nominal, predict,
 };
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fullbore::tune::model::{Buffers, Ceiling, Configuration, Device, Direction, ExtraCost, Path, predict};
+use fullbore_model::throughput::{Buffers, Ceiling, Configuration, Device, Direction, ExtraCost, Path, predict};
 
 use super::across::{self, Transfer};
 use super::table::Table;

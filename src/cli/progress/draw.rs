@@ -101,8 +101,8 @@ fn memory(view: &View) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fullbore::tune::verdict::Interval;
     use fullbore_core::meter::PoolUse;
+    use fullbore_model::verdict::Interval;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fullbore::job::log::{COMMAND, Event};
+use fullbore::job::follow::{COMMAND, Event};
 use fullbore::units::{counted, show_bytes};
 use fullbore_core::threads;
 
@@ -160,7 +160,7 @@ impl FollowerTotals {
 
 #[cfg(test)]
 mod tests {
-    use fullbore::job::log::Shipped;
+    use fullbore::job::follow::Shipped;
 
     use super::*;
 

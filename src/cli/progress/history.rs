@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use fullbore::tune::verdict::{Interval, interval};
 use fullbore_core::meter::{Account, PoolUse, Progress};
+use fullbore_model::verdict::{Interval, interval};
 
 /// Looks that are kept: at four in a second, half a minute.
 const KEPT: usize = 120;
@@ -30,7 +30,7 @@ impl Moment {
             bytes: progress.read(),
             stages: progress.live(),
             pool: progress.pool_use(),
-            resident: fullbore::job::resident_bytes(),
+            resident: fullbore_core::resources::resident_bytes(),
         }
     }
 }

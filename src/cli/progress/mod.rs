@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fullbore::tune::verdict::interval;
 use fullbore::units::{mib_per_s, show_bytes};
 use fullbore_core::meter::{Account, Progress};
 use fullbore_core::threads;
+use fullbore_model::verdict::interval;
 
 use super::args::{How, OutputFlags};
 use super::show::{self, Terminal};

@@ -7,12 +7,13 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 
 use super::Request;
+use crate::job::estimate;
 use crate::job::estimate::ForeseenReport;
-use crate::job::{Conduct, estimate, media};
 use crate::report::Report;
-use crate::tune::estimate::Goal;
-use crate::tune::profile;
-use crate::units::{counted, show_bytes};
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::{counted, show_bytes};
+use fullbore_model::estimate::Goal;
+use fullbore_model::profile;
 
 /// The input of the choice.
 #[derive(Debug, Clone)]
@@ -50,7 +51,7 @@ pub(in crate::job) fn chosen(
         Ok(profile) => profile,
         Err(error @ Error::Usage { .. }) => return Err(error), // No profile has that name.
         Err(error) => {
-            let why = media::one_line(&error);
+            let why = error.one_line();
             report.warnings.push(format!("--auto chose nothing, the usual defaults apply: {why}"));
             return Ok(Request { auto: None, ..request.clone() });
         }

@@ -8,14 +8,14 @@ use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Session;
 
-use super::super::media;
 use super::Request;
-use crate::chain;
+use fullbore_repository::chain;
+use fullbore_repository::discovery;
 
 /// Fulls that may be the base of a differential, newest first.
 pub(super) struct Candidates {
     /// Each with its position.
-    fulls: Vec<(media::Found, EngineValue)>,
+    fulls: Vec<(discovery::Found, EngineValue)>,
     passed_over: String,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn candidates(request: &Request, stores: &Stores) -> Result<Option<Ca
         (SetKind::Full, false) => {
             return Err(Error::usage("--base", "only a differential has a base", "add --kind differential"));
         }
-        // A log set does not compare pages: see `job::log`.
+        // A log set does not compare pages: see `job::follow`.
         (SetKind::Log, _) => return Ok(None),
         (SetKind::Differential, true) => {
             return Err(Error::usage(
@@ -40,11 +40,11 @@ pub(super) fn candidates(request: &Request, stores: &Stores) -> Result<Option<Ca
         }
         (SetKind::Differential, false) => {}
     }
-    let key = media::read_key(request.key.as_deref())?;
-    media::settled(&request.base, stores, |heap| gather(heap, request, key.as_ref())).map(Some).map_err(about_base)
+    let key = discovery::read_key(request.key.as_deref())?;
+    discovery::settled(&request.base, stores, |heap| gather(heap, request, key.as_ref())).map(Some).map_err(about_base)
 }
 
-fn gather(heap: &media::DiscoveredSets, request: &Request, key: Option<&SecretKey>) -> Result<Candidates> {
+fn gather(heap: &discovery::DiscoveredSets, request: &Request, key: Option<&SecretKey>) -> Result<Candidates> {
     let nothing = Pool::new(0, 4096)?;
     let mut candidates = Candidates { fulls: Vec::new(), passed_over: String::new() };
     let Candidates { fulls, passed_over } = &mut candidates;
@@ -52,7 +52,7 @@ fn gather(heap: &media::DiscoveredSets, request: &Request, key: Option<&SecretKe
         let why = match &found.set.incomplete {
             Some(why) => Some(why.clone()),
             None => {
-                let set = media::open_set(found, &nothing, 1, key)?;
+                let set = discovery::open_set(found, &nothing, 1, key)?;
                 let why = set.manifest().and_then(|manifest| unfit(manifest, request));
                 if let (None, Some(manifest)) = (&why, set.manifest()) {
                     fulls.push((found.clone(), manifest.position.checkpoint.clone()));
@@ -92,13 +92,13 @@ impl Candidates {
     /// # Errors
     /// None of them is of this database, or it is encrypted and the differential would not be.
     pub fn choose(mut self, session: &dyn Session, request: &Request) -> Result<BaseMap> {
-        let key = media::read_key(request.key.as_deref())?;
+        let key = discovery::read_key(request.key.as_deref())?;
         for (found, position) in std::mem::take(&mut self.fulls) {
             if let Err(why) = session.accepts_base(&position.value()) {
                 self.passed_over.push_str(&format!("\n    {}: {why}", chain::title(&found.set)));
                 continue;
             }
-            let base = BaseMap::open(media::open_set(&found, &Pool::new(0, 4096)?, 1, key.as_ref())?)?;
+            let base = BaseMap::open(discovery::open_set(&found, &Pool::new(0, 4096)?, 1, key.as_ref())?)?;
             if base.is_encrypted() && request.encrypt_to.is_empty() {
                 return Err(Error::usage(
                     "--kind differential",

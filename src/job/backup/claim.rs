@@ -3,10 +3,11 @@
 use fullbore_core::Result;
 use fullbore_core::plan::{Knobs, Plan};
 
-use super::super::{Conduct, memory};
 use super::{Request, plan_with};
 use crate::report::{PoolReport, Report};
-use crate::units::{counted, show_bytes};
+use fullbore_core::conduct::Conduct;
+use fullbore_core::resources;
+use fullbore_core::units::{counted, show_bytes};
 
 /// The plan for families of an expected length in bytes (0: not known yet), after a check that there is enough memory.
 /// Reports the memory.
@@ -73,5 +74,5 @@ fn claim(request: &Request, plan: &Plan, per_family: u64, conduct: &Conduct, rep
         codec_bytes: plan.codec_bytes,
         part_bytes,
     };
-    memory::check(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes + part_bytes)
+    resources::check_memory(plan.pool_bytes(), plan.buffer_count(), plan.transfer_size, plan.codec_bytes + part_bytes)
 }

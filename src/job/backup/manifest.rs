@@ -49,7 +49,7 @@ pub(super) fn manifest(
         tool_version: set.tool_version.clone(),
         engine: set.engine.clone(),
         engine_version: facts.library,
-        host: crate::job::host(),
+        host: fullbore_core::resources::host(),
         database: fullbore_engines::identity(&request.source).name,
         kind: set.kind,
         copy_only: request.copy_only,

@@ -7,7 +7,8 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::Identity;
 use uuid::Uuid;
 
-use super::{Raised, Request, sinks, stripes};
+use super::super::stripes;
+use super::{Raised, Request, sinks};
 
 /// The second destination of the families.
 #[derive(Clone)]

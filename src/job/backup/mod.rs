@@ -3,11 +3,12 @@
 pub(super) mod auto;
 mod base;
 mod claim;
+pub(super) mod log_base;
+pub(super) mod log_set;
 mod manifest;
 mod mirror;
 mod planned;
 pub(super) mod sinks;
-pub(super) mod stripes;
 mod within;
 
 use std::path::PathBuf;
@@ -18,7 +19,6 @@ use fullbore_core::Result;
 use fullbore_core::cipher::{CipherId, DataKey, KeyFile, PublicKey, WrappedKey, wrap_for};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Device, without_password};
-use fullbore_core::emulated::PacedSource;
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::media::{Label, Manifest, SetHeader, SetKind};
@@ -29,20 +29,21 @@ use fullbore_core::unpack::BaseMap;
 use fullbore_engines::{GivenFlags, Options, Session};
 use uuid::Uuid;
 
+use super::stripes::Raised;
 pub(super) use base::about_base;
 pub use mirror::Mirror;
 pub(super) use planned::encrypted_to;
 pub use sinks::is_of_database;
-use stripes::Raised;
 
-use super::{Conduct, exclusive, limit, log, space};
+use super::{exclusive, limit, space};
 use crate::report::{FamilyReport, PositionReport, Report};
-use crate::repository::Repository;
-use crate::repository::format::SetRecord;
 pub use auto::Auto;
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::Repository;
+use fullbore_repository::format::SetRecord;
 
-use crate::repository::task::Task;
-use crate::tune::verdict::Setup;
+use fullbore_model::verdict::Setup;
+use fullbore_repository::task::Task;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -169,7 +170,7 @@ pub fn run_within(
     let halt = conduct.halt();
     let options = options(request, plan.readers, &halt);
     if request.kind == SetKind::Log {
-        return log::once(request, &options, within, conduct, report);
+        return log_set::once(request, &options, within, conduct, report);
     }
     let candidates = base::candidates(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     // It may have to wait for a lock.
@@ -224,7 +225,7 @@ pub(super) fn write(
     book(&outcome, &prepared, session, report)?;
     report.set_speed(begun.elapsed().as_secs_f64());
     let read = report.source_bytes.saturating_sub(report.unread_bytes);
-    let speed = crate::units::mib_per_s(read, report.elapsed_s);
+    let speed = fullbore_core::units::mib_per_s(read, report.elapsed_s);
     report.limit = raw.map(|raw| limit::limit_of(&raw, read, report.stored_bytes, speed));
     let unread = session.facts().free_bytes + session.besides().hole_bytes;
     within.zip(manifest).map(|(within, manifest)| within.described(&prepared, &outcome, &manifest, unread)).transpose()
@@ -409,8 +410,7 @@ fn move_bytes(
     let mut on_volume = None;
     if let Some(volumes) = &conduct.volumes {
         sinks = sinks.into_iter().map(|sink| volumes.sink(sink, prepared.plan.queue_depth, halt)).collect();
-        let paced = |volume| PacedSource::new(session.source(), volume, halt.clone());
-        on_volume = volumes.database.clone().map(paced);
+        on_volume = volumes.source(session.source(), halt);
     }
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
@@ -431,7 +431,7 @@ fn move_bytes(
         map_seed: prepared.map_seed,
         base: prepared.base.map(),
         init: request.init,
-        source: on_volume.as_ref().map_or(session.source(), |paced| paced),
+        source: on_volume.as_deref().unwrap_or(session.source()),
         progress: &conduct.progress,
         halt,
         tick: &|| conduct.check(),

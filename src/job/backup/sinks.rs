@@ -11,12 +11,12 @@ use fullbore_core::{Error, Result, threads};
 use fullbore_engines::{Identity, Stems};
 use uuid::Uuid;
 
-use super::super::media;
 use super::super::names::{self, DEFAULT_TEMPLATE, NameFields};
 use super::super::recover::{self, Ours};
 use super::super::space;
 use super::{Prepared, Request};
 use crate::report::Report;
+use fullbore_repository::discovery;
 
 /// The devices of all families.
 pub(super) fn devices(
@@ -129,7 +129,7 @@ pub(in crate::job) fn check_replaced(
             }
             // The sink refuses an object that is not a family, after it has claimed the key.
             Destination::Object { .. } => {
-                media::header_on(device, stores)?.map(|header| Replaced { device, header, written_to: Vec::new() })
+                discovery::header_on(device, stores)?.map(|header| Replaced { device, header, written_to: Vec::new() })
             }
             Destination::Directory(_) | Destination::Prefix { .. } | Destination::Null | Destination::Pipe => None,
         };
@@ -154,7 +154,7 @@ pub(in crate::job) fn check_replaced(
 }
 
 fn look_at_replaced<'a>(device: &'a Device, path: &Path) -> Option<Replaced<'a>> {
-    let look = media::look(path)?;
+    let look = discovery::look(path)?;
     let header = look.header?;
     // For encrypted media and a damaged family, only the header is known.
     let manifest = look.family.filter(|_| header.set.keys.is_empty()).and_then(|mut family| family.manifest(None).ok());
@@ -202,7 +202,7 @@ fn refuse_parts_of_sets(replaced: &[Replaced<'_>], devices: &[Device]) -> Result
 
 /// Refuses other files: `--init` replaces only families, also damaged ones. A mistyped name must not destroy a file.
 fn refuse_foreign(path: &Path) -> Result<()> {
-    if !path.is_file() || media::begins_like_a_family(path)? {
+    if !path.is_file() || discovery::begins_like_a_family(path)? {
         return Ok(());
     }
     Err(Error::refused(

@@ -6,9 +6,9 @@ use fullbore_core::media::Manifest;
 use fullbore_core::pipeline::BackupOutcome;
 
 use super::{Prepared, Within};
-use crate::repository::format::{FORMAT, RunRecord, SetRecord};
-use crate::repository::inventory::family_record;
-use crate::tune::profile::PathLocation;
+use fullbore_model::profile::PathLocation;
+use fullbore_repository::format::{FORMAT, RunRecord, SetRecord};
+use fullbore_repository::inventory::family_record;
 
 impl Within<'_> {
     /// Records which set will be written, and where: if this host dies, its leftovers can be found.

@@ -8,7 +8,7 @@ use fullbore_core::media::SetHeader;
 use fullbore_core::{Error, Result};
 
 use super::Request;
-use crate::job::media::Found;
+use fullbore_repository::discovery::Found;
 
 /// How a set is copied.
 #[derive(Debug, Clone, PartialEq, Eq)]

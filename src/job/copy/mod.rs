@@ -17,9 +17,11 @@ use fullbore_core::{Error, Result};
 pub use one::{Arrival, One};
 
 use super::reading::Reading;
-use super::{Conduct, media, restore};
-use crate::chain;
+use super::restore;
 use crate::report::Report;
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::chain;
+use fullbore_repository::discovery;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -68,9 +70,9 @@ impl Request {
 /// Any error; then no usable copy of the current set was left behind. Sets that were copied before are whole.
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
-    let key = media::read_key(request.reading.key.as_deref())?;
+    let key = discovery::read_key(request.reading.key.as_deref())?;
     let (heap, places) = found(request, key.as_ref(), &request.source(conduct), report)?;
-    let sets: Vec<&media::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
+    let sets: Vec<&discovery::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
     refuse_one_name_for_many(request, sets.len())?;
     expect(request, &sets, conduct);
     for found in sets {
@@ -86,9 +88,9 @@ pub(super) fn found(
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<(media::DiscoveredSets, Vec<usize>)> {
+) -> Result<(discovery::DiscoveredSets, Vec<usize>)> {
     let reading = &request.reading;
-    if media::is_pipe(&reading.from)? {
+    if discovery::is_pipe(&reading.from)? {
         let why = "the end of a pipe is not known in advance, and it can be read only once";
         return Err(Error::usage("--from -", why, "put the stream into a file first, and name the file with --from"));
     }
@@ -109,14 +111,14 @@ pub(super) fn found(
         false => restore::choose(&mut heap, &reading.choice),
     };
     let sequence = sequence.map_err(|error| naming_damage(error, &mut heap))?;
-    heap.book_notes(report);
+    report.notes.extend(heap.all_notes());
     report.warnings.extend(sequence.warnings);
     report.notes.extend(sequence.notes);
     Ok((heap, sequence.sets))
 }
 
 /// A family that seems to be missing may be there, but damaged: then this gives the error of the damage.
-fn naming_damage(error: Error, heap: &mut media::DiscoveredSets) -> Error {
+fn naming_damage(error: Error, heap: &mut discovery::DiscoveredSets) -> Error {
     let in_need =
         |id: uuid::Uuid| heap.sets.iter().any(|found| found.media_set_id == id && found.set.incomplete.is_some());
     let damaged = heap.unreadable.iter().position(|bad| !bad.leftover && bad.set.is_none_or(in_need));
@@ -140,8 +142,8 @@ pub(super) fn refuse_one_name_for_many(request: &Request, sets: usize) -> Result
 }
 
 /// Sets the total for the display: bytes of media, or of the database if blocks are made anew.
-pub(super) fn expect(request: &Request, sets: &[&media::Found], conduct: &Conduct) {
-    let of = |found: &&media::Found| match method::CopyMethod::of(request, found) {
+pub(super) fn expect(request: &Request, sets: &[&discovery::Found], conduct: &Conduct) {
+    let of = |found: &&discovery::Found| match method::CopyMethod::of(request, found) {
         Ok(method::CopyMethod::Anew { .. }) => found.database_bytes.unwrap_or(found.stored_bytes),
         _ => found.stored_bytes,
     };

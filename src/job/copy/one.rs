@@ -16,14 +16,16 @@ use fullbore_core::{Error, Result};
 use super::Request;
 use super::method::CopyMethod;
 use super::prepare::{CopyPlan, Prepared};
-use crate::chain;
 use crate::job::backup::{self, sinks};
-use crate::job::{Conduct, keys, media};
+use crate::job::keys;
 use crate::report::{CopyReport, FamilyReport, Report};
-use crate::repository::Repository;
-use crate::repository::format::{FORMAT, SetRecord};
-use crate::repository::inventory::{family_as_it_is, family_record};
-use crate::repository::task::Task;
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::Repository;
+use fullbore_repository::chain;
+use fullbore_repository::discovery;
+use fullbore_repository::format::{FORMAT, SetRecord};
+use fullbore_repository::inventory::{family_as_it_is, family_record};
+use fullbore_repository::task::Task;
 
 /// The repository that copies go to, and their task there.
 #[derive(Clone, Copy)]
@@ -39,7 +41,7 @@ pub struct One<'a> {
     /// What the user asked for.
     pub request: &'a Request,
     /// The set.
-    pub found: &'a media::Found,
+    pub found: &'a discovery::Found,
     /// The key that opens it.
     pub key: Option<&'a SecretKey>,
     /// The target, if that is a repository.
@@ -115,8 +117,8 @@ impl One<'_> {
     fn open(&self, way: &CopyMethod, pool: &std::sync::Arc<Pool>, queue_depth: usize) -> Result<MediaSet> {
         let sealed = *way == CopyMethod::AsItIs && !self.found.header.keys.is_empty() && self.key.is_none();
         match sealed {
-            true => media::open_sealed(self.found, pool, queue_depth),
-            false => media::open_set(self.found, pool, queue_depth, self.key),
+            true => discovery::open_sealed(self.found, pool, queue_depth),
+            false => discovery::open_set(self.found, pool, queue_depth, self.key),
         }
     }
 
@@ -224,7 +226,7 @@ impl One<'_> {
             return;
         }
         if let Err(error) = keys::write_sidecars(&prepared.devices, self.found.media_set_id, &records) {
-            report.warnings.push(format!("cannot copy rotated keys: {}", media::one_line(&error)));
+            report.warnings.push(format!("cannot copy rotated keys: {}", error.one_line()));
         }
     }
 

@@ -14,13 +14,17 @@ use uuid::Uuid;
 use super::Request;
 use super::method::CopyMethod;
 use super::one::One;
-use crate::job::backup::{self, sinks, stripes};
+use crate::job::backup::{self, sinks};
 use crate::job::inspect::show_codec;
 use crate::job::names::{self, DEFAULT_TEMPLATE, NameFields};
 use crate::job::recover::{self, Ours};
-use crate::job::{Conduct, media, memory, reading, space};
+use crate::job::stripes;
+use crate::job::{reading, space};
 use crate::report::{PoolReport, Report};
-use crate::tune::verdict::{Copying, Setup};
+use fullbore_core::conduct::Conduct;
+use fullbore_core::resources;
+use fullbore_model::verdict::{Copying, Setup};
+use fullbore_repository::discovery;
 
 /// Writes in flight for each family, if memory is not short.
 const QUEUE_DEPTH: usize = 4;
@@ -60,7 +64,7 @@ impl CopyPlan {
     ///
     /// # Errors
     /// A setting out of its bounds.
-    fn new(knobs: &Knobs, found: &media::Found, way: &CopyMethod, queue_depth: usize) -> Result<Self> {
+    fn new(knobs: &Knobs, found: &discovery::Found, way: &CopyMethod, queue_depth: usize) -> Result<Self> {
         let families = usize::from(found.families);
         let mut reading = UnpackPlan::new(knobs, families, found.header.transfer_size, 0)?;
         let output_buffers = match way {
@@ -81,7 +85,7 @@ impl CopyPlan {
     /// A setting out of its bounds; even the smallest plan does not fit.
     pub fn claimed(
         request: &Request,
-        found: &media::Found,
+        found: &discovery::Found,
         way: &CopyMethod,
         conduct: &Conduct,
         report: &mut Report,
@@ -106,7 +110,7 @@ impl CopyPlan {
     pub fn claim(
         &self,
         request: &Request,
-        (found, way): (&media::Found, &CopyMethod),
+        (found, way): (&discovery::Found, &CopyMethod),
         each: u64,
         conduct: &Conduct,
         report: &mut Report,
@@ -127,7 +131,7 @@ impl CopyPlan {
             codec_bytes,
             part_bytes,
         };
-        memory::check(report.pool.bytes, buffer_count, transfer_size, codec_bytes + part_bytes)
+        resources::check_memory(report.pool.bytes, buffer_count, transfer_size, codec_bytes + part_bytes)
     }
 }
 
@@ -297,7 +301,7 @@ impl Prepared {
     /// digest of everything between.
     fn learn_standing(&mut self, set: &MediaSet, stores: &Stores) -> Result<()> {
         for ((device, family), stands) in self.devices.iter().zip(set.families()).zip(&mut self.standing) {
-            let there = media::family_at(device, stores)?;
+            let there = discovery::family_at(device, stores)?;
             *stands = there.is_some_and(|there| there.header() == family.header() && there.footer() == family.footer());
         }
         Ok(())

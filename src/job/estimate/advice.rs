@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use super::candidates::{self, Variant};
 use super::report::{GridLine, ProfileReport, line};
-use super::{Conduct, Inputs, Request, ground, of, unpredictable};
-use crate::tune::estimate::{Best, Estimate, Glance, Goal, glance, rank_by_estimate, smaller_first, throttle};
-use crate::tune::profile::{self, Profile};
-use crate::units::show_bytes;
+use super::{Inputs, Request, ground, of, unpredictable};
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::show_bytes;
+use fullbore_model::estimate::{Best, Estimate, Glance, Goal, glance, rank_by_estimate, smaller_first, throttle};
+use fullbore_model::profile::{self, Profile};
 
 const SCHEMA_VERSION: u32 = 1;
 /// An advised throttle is a multiple of so many bytes per second.
@@ -120,7 +121,7 @@ fn glanced(shape: &Variant, request: &Request, goal: &Goal, ground: &Inputs) -> 
 
 /// The full estimate for `glance`, with its interval.
 fn whole(glance: &Glance, request: &Request, ground: &Inputs) -> Result<Estimate> {
-    let made = crate::tune::estimate::estimate(&ground.known, &glance.candidate);
+    let made = fullbore_model::estimate::estimate(&ground.known, &glance.candidate);
     made.map_err(|error| unpredictable(&error, request))
 }
 

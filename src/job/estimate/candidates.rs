@@ -9,11 +9,11 @@ use fullbore_core::store::Stores;
 
 use super::sample::Source;
 use super::{Request, Share};
-use crate::job::backup::stripes::{part_bytes, part_size};
 use crate::job::reading::unpack_plan;
-use crate::tune::estimate::{BUFFER_FACTORS, Candidate, KnownPath, MOST, STRIPES_PER_PLACE};
-use crate::tune::model::ExtraCost;
-use crate::tune::plan::{Amount, in_ranges, of_backup, of_restore};
+use crate::job::stripes::{part_bytes, part_size};
+use fullbore_model::estimate::{BUFFER_FACTORS, Candidate, KnownPath, MOST, STRIPES_PER_PLACE};
+use fullbore_model::plan::{Amount, in_ranges, of_backup, of_restore};
+use fullbore_model::throughput::ExtraCost;
 
 /// The settings that differ between candidates.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -130,13 +130,13 @@ pub(super) fn candidate(shape: &Variant, request: &Request, source: &Source, sto
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::tune::model::{CodecCost, Path};
+    use fullbore_model::throughput::{CodecCost, Path};
 
     #[test]
     fn what_is_chosen_for_a_differential_is_enough_for_one() {
         let mut path = Path::unlimited(4.0);
         path.codecs.push(CodecCost { name: "lz4".into(), ..CodecCost::none() });
-        let known = KnownPath::new(path, &[], crate::tune::estimate::Factor::untried()).unwrap();
+        let known = KnownPath::new(path, &[], fullbore_model::estimate::Factor::untried()).unwrap();
         let source = Source {
             plain_bytes: 1 << 30,
             used_bytes: 1 << 30,

@@ -9,11 +9,11 @@ use fullbore_core::store::Stores;
 use super::Request;
 use super::candidates::{self, Variant};
 use super::sample::Source;
-use crate::catalog::Catalog;
-use crate::repository::format::SetRecord;
-use crate::tune::estimate::{Factor, Observed, learn};
-use crate::tune::model::{Path, predict};
-use crate::tune::profile::PathLocation;
+use fullbore_model::estimate::{Factor, Observed, learn};
+use fullbore_model::profile::PathLocation;
+use fullbore_model::throughput::{Path, predict};
+use fullbore_repository::catalog::Catalog;
+use fullbore_repository::format::SetRecord;
 
 /// The time of shorter runs depends little on speed.
 const TOO_SHORT_S: f64 = 1.0;
@@ -38,7 +38,7 @@ pub(super) fn learned(request: &Request, path: &Path, source: &Source, stores: &
     let records = catalog.of_database(&fullbore_engines::identity(&request.source).name)?;
     let to: BTreeSet<Medium> =
         request.to.iter().map(|device| medium(PathLocation::of(device).name().unwrap_or_default())).collect();
-    let here = crate::job::host();
+    let here = fullbore_core::resources::host();
     // The copy of a set in another repository is not another run.
     let mut runs: BTreeMap<_, &SetRecord> = BTreeMap::new();
     for (record, place) in records.iter().filter(|(record, _)| record.host == here && record.base.is_none()) {

@@ -20,12 +20,13 @@ pub use advice::{Advice, advise};
 pub use report::{CutoverReport, EstimateReport, ForeseenReport, GridLine, ProfileReport, WantedReport};
 
 use super::names::check_families;
-use super::{Conduct, memory};
-use crate::tune::estimate::{By, Candidate, Estimate, Factor, KnownPath, Steps, estimate};
-use crate::tune::model::{Access, Ceiling, Path, Uncertain, Unpredictable};
-use crate::tune::profile::{self, Calibrated, PathLocation, Profile};
-use crate::units::counted;
 use candidates::Variant;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::resources;
+use fullbore_core::units::counted;
+use fullbore_model::estimate::{By, Candidate, Estimate, Factor, KnownPath, Steps, estimate};
+use fullbore_model::profile::{self, Calibrated, PathLocation, Profile};
+use fullbore_model::throughput::{Access, Ceiling, Path, Uncertain, Unpredictable};
 use sample::{Share, Source};
 
 /// What to estimate.
@@ -110,7 +111,7 @@ pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
     if request.deadline.is_some() && !grid.iter().any(|one| one.candidate == asked.candidate) {
         grid.push(asked.clone());
     }
-    crate::tune::estimate::by_backup(&mut grid);
+    fullbore_model::estimate::by_backup(&mut grid);
     report::make(request, &ground, &asked, &grid)
 }
 
@@ -125,7 +126,7 @@ fn ground(request: &Request, (profile, remark): (Profile, Option<String>), condu
         Factor::untried()
     });
     let known = KnownPath::new(made.path, &made.uncertain, factor).map_err(|error| unpredictable(&error, request))?;
-    let (stores, memory) = (conduct.stores.clone(), memory::available().map(|(bytes, _)| bytes));
+    let (stores, memory) = (conduct.stores.clone(), resources::available_memory().map(|(bytes, _)| bytes));
     Ok(Inputs { source, stores, memory, profile, known, notes, warnings })
 }
 
@@ -181,7 +182,7 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
     for codec in &mut made.path.codecs {
         if let Some(Share { stored, error, .. }) = source.shares.iter().find(|share| share.codec == codec.name) {
             codec.stored_share = *stored;
-            let parameter = crate::tune::model::Parameter::StoredShare(codec.name.clone());
+            let parameter = fullbore_model::throughput::Parameter::StoredShare(codec.name.clone());
             made.uncertain.retain(|known| known.parameter != parameter);
             made.uncertain.push(Uncertain { parameter, deviation: *error });
         }
@@ -251,7 +252,7 @@ fn unpredictable(error: &Unpredictable, request: &Request) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tune::model::CodecCost;
+    use fullbore_model::throughput::CodecCost;
 
     #[test]
     fn what_is_zero_is_neither_packed_nor_written_to_a_database() {

@@ -4,10 +4,10 @@ use fullbore_core::{Error, Result};
 use serde::Serialize;
 
 use super::{Inputs, Request};
-use crate::tune::estimate::{By, Cutover, Estimate, Foreseen, Wanted, cutover, fits, wanted};
-use crate::tune::model::Interval;
-use crate::tune::profile::Profile;
-use crate::units::{mib_per_s, show_bytes};
+use fullbore_core::units::{mib_per_s, show_bytes};
+use fullbore_model::estimate::{By, Cutover, Estimate, Foreseen, Wanted, cutover, fits, wanted};
+use fullbore_model::profile::Profile;
+use fullbore_model::throughput::Interval;
 
 const SCHEMA_VERSION: u32 = 1;
 /// The most lines of a grid in the report.

@@ -8,7 +8,7 @@ use fullbore_core::codec::Compression;
 use fullbore_engines::{ExtraWork, Session};
 
 use crate::job::samples;
-use crate::tune::statistics::standard_error;
+use fullbore_model::statistics::standard_error;
 
 /// The samples of all streams together, at least one. A database in one file gets all of them: pages of one table are
 /// together, and 24 samples of 384 MiB missed the stored share by 2 to 7 %.

@@ -9,15 +9,15 @@ use uuid::Uuid;
 
 use super::copy_to::{self, Second};
 use super::{Setting, databases};
-use crate::chain::{self, Choice, FoundSet};
 use crate::job::backup::{self, Request, Within};
-use crate::job::{Conduct, media};
 use crate::report::Report;
-use crate::repository::hidden;
-use crate::repository::inventory::{Inventory, StoredSet};
-use crate::repository::task::Task;
-use crate::repository::{self, Repository};
-use crate::units::counted;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::counted;
+use fullbore_repository::chain::{self, Choice, FoundSet};
+use fullbore_repository::hidden;
+use fullbore_repository::inventory::{Inventory, StoredSet};
+use fullbore_repository::task::Task;
+use fullbore_repository::{self, Repository};
 
 /// fullbore takes a full when the last differential was larger than this share of its full: then two differentials cost
 /// more than a full.
@@ -51,7 +51,7 @@ pub fn run(
     let name_template = hidden::template(setting.config, setting.name, request.name_template.clone())?;
     let request = &Request { name_template, ..request.clone() };
     refuse_fixed_names(request)?;
-    let places = repository::places(setting.name, setting.config)?;
+    let places = fullbore_repository::places(setting.name, setting.config)?;
     let kind = match wanted {
         // The chosen settings have to fit both kinds.
         Wanted::Auto => SetKind::Differential,
@@ -128,7 +128,7 @@ fn choose_bases(
     let copies = match copies {
         Err(missing @ Error::Incomplete { .. }) if wanted == Wanted::Auto => {
             report.notes.pop(); // It named the full of the differential.
-            report.notes.push(format!("takes a full instead: {}", media::one_line(&missing)));
+            report.notes.push(format!("takes a full instead: {}", missing.one_line()));
             bases.clear();
             Vec::new()
         }

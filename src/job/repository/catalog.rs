@@ -6,9 +6,10 @@ use std::path::Path;
 use fullbore_core::{Error, Result};
 
 use super::Setting;
-use crate::job::{Conduct, media};
-use crate::repository::inventory::{Inventory, StoredSet};
-use crate::repository::{self, Repository};
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::discovery;
+use fullbore_repository::inventory::{Inventory, StoredSet};
+use fullbore_repository::{self, Repository};
 
 /// What was found.
 #[derive(Debug, Clone, Default)]
@@ -31,8 +32,8 @@ pub struct Rebuilt {
 /// # Errors
 /// The repository cannot be reached, the catalog cannot be written, or the key file is invalid.
 pub fn rebuild(setting: Setting<'_>, key: Option<&Path>, conduct: &Conduct) -> Result<Rebuilt> {
-    let key = media::read_key(key)?;
-    let places = repository::places(setting.name, setting.config)?;
+    let key = discovery::read_key(key)?;
+    let places = fullbore_repository::places(setting.name, setting.config)?;
     let repository = Repository::open_or_make(setting.name, places, &conduct.stores)?.hiding(setting.config)?;
     let mut rebuilt = Rebuilt::default();
     let inventory =

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::Setting;
 use super::databases::{Names, is_known, meant, of_database};
-use crate::chain::{self, CLOCK_TOLERANCE, Choice, show_time};
-use crate::job::{Conduct, media};
-use crate::repository::inventory::StoredSet;
-use crate::units::show_duration;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::show_duration;
+use fullbore_repository::chain::{self, CLOCK_TOLERANCE, Choice, show_time};
+use fullbore_repository::inventory::StoredSet;
 
 /// What the user asked for.
 #[derive(Debug, Clone)]
@@ -117,7 +117,7 @@ fn standing(
     let last = match &newest {
         Ok(sequence) => sequence.sets.last().map(|&at| sets[at]),
         Err(error) => {
-            problems.push(format!("none of its backups can be restored: {}", media::one_line(error)));
+            problems.push(format!("none of its backups can be restored: {}", error.one_line()));
             None
         }
     };

@@ -10,16 +10,17 @@ use uuid::Uuid;
 use super::databases::{meant, to_choose_from};
 use super::restore::ChosenChain;
 use super::{Setting, title};
-use crate::chain;
 use crate::job::copy::{self, Arrival, One, Request};
-use crate::job::{Conduct, media};
 use crate::report::Report;
-use crate::repository::format::{self, Decision, DecisionRecord, SetRecord, TaskState};
-use crate::repository::hidden;
-use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
-use crate::repository::process::Process;
-use crate::repository::task::{Task, decided};
-use crate::repository::{self, Repository};
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::chain;
+use fullbore_repository::discovery;
+use fullbore_repository::format::{self, Decision, DecisionRecord, SetRecord, TaskState};
+use fullbore_repository::hidden;
+use fullbore_repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
+use fullbore_repository::process::Process;
+use fullbore_repository::task::{Task, decided};
+use fullbore_repository::{self, Repository};
 
 /// The repositories of a copy; if one is missing, `--from` or `--to` takes its place.
 #[derive(Clone, Copy)]
@@ -137,13 +138,13 @@ fn into_target(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let key = media::read_key(request.reading.key.as_deref())?;
+    let key = discovery::read_key(request.reading.key.as_deref())?;
     let (heap, places) = match ids {
         None => copy::found(request, key.as_ref(), &request.source(conduct), report)?,
         Some(ids) => {
             let heap = request.reading.find(key.as_ref(), &request.source(conduct))?;
             let at = |id: &Uuid| {
-                let is_it = |found: &media::Found| {
+                let is_it = |found: &discovery::Found| {
                     found.set.backup_set_id == *id
                         && known.get(id).is_none_or(|known| known.media_set_id == found.media_set_id)
                 };
@@ -156,7 +157,7 @@ fn into_target(
             (heap, places)
         }
     };
-    let sets: Vec<&media::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
+    let sets: Vec<&discovery::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
     copy::refuse_one_name_for_many(request, sets.len())?;
     copy::expect(request, &sets, conduct);
     let one = |found| One { request, found, key: key.as_ref(), arrival: None, known: known_of(known, found) };
@@ -192,22 +193,21 @@ fn into_target(
     })
 }
 
-fn known_of<'a>(known: &'a HashMap<Uuid, SetRecord>, found: &media::Found) -> Option<&'a SetRecord> {
+fn known_of<'a>(known: &'a HashMap<Uuid, SetRecord>, found: &discovery::Found) -> Option<&'a SetRecord> {
     known.get(&found.set.backup_set_id)
 }
 
 /// Why a set that the repository names is not among its media.
-fn unreadable(heap: &media::DiscoveredSets, id: Uuid) -> Error {
+fn unreadable(heap: &discovery::DiscoveredSets, id: Uuid) -> Error {
     let damaged = heap.unreadable.iter().find(|unreadable| !unreadable.leftover);
-    let why =
-        damaged.map_or_else(|| "its families are not there any more".to_owned(), |bad| media::one_line(&bad.error));
+    let why = damaged.map_or_else(|| "its families are not there any more".to_owned(), |bad| bad.error.one_line());
     Error::incomplete(format!("backup set {id}"), why, "copy another set; `fullbore verify` says more")
 }
 
 impl<'a> Target<'a> {
     fn open(setting: Setting<'a>, request: &mut Request, conduct: &Conduct, report: &mut Report) -> Result<Self> {
         super::backup::refuse_names_of_many_sets(request.init, request.name_template.as_deref())?;
-        let places = repository::places(setting.name, setting.config)?;
+        let places = fullbore_repository::places(setting.name, setting.config)?;
         let opened = match request.dry_run {
             // A dry run creates nothing: a repository that does not exist yet is empty.
             true => Repository::open(setting.name, places.clone(), &conduct.stores).or_else(|error| match error {
@@ -236,7 +236,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// The base of a set would be missing, or the repository has a damaged copy of a set.
-    fn missing<'f>(&self, sets: Vec<&'f media::Found>, report: &mut Report) -> Result<Vec<&'f media::Found>> {
+    fn missing<'f>(&self, sets: Vec<&'f discovery::Found>, report: &mut Report) -> Result<Vec<&'f discovery::Found>> {
         let mut there: HashSet<Uuid> = HashSet::new();
         let mut missing = Vec::new();
         for stored in self.inventory.sets.iter().filter(|set| set.is_usable()) {
@@ -266,7 +266,7 @@ impl<'a> Target<'a> {
     }
 
     /// Refuses remains of another copy of the set. Remains of the same media are fine: a copy as it is completes them.
-    fn refuse_remains(&self, found: &media::Found) -> Result<()> {
+    fn refuse_remains(&self, found: &discovery::Found) -> Result<()> {
         let remains = self.inventory.sets.iter().find(|set| set.record.backup_set_id == found.set.backup_set_id);
         let Some(remains) = remains else { return Ok(()) };
         let (thing, hint) = (title(&remains.record), "copy it as it is, from the same media; or remove its families");

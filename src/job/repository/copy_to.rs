@@ -8,13 +8,13 @@ use fullbore_core::{Error, Result};
 use super::backup::{ids_of, lease, refuse_fixed_names, renew_locks};
 use super::{Setting, title};
 use crate::job::backup::{Mirror, Request};
-use crate::job::{Conduct, media};
 use crate::report::Report;
-use crate::repository::format::{FamilyRecord, SetRecord};
-use crate::repository::hidden;
-use crate::repository::inventory::StoredSet;
-use crate::repository::task::Task;
-use crate::repository::{self, Repository};
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::format::{FamilyRecord, SetRecord};
+use fullbore_repository::hidden;
+use fullbore_repository::inventory::StoredSet;
+use fullbore_repository::task::Task;
+use fullbore_repository::{self, Repository};
 
 /// The second repository, which has its own settings.
 pub(super) struct Second<'a> {
@@ -31,7 +31,7 @@ impl<'a> Second<'a> {
     pub fn open(setting: Setting<'a>, first: &Repository, request: &Request, conduct: &Conduct) -> Result<Self> {
         let open = || {
             let stores = stores(setting, conduct)?;
-            let places = repository::places(setting.name, setting.config)?;
+            let places = fullbore_repository::places(setting.name, setting.config)?;
             let repository = Repository::open_to_write(setting.name, places, &stores)?.hiding(setting.config)?;
             Ok(Self { setting, stores, repository })
         };
@@ -118,7 +118,7 @@ impl<'a> Second<'a> {
 
     fn describe(&self, record: SetRecord, report: &mut Report) {
         if let Err(error) = self.repository.describe(&record) {
-            let why = media::one_line(&error);
+            let why = error.one_line();
             report.warnings.push(format!("cannot write the record of the set in `{}`: {why}", self.setting.name));
         }
         self.setting.catalogue(&self.repository, record, &mut report.warnings);
@@ -130,7 +130,7 @@ impl<'a> Second<'a> {
 /// # Errors
 /// The configuration has no such repository.
 pub(super) fn places(setting: Setting<'_>) -> Result<Vec<Device>> {
-    repository::places(setting.name, setting.config).map_err(about_copy_to)
+    fullbore_repository::places(setting.name, setting.config).map_err(about_copy_to)
 }
 
 /// Where the families would go, for a dry run.

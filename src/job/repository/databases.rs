@@ -7,12 +7,12 @@ use std::path::Path;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use crate::ids;
-use crate::repository::Repository;
-use crate::repository::format::SetRecord;
-use crate::repository::hidden::is_local_name;
-use crate::repository::inventory::StoredSet;
-use crate::units::on_its_line;
+use fullbore_core::units::on_its_line;
+use fullbore_repository::Repository;
+use fullbore_repository::format::SetRecord;
+use fullbore_repository::hidden::is_local_name;
+use fullbore_repository::ids;
+use fullbore_repository::inventory::StoredSet;
 
 /// The names of databases, if some have the same one.
 pub(super) struct Names<'a> {
@@ -48,7 +48,7 @@ fn is_local(record: &SetRecord) -> bool {
 
 /// The sets of the database that has this name on this machine: a new set may continue them.
 pub(super) fn here<'a>(sets: &'a [StoredSet], engine: &str, database: &str) -> Vec<&'a StoredSet> {
-    let host = crate::job::host();
+    let host = fullbore_core::resources::host();
     let ours = |record: &SetRecord| !is_local(record) || record.host == host || record.host.is_empty();
     let is_it = |set: &&StoredSet| set.record.engine == engine && set.record.database == database && ours(&set.record);
     sets.iter().filter(is_it).collect()
@@ -60,7 +60,7 @@ pub(super) fn elsewhere(sets: &[StoredSet], engine: &str, database: &str) -> Opt
     let hosts: BTreeSet<&str> = sets.iter().filter(of_it).map(|set| &set.record.host[..]).collect();
     let shown: Vec<String> = hosts.into_iter().map(on_its_line).collect();
     (!shown.is_empty()).then(|| {
-        let here = crate::job::host();
+        let here = fullbore_core::resources::host();
         let others = shown.join(", ");
         format!(
             "this machine is `{here}`, but sets of that name are from {others}; if it is the same database, set \

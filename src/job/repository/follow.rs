@@ -1,27 +1,27 @@
 //! Follows a log into a repository: one task for as long as it runs, with leases on the sets that it continues.
 
+use fullbore_core::Result;
 use fullbore_core::store::Stores;
-use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::backup::{choose_tips, ids_of, lease, refuse_fixed_names, renew_locks};
 use super::{Setting, databases};
 use crate::job::backup::{Request, Within};
-use crate::job::log::{self, Event, Following};
-use crate::job::{Conduct, media};
+use crate::job::follow::{self, Event, Following, Home};
 use crate::report::Report;
-use crate::repository::format::SetRecord;
-use crate::repository::hidden;
-use crate::repository::task::{LeaseState, Task};
-use crate::repository::{self, Repository};
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::Repository;
+use fullbore_repository::format::SetRecord;
+use fullbore_repository::hidden;
+use fullbore_repository::task::{LeaseState, Task};
 
 /// The most notes, and the most warnings, that a follower keeps.
 const REMARKS_MOST: usize = 100;
 
-/// Follows a log into a repository until it is asked to end; see [`log::follow`].
+/// Follows a log into a repository until it is asked to end; see [`follow::follow`].
 ///
 /// # Errors
-/// Those of [`log::follow`], and those of the repository.
+/// Those of [`follow::follow`], and those of the repository.
 pub fn run(
     request: &Following,
     setting: Setting<'_>,
@@ -31,7 +31,7 @@ pub fn run(
     report: &mut Report,
 ) -> Result<()> {
     refuse_fixed_names(&request.backup)?;
-    let places = repository::places(setting.name, setting.config)?;
+    let places = fullbore_repository::places(setting.name, setting.config)?;
     // These ignore the signal: the last set and the end of the task are written after it.
     let repository = Repository::open_to_write(setting.name, places, stores)?.hiding(setting.config)?;
     let name_template = hidden::template(setting.config, setting.name, request.backup.name_template.clone())?;
@@ -39,16 +39,16 @@ pub fn run(
     let request = Following { backup, ..request.clone() };
     let database = Some(fullbore_engines::identity(&request.backup.source).name);
     let lasting = Conduct { stores: stores.clone(), ..conduct.clone() };
-    setting.as_task(&repository, log::COMMAND, database, &lasting, report, |task, report| {
+    setting.as_task(&repository, follow::COMMAND, database, &lasting, report, |task, report| {
         task.lasts();
-        let home =
-            Home { setting, repository: &repository, task, foundation: Vec::new(), tips: Vec::new(), unrecorded: None };
-        log::follow_into(&request, Some(home), conduct, stores, told, report)
+        let (foundation, tips) = (Vec::new(), Vec::new());
+        let home = InRepository { setting, repository: &repository, task, foundation, tips, unrecorded: None };
+        follow::follow_into(&request, Some(Box::new(home)), conduct, stores, told, report)
     })
 }
 
 /// The repository that a follower writes into.
-pub(in crate::job) struct Home<'a> {
+struct InRepository<'a> {
     setting: Setting<'a>,
     repository: &'a Repository,
     task: &'a Task,
@@ -60,18 +60,12 @@ pub(in crate::job) struct Home<'a> {
     unrecorded: Option<SetRecord>,
 }
 
-impl<'a> Home<'a> {
-    /// The repository and the task, for the backup of a set.
-    pub fn within(&self) -> Within<'a> {
+impl Home for InRepository<'_> {
+    fn within(&self) -> Within<'_> {
         Within { repository: self.repository, task: self.task, second: None }
     }
 
-    /// The families of the sets that the log may continue, leased from now on; empty if the repository has no set of
-    /// this database.
-    ///
-    /// # Errors
-    /// Its chain is not whole, or prune is about to remove it; or the repository cannot be reached.
-    pub fn bases(&mut self, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Vec<String>> {
+    fn bases(&mut self, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Vec<String>> {
         let inventory = self.setting.inventory(self.repository, conduct, &mut report.warnings)?;
         let database = self.repository.named(&fullbore_engines::identity(&request.source).name);
         let engine = request.source.split_once(':').map_or("", |(engine, _)| engine);
@@ -90,11 +84,7 @@ impl<'a> Home<'a> {
         Ok(families)
     }
 
-    /// If new sets are locked, locks the whole chain for as long as the sets that are written from now on.
-    ///
-    /// # Errors
-    /// The store refuses the lock.
-    pub fn renew_locks(&self, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    fn renew_locks(&self, conduct: &Conduct, report: &mut Report) -> Result<()> {
         let mut said = Report::default();
         let renewed = renew_locks(&self.tips, self.repository, self.setting, conduct, &mut said);
         // A follower runs for months.
@@ -106,11 +96,7 @@ impl<'a> Home<'a> {
         renewed
     }
 
-    /// Whether the sets of the chain still exist, if the repository can tell.
-    ///
-    /// # Errors
-    /// The repository cannot be reached.
-    pub fn ground(&mut self) -> Result<LeaseState> {
+    fn ground(&mut self) -> Result<LeaseState> {
         if let Some(record) = &self.unrecorded {
             self.repository.describe(record)?;
             self.unrecorded = None;
@@ -118,16 +104,13 @@ impl<'a> Home<'a> {
         self.task.ground()
     }
 
-    /// The next set depends on no existing set.
-    pub fn forsake(&mut self) {
+    fn forsake(&mut self) {
         self.foundation.clear();
         self.tips.clear();
         self.task.goes_on_from(Vec::new());
     }
 
-    /// A set was committed, and the next one will continue it. A failure here is a warning, and the next reader of the
-    /// repository finds the set by its media.
-    pub fn committed(&mut self, record: Option<SetRecord>, report: &mut Report) {
+    fn committed(&mut self, record: Option<SetRecord>, report: &mut Report) {
         let Some(record) = record else { return };
         if record.base.is_none() {
             self.foundation = vec![record.backup_set_id];
@@ -139,13 +122,8 @@ impl<'a> Home<'a> {
         self.task.goes_on_from(needs);
         self.setting.catalogue(self.repository, record.clone(), &mut report.warnings);
         if let Err(error) = self.repository.describe(&record) {
-            report.warnings.push(format!("cannot write the record of the set: {}", media::one_line(&error)));
+            report.warnings.push(format!("cannot write the record of the set: {}", error.one_line()));
             self.unrecorded = Some(record);
         }
     }
-}
-
-/// Why a follower cannot continue its own sets.
-pub(in crate::job) fn without_ground(error: Error) -> Error {
-    error.noting("newer commits are only in the database's own log; --full-if-needed takes a new full and continues")
 }

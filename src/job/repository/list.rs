@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use super::Setting;
 use super::databases::{self, of_database};
-use crate::chain::show_time;
-use crate::job::{Conduct, media};
-use crate::repository::Repository;
-use crate::repository::hidden::is_hidden;
-use crate::repository::inventory::StoredSet;
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::Repository;
+use fullbore_repository::chain::show_time;
+use fullbore_repository::discovery;
+use fullbore_repository::hidden::is_hidden;
+use fullbore_repository::inventory::StoredSet;
 
 /// One set of a repository.
 #[derive(Debug, Clone, Serialize)]
@@ -79,7 +80,7 @@ pub fn list(
     conduct: &Conduct,
 ) -> Result<Listing> {
     let mut listing = Listing::default();
-    let key = media::read_key(key)?;
+    let key = discovery::read_key(key)?;
     let mut meant = database.map(str::to_owned);
     let mut names = HashMap::new();
     let sets = if offline {
@@ -116,10 +117,10 @@ fn hidden_names(sets: &[StoredSet], repository: &Repository, key: &SecretKey) ->
     let mut names = HashMap::new();
     let is_asked = |set: &&StoredSet| set.incomplete.is_none() && is_hidden(&set.record.database);
     for set in sets.iter().filter(is_asked) {
-        let heap = media::find_among(set.devices(repository)?, &repository.stores)?;
+        let heap = discovery::find_among(set.devices(repository)?, &repository.stores)?;
         let found = heap.sets.iter().find(|found| found.set.backup_set_id == set.record.backup_set_id);
         // A set of another key keeps its hidden name.
-        let opened = found.and_then(|found| media::open_set(found, &Pool::new(0, 4096).ok()?, 1, Some(key)).ok());
+        let opened = found.and_then(|found| discovery::open_set(found, &Pool::new(0, 4096).ok()?, 1, Some(key)).ok());
         let name = opened.as_ref().and_then(|set| set.manifest()).map(|manifest| manifest.database.clone());
         names.extend(name.map(|name| (set.record.backup_set_id.to_string(), name)));
     }

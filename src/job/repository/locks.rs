@@ -7,10 +7,10 @@ use fullbore_core::device::Destination;
 use fullbore_core::store::{Lock, PERMISSIONS};
 
 use super::prune::Pruned;
-use crate::chain::retention::KeptSet;
-use crate::repository::Repository;
-use crate::repository::inventory::StoredSet;
-use crate::units::counted;
+use fullbore_core::units::counted;
+use fullbore_repository::Repository;
+use fullbore_repository::chain::retention::KeptSet;
+use fullbore_repository::inventory::StoredSet;
 
 /// The answers so far.
 pub(super) struct Locks<'a> {

@@ -22,15 +22,15 @@ pub mod verify;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::Conduct;
-use crate::catalog::Catalog;
-use crate::config::Config;
 use crate::report::Report;
-use crate::repository::format::SetRecord;
-use crate::repository::inventory::{Inventory, StoredSet, is_of_one_record};
-use crate::repository::task::Task;
-use crate::repository::{self, Repository};
-use crate::units::on_its_line;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::on_its_line;
+use fullbore_repository::catalog::Catalog;
+use fullbore_repository::config::Config;
+use fullbore_repository::format::SetRecord;
+use fullbore_repository::inventory::{Inventory, StoredSet, is_of_one_record};
+use fullbore_repository::task::Task;
+use fullbore_repository::{self, Repository};
 
 /// Which repository, and what this host knows about it.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ impl Setting<'_> {
     /// # Errors
     /// It does not exist, or cannot be reached.
     pub fn open(&self, conduct: &Conduct) -> Result<Repository> {
-        let places = repository::places(self.name, self.config)?;
+        let places = fullbore_repository::places(self.name, self.config)?;
         let opened = Repository::open(self.name, places, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
         Ok(opened.hiding_as_it_can(self.config))
     }
@@ -89,7 +89,7 @@ impl Setting<'_> {
     /// failure is a warning, and the next reader of the repository finds the set by its media.
     fn describe(&self, repository: &Repository, record: SetRecord, warnings: &mut Vec<String>) {
         if let Err(error) = repository.describe(&record) {
-            warnings.push(format!("cannot write the record of the set: {}", super::media::one_line(&error)));
+            warnings.push(format!("cannot write the record of the set: {}", error.one_line()));
         }
         self.catalogue(repository, record, warnings);
     }
@@ -172,25 +172,25 @@ impl Setting<'_> {
             Err(error) => (Err(error), None),
         };
         if let Some(error) = task.end(&result) {
-            report.warnings.push(format!("cannot record the end of this task: {}", super::media::one_line(&error)));
+            report.warnings.push(format!("cannot record the end of this task: {}", error.one_line()));
         }
         result.and_then(|()| value.ok_or(Error::Halted))
     }
 }
 
 fn unheard(error: &Error) -> String {
-    let why = super::media::one_line(error);
+    let why = error.one_line();
     format!("cannot lease the sets that are read here; a prune at the same time may remove them: {why}")
 }
 
 fn noted<T>(error: Error, warnings: &mut Vec<String>) -> Option<T> {
-    warnings.push(super::media::one_line(&error));
+    warnings.push(error.one_line());
     None
 }
 
 /// The title of a set with a record.
 pub(super) fn title(record: &SetRecord) -> String {
-    let time = crate::chain::show_time(record.started_at);
+    let time = fullbore_repository::chain::show_time(record.started_at);
     // Anybody may have written the record.
     let database = match &record.database[..] {
         "" => "a database whose name is encrypted".to_owned(),

@@ -8,10 +8,10 @@ use fullbore_core::{Error, Result, threads};
 use uuid::Uuid;
 
 use super::title;
-use crate::chain::retention::KeptSet;
-use crate::job::media;
-use crate::repository::Repository;
-use crate::repository::inventory::StoredSet;
+use fullbore_repository::Repository;
+use fullbore_repository::chain::retention::KeptSet;
+use fullbore_repository::discovery;
+use fullbore_repository::inventory::StoredSet;
 
 /// The number of sets that are looked at in parallel.
 const AT_ONCE: usize = 16;
@@ -62,13 +62,13 @@ impl<'a> Proof<'a> {
     /// Why a set is not usable, by header and footer of each of its families.
     fn against(&self, set: &StoredSet) -> Result<Option<String>> {
         let header =
-            set.devices(self.repository).and_then(|devices| media::whole_set_on(&devices, &self.repository.stores));
+            set.devices(self.repository).and_then(|devices| discovery::whole_set_on(&devices, &self.repository.stores));
         match header {
             Ok(header) if (header.backup_set_id, header.media_set_id) == (id(set), set.record.media_set_id) => Ok(None),
             Ok(header) => Ok(Some(format!("its families now contain backup set {}", header.backup_set_id))),
             Err(error @ (Error::Cancelled { .. } | Error::Halted)) => Err(error),
             Err(error) if error.is_exhaustion() => Err(error),
-            Err(error) => Ok(Some(media::one_line(&error))),
+            Err(error) => Ok(Some(error.one_line())),
         }
     }
 }

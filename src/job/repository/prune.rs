@@ -13,14 +13,14 @@ use super::locks::Locks;
 use super::proof::Proof;
 use super::sweep::Sweeper;
 use super::{Setting, databases};
-use crate::chain::retention::{self, KeepOrDelete, KeptSet, Policy, RetentionPlan};
-use crate::chain::show_time;
-use crate::job::{Conduct, media};
 use crate::report::Report;
-use crate::repository::Repository;
-use crate::repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
-use crate::repository::task::Task;
-use crate::units::on_its_line;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::on_its_line;
+use fullbore_repository::Repository;
+use fullbore_repository::chain::retention::{self, KeepOrDelete, KeptSet, Policy, RetentionPlan};
+use fullbore_repository::chain::show_time;
+use fullbore_repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
+use fullbore_repository::task::Task;
 
 /// How often a wait checks for a signal.
 const TICK: Duration = Duration::from_millis(100);
@@ -136,7 +136,7 @@ fn confirmed(
     for id in second.inventory.tombstones.iter().filter(|id| !kept.contains(id)) {
         match sweeper.take_back_or_finish(*id, &second.inventory, pruned) {
             Err(error) if is_of_one_set(&error) => {
-                pruned.warnings.push(format!("backup set {id} is still being removed: {}", media::one_line(&error)));
+                pruned.warnings.push(format!("backup set {id} is still being removed: {}", error.one_line()));
             }
             done => done?,
         }
@@ -167,7 +167,7 @@ fn remove_all(sweeper: &Sweeper<'_>, goes: &[&StoredSet], conduct: &Conduct, pru
                     pruned.deleted.push(set.record.backup_set_id.to_string());
                     continue;
                 }
-                Err(error) if is_of_one_set(&error) => media::one_line(&error),
+                Err(error) if is_of_one_set(&error) => error.one_line(),
                 Err(error) => return Err(error),
             },
         };
@@ -196,7 +196,7 @@ fn bury<'a>(
     for set in sets {
         match sweeper.bury(set) {
             Err(error) if error.is_lack_of_room() && !doomed.is_empty() => {
-                let why = media::one_line(&error);
+                let why = error.one_line();
                 pruned.warnings.push(format!("no space for more tombstones ({why}): run prune again for more sets"));
                 break;
             }

@@ -5,14 +5,14 @@ use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{meant, to_choose_from};
-use crate::chain::steps::RestoredState;
-use crate::chain::{self, Choice, Sequence};
 use crate::job::reading::Reading;
 use crate::job::restore::{self, Request};
-use crate::job::{Conduct, media};
 use crate::report::Report;
-use crate::repository::Repository;
-use crate::repository::inventory::StoredSet;
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::Repository;
+use fullbore_repository::chain::steps::RestoredState;
+use fullbore_repository::chain::{self, Choice, Sequence};
+use fullbore_repository::inventory::StoredSet;
 
 /// The note after a step of a restore that is not the last.
 const UNLEASED: &str = "no lease protects the sets of the next step: prune may remove them by the retention rules";
@@ -154,7 +154,7 @@ impl<'a> ChosenChain<'a> {
 
 /// Adds the sets of the chain to its error: the names of families say little.
 fn with_chain(error: fullbore_core::Error, titles: &[String]) -> fullbore_core::Error {
-    match media::one_line(&error) {
+    match error.one_line() {
         line if titles.iter().any(|title| line.contains(title)) => error,
         _ => error.noting(&format!("the chain was: {}", titles.join("; "))),
     }
@@ -162,7 +162,7 @@ fn with_chain(error: fullbore_core::Error, titles: &[String]) -> fullbore_core::
 
 /// The warning that the clock of the host was wrong.
 fn dated_wrongly(set: &StoredSet) -> String {
-    let stored = crate::chain::show_time(set.stored_at);
+    let stored = fullbore_repository::chain::show_time(set.stored_at);
     format!(
         "{} was stored at {stored} by the store's clock, which counts: the clock of its host was wrong",
         super::title(&set.record)

@@ -10,16 +10,16 @@ use super::Setting;
 use super::databases::{meant, to_choose_from};
 use super::restore::ChosenChain;
 use super::scratch::Scratch;
-use crate::job::Conduct;
 use crate::job::reading::Reading;
 use crate::job::repository::verify::put_verdict;
 use crate::job::restore::{self, Check, Into, StartCheck};
 use crate::report::Report;
-use crate::repository::Repository;
-use crate::repository::format::VerdictRecord;
-use crate::repository::inventory::StoredSet;
-use crate::repository::times::JudgedReading;
-use crate::units::counted;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::counted;
+use fullbore_repository::Repository;
+use fullbore_repository::format::VerdictRecord;
+use fullbore_repository::inventory::StoredSet;
+use fullbore_repository::times::JudgedReading;
 
 /// What the user asked for.
 #[derive(Clone)]
@@ -67,7 +67,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
         };
         let verdict = VerdictRecord {
             by: "restore-test".into(),
-            host: crate::job::host(),
+            host: fullbore_core::resources::host(),
             elapsed_s: begun.elapsed().as_secs_f64(),
             error: done.as_ref().err().map(|error| format!("{error}\n  chain: {}", titles.join("; "))),
         };

@@ -11,10 +11,9 @@ use uuid::Uuid;
 
 use super::prune::Pruned;
 use super::sweep::{LOCKED, Left, Sweeper, is_of_one_run};
-use crate::job::media;
-use crate::repository::format::{FamilyRecord, TaskRecord, TaskState, cancel_name};
-use crate::repository::inventory::{KnownTask, StoredSet};
-use crate::repository::records::list_place;
+use fullbore_repository::format::{FamilyRecord, TaskRecord, TaskState, cancel_name};
+use fullbore_repository::inventory::{KnownTask, StoredSet};
+use fullbore_repository::records::list_place;
 
 /// The age at which a short-lived record is removed, in microseconds: longer than its few requests may take.
 const FLEETING: i64 = 3_600 * 1_000_000;
@@ -114,7 +113,7 @@ impl Sweeper<'_> {
     ) -> Result<()> {
         match self.tidy_up_after(record, listing) {
             Err(error) if is_of_one_run(&error) => {
-                let why = media::one_line(&error);
+                let why = error.one_line();
                 pruned.warnings.push(format!("{}: {what}; its files stay: {why}", task.title()));
                 Ok(())
             }

@@ -10,15 +10,16 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::prune::{Pruned, is_of_one_set};
-use crate::job::{media, names};
-use crate::repository::Repository;
-use crate::repository::format::{
+use crate::job::names;
+use fullbore_repository::Repository;
+use fullbore_repository::discovery;
+use fullbore_repository::format::{
     self, Decision, FamilyRecord, SetRecord, TaskRecord, TaskState, TombstoneRecord, cancel_name, decision_name,
     set_name, task_name, tombstone_name,
 };
-use crate::repository::inventory::{Inventory, KnownTask, StoredSet, is_of_one_record, tasks};
-use crate::repository::records::remove_file;
-use crate::repository::task::decide;
+use fullbore_repository::inventory::{Inventory, KnownTask, StoredSet, is_of_one_record, tasks};
+use fullbore_repository::records::remove_file;
+use fullbore_repository::task::decide;
 
 /// How long the records of ended runs are kept, in microseconds. A host may sleep that long and still learn that its
 /// files were removed.
@@ -93,7 +94,7 @@ impl<'a> Sweeper<'a> {
 
     /// Writes the tombstone of a set, before anything of the set is removed.
     pub(super) fn bury(&self, set: &StoredSet) -> Result<()> {
-        let (task, host, families) = (self.task, crate::job::host(), set.record.families.clone());
+        let (task, host, families) = (self.task, fullbore_core::resources::host(), set.record.families.clone());
         let tombstone = TombstoneRecord { task, host, media_set_id: Some(set.record.media_set_id), families };
         // Replaces the tombstone of a dead prune, so that it names this prune.
         self.repository.records.write(&tombstone_name(set.record.backup_set_id), &format::encode(&tombstone)?)
@@ -206,7 +207,7 @@ impl<'a> Sweeper<'a> {
                 None => "it left no files",
                 Some(decision) => match self.settle(decision, &task.record) {
                     Err(error) if is_of_one_run(&error) => {
-                        let why = media::one_line(&error);
+                        let why = error.one_line();
                         pruned.warnings.push(format!("{}: its host died; its files stay: {why}", task.title()));
                         continue;
                     }
@@ -252,7 +253,7 @@ impl<'a> Sweeper<'a> {
             return Ok(true);
         }
         let Some(first) = task.families.first() else { return Ok(false) };
-        let family = media::family_at(&first.device(&self.repository.places)?, &self.repository.stores)?;
+        let family = discovery::family_at(&first.device(&self.repository.places)?, &self.repository.stores)?;
         Ok(family.is_some_and(|family| {
             let is_commit_record = family.footer().is_some_and(|footer| footer.commit.is_some());
             is_commit_record && family.header().set.backup_set_id == set
@@ -376,7 +377,7 @@ impl Whose {
         if !repository.holds(family)? {
             return Ok(());
         }
-        let header = media::header_on(&device, &repository.stores)?;
+        let header = discovery::header_on(&device, &repository.stores)?;
         let named = match self.media {
             Some(id) if names::contain(&family.name, id) => true,
             // A template may join the id with other text: then the recorded length counts too.

@@ -7,11 +7,11 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Setting;
-use crate::ids;
-use crate::job::Conduct;
-use crate::repository::format::TaskState;
-use crate::repository::inventory::{KnownTask, readable_tasks};
-use crate::repository::{Repository, task};
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::format::TaskState;
+use fullbore_repository::ids;
+use fullbore_repository::inventory::{KnownTask, readable_tasks};
+use fullbore_repository::{Repository, task};
 
 /// How long a task has to react to a cancel request: it looks every two seconds, and may wait for its store.
 const HEARS: Duration = Duration::from_secs(60);

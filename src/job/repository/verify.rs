@@ -7,14 +7,16 @@ use uuid::Uuid;
 
 use super::databases::{meant, to_choose_from};
 use super::{Setting, title};
-use crate::chain::{self, FoundSet};
 use crate::job::reading::Reading;
-use crate::job::{Conduct, media, verify};
+use crate::job::verify;
 use crate::report::Report;
-use crate::repository::Repository;
-use crate::repository::format::{self, VerdictRecord};
-use crate::repository::inventory::StoredSet;
-use crate::repository::times::JudgedReading;
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::Repository;
+use fullbore_repository::chain::{self, FoundSet};
+use fullbore_repository::discovery;
+use fullbore_repository::format::{self, VerdictRecord};
+use fullbore_repository::inventory::StoredSet;
+use fullbore_repository::times::JudgedReading;
 
 /// Verifies the sets of a database, or of all; with `--set` one, with `--latest` the newest chain. Fills `report`, also
 /// when it finds damage.
@@ -58,8 +60,7 @@ pub fn run(
         if judged + damage.len() == 0 && !unread.is_empty() {
             return Err(unread.remove(0).1);
         }
-        let not =
-            unread.iter().map(|(set, why)| format!("not verified: {}: {}", title(&set.record), media::one_line(why)));
+        let not = unread.iter().map(|(set, why)| format!("not verified: {}: {}", title(&set.record), why.one_line()));
         report.warnings.extend(not);
         verify::first(damage, report)
     })
@@ -73,7 +74,7 @@ fn is_sealed(set: &StoredSet, repository: &Repository) -> bool {
 /// Whether its header says that it is encrypted; `None` if the header cannot be read.
 fn header_says(set: &StoredSet, repository: &Repository) -> Option<bool> {
     let first = set.record.families.first()?.device(&repository.places).ok()?;
-    let header = media::header_on(&first, &repository.stores).ok()??;
+    let header = discovery::header_on(&first, &repository.stores).ok()??;
     Some(!header.set.keys.is_empty())
 }
 
@@ -139,13 +140,13 @@ fn verified(
     };
     let verdict = VerdictRecord {
         by: "verify".into(),
-        host: crate::job::host(),
+        host: fullbore_core::resources::host(),
         elapsed_s: begun.elapsed().as_secs_f64(),
         error,
     };
     let began = judged.filter(|_| verdict.error.is_none()).map(JudgedReading::began).transpose();
     if let Err(unwritten) = began.and_then(|began| put_verdict(repository, id, "passed", &verdict, began)) {
-        let why = media::one_line(&unwritten);
+        let why = unwritten.one_line();
         report.warnings.push(format!("cannot record the result of {}: {why}", title(&set.record)));
     }
     done

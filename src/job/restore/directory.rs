@@ -12,14 +12,15 @@ use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::outside::{self, OutsideFile};
 
 use super::super::reading;
-use super::super::{Conduct, media};
 use super::outside::{Placed, must_have_places};
 use super::resume::{self, PartialRestore};
 use super::start::Prepared;
 use super::unfinished::Unfinished;
 use super::{Check, Into, Owner, Request, SYNCING, of_another_engine, other_tables, plan_line};
 use crate::report::{Report, ResumedReport};
-use crate::units::on_its_line;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::on_its_line;
+use fullbore_repository::discovery;
 
 /// Bytes of a file that are checked together: whole pages of any size.
 const PIECE: u64 = 1 << 20;
@@ -27,7 +28,7 @@ const PIECE: u64 = 1 << 20;
 /// Restores an open full, or a full and its differential, into `dir:PATH`, which is empty or missing. Until it is
 /// complete it has a working name.
 pub(super) fn restore(
-    chain: &[media::Found],
+    chain: &[discovery::Found],
     mut opened: reading::Opened,
     request: &Request,
     conduct: &Conduct,
@@ -164,7 +165,7 @@ fn begin<'a>(
 }
 
 /// The manifests of the sets, in order; from now on the total for progress is the bytes of all of them.
-pub(super) fn manifests(chain: &[media::Found], opened: &mut reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
+pub(super) fn manifests(chain: &[discovery::Found], opened: &mut reading::Opened, conduct: &Conduct) -> Vec<Manifest> {
     let manifests: Vec<Manifest> = opened.sets.iter().filter_map(MediaSet::manifest).cloned().collect();
     // In a store, each trailer costs a request, for a number that is only shown.
     let near = chain.iter().flat_map(|found| &found.devices).all(|device| !device.is_in_store());
@@ -179,7 +180,7 @@ pub(super) fn manifests(chain: &[media::Found], opened: &mut reading::Opened, co
 /// With a directory of an interrupted restore (`left`), it reads only the missing parts of the full.
 #[expect(clippy::too_many_arguments, reason = "what is read, what of it, and where it goes")]
 pub(super) fn unpack_files(
-    chain: &[media::Found],
+    chain: &[discovery::Found],
     opened: &mut reading::Opened,
     manifests: &[Manifest],
     wanted: &dyn Fn(&ManifestStream) -> bool,
@@ -227,7 +228,7 @@ pub(super) fn unpack_files(
 
 fn go_on(
     opened: &mut reading::Opened,
-    found: &media::Found,
+    found: &discovery::Found,
     standing: &PartialRestore<'_>,
     conduct: &Conduct,
     report: &mut Report,
@@ -258,8 +259,8 @@ pub(super) fn check_owner(request: &Request) -> Result<()> {
     request.owner.as_ref().map_or(Ok(()), Owner::must_be_possible)
 }
 
-pub(super) fn last_title(chain: &[media::Found]) -> String {
-    chain.last().map_or_else(String::new, |found| crate::chain::title(&found.set))
+pub(super) fn last_title(chain: &[discovery::Found]) -> String {
+    chain.last().map_or_else(String::new, |found| fullbore_repository::chain::title(&found.set))
 }
 
 /// Refuses a set with pages that were damaged at the source; with `--continue-after-error`, names them.
@@ -287,7 +288,7 @@ pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
 /// Unpacks the next opened set, which is `found`, and adds it to the report.
 fn unpack(
     opened: &mut reading::Opened,
-    found: &media::Found,
+    found: &discovery::Found,
     target: &dyn Target,
     conduct: &Conduct,
     report: &mut Report,

@@ -14,22 +14,24 @@ use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::{Depth, FileRestore, Over};
 
-use super::super::{Conduct, media, reading};
+use super::super::reading;
 use super::state::State;
 use super::{
     CHECKING, Check, Into, Recovery, Request, SYNCING, log, of_another_engine, plan_line, refuse_server, resume, steps,
     table,
 };
 use crate::report::Report;
-use crate::units::{counted, show_bytes};
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::{counted, show_bytes};
+use fullbore_repository::discovery;
 
 /// Restores a full, its differential and log sets, all of databases that are one file.
 ///
 /// # Errors
 /// Any error; then the target is as before.
 pub(super) fn restore(
-    bases: &[media::Found],
-    logs: &[media::Found],
+    bases: &[discovery::Found],
+    logs: &[discovery::Found],
     mut opened: reading::Opened,
     request: &Request,
     key: Option<&SecretKey>,

@@ -13,11 +13,12 @@ use fullbore_engines::LogEngine;
 use fullbore_engines::engine::{SetEnd, UnpackedLog};
 
 use super::super::reading::{self, Opened};
-use super::super::{Conduct, media};
 use super::Request;
-use crate::chain::{self, moment};
 use crate::report::Report;
-use crate::units::show_bytes;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::show_bytes;
+use fullbore_repository::chain::{self, moment};
+use fullbore_repository::discovery;
 
 /// The streams of a set, in files beside the database; removed when dropped.
 struct Unpacking {
@@ -36,7 +37,7 @@ impl Unpacking {
     }
 
     /// Makes the files, of the sizes in the header.
-    fn target(&self, found: &media::Found) -> Result<FileTarget> {
+    fn target(&self, found: &discovery::Found) -> Result<FileTarget> {
         let mut target = FileTarget::new();
         for (id, path) in &self.files {
             let size = found.header.streams.iter().find(|stream| stream.id == *id).map_or(0, |stream| stream.size);
@@ -100,7 +101,7 @@ impl Reached {
 
 /// Applies log sets to the database in the file `database`, from its position on; without a file they are only read.
 pub(super) fn apply(
-    logs: &[media::Found],
+    logs: &[discovery::Found],
     reached: &mut Reached,
     database: Option<&Path>,
     request: &Request,
@@ -128,7 +129,7 @@ pub(super) fn apply(
 }
 
 fn apply_one(
-    (found, engine): (&media::Found, &dyn LogEngine),
+    (found, engine): (&discovery::Found, &dyn LogEngine),
     opened: &mut Opened,
     database: &Path,
     reached: &mut Reached,
@@ -163,7 +164,7 @@ fn apply_one(
 }
 
 /// Checks that a log set has the streams of its engine.
-fn check_streams(found: &media::Found, engine: &dyn LogEngine) -> Result<()> {
+fn check_streams(found: &discovery::Found, engine: &dyn LogEngine) -> Result<()> {
     let ids = found.header.streams.iter().map(|stream| stream.id);
     if ids.eq(engine.streams().iter().map(|(id, _)| *id)) {
         return Ok(());

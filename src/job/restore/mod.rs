@@ -28,11 +28,12 @@ pub use start::StartCheck;
 pub use table::Tables;
 
 use super::reading::{self, Media, Reading};
-use super::{Conduct, media};
-use crate::chain::steps::RestoredState;
-use crate::chain::{self, Choice};
 use crate::report::Report;
-use crate::units::{counted, show_bytes};
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::{counted, show_bytes};
+use fullbore_repository::chain::steps::RestoredState;
+use fullbore_repository::chain::{self, Choice};
+use fullbore_repository::discovery;
 
 /// Names for the verdict of work other than moving bytes.
 const SYNCING: &str = "syncing the database";
@@ -170,13 +171,13 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
 }
 
 /// The sets to restore, in order. An unreadable family does not stop the restore; a warning names it.
-pub(super) fn choose(heap: &mut media::DiscoveredSets, choice: &Choice) -> Result<chain::Sequence> {
+pub(super) fn choose(heap: &mut discovery::DiscoveredSets, choice: &Choice) -> Result<chain::Sequence> {
     choose_by(heap, choice, chain::choose)
 }
 
 /// The same by another rule.
 pub(super) fn choose_by(
-    heap: &mut media::DiscoveredSets,
+    heap: &mut discovery::DiscoveredSets,
     choice: &Choice,
     rule: impl Fn(&[chain::FoundSet], &Choice) -> Result<chain::Sequence>,
 ) -> Result<chain::Sequence> {
@@ -193,7 +194,7 @@ pub(super) fn choose_by(
         sequence.warnings.extend(chain::clock_doubts(&known, jiff::Timestamp::now().as_microsecond()));
     }
     for other in heap.unreadable.iter().filter(|unreadable| !unreadable.leftover) {
-        let why = media::one_line(&other.error);
+        let why = other.error.one_line();
         let mine = |at: &usize| Some(heap.sets[*at].media_set_id) == other.set;
         sequence.warnings.push(match other.set {
             Some(_) if sequence.sets.iter().any(mine) => {
@@ -211,12 +212,12 @@ pub(super) fn choose_by(
 /// Chooses the sets and opens them, so that they cannot be removed meanwhile. If another backup has just replaced one
 /// of their families, it chooses again.
 fn choose_and_open(
-    mut heap: media::DiscoveredSets,
+    mut heap: discovery::DiscoveredSets,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<(Vec<media::Found>, reading::Opened)> {
+) -> Result<(Vec<discovery::Found>, reading::Opened)> {
     loop {
         let sequence = choose(&mut heap, &request.reading.choice)?;
         // Log sets are opened one by one later: there may be very many.
@@ -227,7 +228,7 @@ fn choose_and_open(
             opened => {
                 let opened = opened?;
                 refuse_media_as_target(request, &heap)?;
-                heap.book_notes(report);
+                report.notes.extend(heap.all_notes());
                 report.warnings.extend(sequence.warnings);
                 report.notes.extend(sequence.notes);
                 let mut sets: Vec<_> = heap.sets.into_iter().map(Some).collect();
@@ -238,7 +239,7 @@ fn choose_and_open(
 }
 
 fn restore_found(
-    heap: media::DiscoveredSets,
+    heap: discovery::DiscoveredSets,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
@@ -298,7 +299,7 @@ fn refuse_check_of_nothing(request: &Request) -> Result<()> {
 }
 
 /// Refuses a target that is one of the families named with `--from`.
-fn refuse_media_as_target(request: &Request, heap: &media::DiscoveredSets) -> Result<()> {
+fn refuse_media_as_target(request: &Request, heap: &discovery::DiscoveredSets) -> Result<()> {
     let Into::File { engine, path: target } = &request.into else { return Ok(()) };
     let identity = Device::file(target.clone()).identity();
     let mut devices = heap.sets.iter().flat_map(|found| &found.devices);
@@ -309,7 +310,7 @@ fn refuse_media_as_target(request: &Request, heap: &media::DiscoveredSets) -> Re
     Ok(())
 }
 
-pub(super) fn plan_line(found: &media::Found, report: &mut Report) {
+pub(super) fn plan_line(found: &discovery::Found, report: &mut Report) {
     let of_log = found.set.log_range.as_ref().filter(|_| found.set.kind == SetKind::Log);
     report.sets.push(format!(
         "{}, {} in {}{}",

@@ -5,7 +5,7 @@ use std::path::Path;
 use fullbore_engines::TextOfTable;
 
 use crate::report::Report;
-use crate::units::{counted, show_bytes};
+use fullbore_core::units::{counted, show_bytes};
 
 /// The default limit of a server for one statement, in bytes.
 const USUAL_PACKET: u64 = 64 << 20;

@@ -11,14 +11,14 @@ use fullbore_core::unpack::{
 use fullbore_core::{Error, Result};
 use fullbore_engines::FileRestore;
 
-use super::super::Conduct;
-use super::super::media;
 use super::super::reading::Opened;
 use super::file::{Staging, path_of, prepare};
 use super::unfinished::Unfinished;
 use super::{Into, Request, log};
 use crate::report::{Report, ResumedReport};
-use crate::units::show_bytes;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::show_bytes;
+use fullbore_repository::discovery;
 
 const NOTHING: &str = "no leftover of an interrupted restore: everything is restored";
 const WITHOUT: &str = "restore without --resume, which needs no page map";
@@ -29,7 +29,7 @@ pub(super) fn refuse(request: &Request) -> Result<()> {
         return Ok(());
     }
     let wrong = |why: &str| Err(Error::usage("--resume", why, "leave it out"));
-    if media::is_pipe(&request.reading.from)? {
+    if discovery::is_pipe(&request.reading.from)? {
         return wrong("a pipe can only be read from start to end, without skipping");
     }
     if request.into == Into::Null { wrong("`nul:` keeps nothing to continue") } else { Ok(()) }

@@ -8,8 +8,8 @@ use fullbore_core::halt::Halt;
 use fullbore_core::media::{Manifest, ManifestStream};
 use fullbore_engines::mysql_family::start_check::ServerProgram;
 
-use super::Conduct;
 use crate::report::{Report, StartCheckReport};
+use fullbore_core::conduct::Conduct;
 
 /// What the user asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

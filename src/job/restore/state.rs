@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::chain::{moment, steps::RestoredState};
-use crate::job::media::Found;
+use fullbore_repository::chain::{moment, steps::RestoredState};
+use fullbore_repository::discovery::Found;
 
 /// The beginning of the text: SQLite says that the file is not a database.
 const MARK: &str = "fullbore: this database is being restored in steps; `fullbore restore --recovery` ends that\n";
@@ -77,7 +77,7 @@ pub(super) struct Applied {
 impl Applied {
     pub fn of(found: &Found) -> Self {
         let (id, started_at) = (found.set.backup_set_id, found.set.started_at);
-        Self { id, title: crate::chain::title(&found.set), started_at }
+        Self { id, title: fullbore_repository::chain::title(&found.set), started_at }
     }
 }
 

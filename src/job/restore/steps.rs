@@ -14,13 +14,14 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::engine::{FileEngine, FileRestore, SetEnd};
 
 use super::super::reading::{self, Media};
-use super::super::{Conduct, media};
 use super::file::{self, only_stream};
 use super::log::{self, Reached};
 use super::state::{Applied, Doing, State, Written};
 use super::{CHECKING, Check, Into, Recovery, Request, SYNCING, plan_line};
-use crate::chain::{self, Sequence, moment};
 use crate::report::Report;
+use fullbore_core::conduct::Conduct;
+use fullbore_repository::chain::{self, Sequence, moment};
+use fullbore_repository::discovery;
 
 /// The hint if the unfinished database was changed.
 const BEGIN_ANEW: &str = "begin anew, with --no-recovery --replace and the full";
@@ -53,8 +54,8 @@ pub(super) fn go_on(request: &Request, conduct: &Conduct, report: &mut Report) -
 }
 
 /// Refuses sets of a server, before anything is written.
-pub(super) fn refuse_servers(found: &[media::Found]) -> Result<()> {
-    let of_server = |found: &&media::Found| fullbore_engines::file(&found.header.engine).is_err();
+pub(super) fn refuse_servers(found: &[discovery::Found]) -> Result<()> {
+    let of_server = |found: &&discovery::Found| fullbore_engines::file(&found.header.engine).is_err();
     found.iter().find(of_server).map_or(Ok(()), |found| {
         let why = "is of a server, but only SQLite databases can be restored in steps";
         let hint = "restore its full and its differential in one step: name both with --from";
@@ -64,8 +65,8 @@ pub(super) fn refuse_servers(found: &[media::Found]) -> Result<()> {
 
 /// The result of the first step: the sets, in order, and the position of the database.
 pub(super) struct First<'a> {
-    pub bases: &'a [media::Found],
-    pub logs: &'a [media::Found],
+    pub bases: &'a [discovery::Found],
+    pub logs: &'a [discovery::Found],
     pub database: String,
     pub stands: SetEnd,
 }
@@ -207,14 +208,14 @@ impl<'a> Step<'a> {
     /// Applies the sets that continue the target.
     fn apply(
         &mut self,
-        mut heap: media::DiscoveredSets,
+        mut heap: discovery::DiscoveredSets,
         key: Option<&SecretKey>,
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<()> {
         heap.learn_log_ranges(key, true)?;
         let sequence = chain::steps::go_on(&heap.known(), &self.state.standing(), &self.request.reading.choice)?;
-        heap.book_notes(report);
+        report.notes.extend(heap.all_notes());
         let (bases, logs) = take(heap, sequence, report);
         refuse_servers(&bases)?;
         let doing = self.doing(&bases, &logs)?;
@@ -248,8 +249,8 @@ impl<'a> Step<'a> {
     /// Records the new state, also if a set failed. Without a valid position the step has to be repeated.
     fn write_down(
         &mut self,
-        bases: &[media::Found],
-        logs: &[media::Found],
+        bases: &[discovery::Found],
+        logs: &[discovery::Found],
         reached: &Reached,
         before: Option<Doing>,
     ) -> Result<()> {
@@ -273,7 +274,7 @@ impl<'a> Step<'a> {
     fn apply_differential(
         &self,
         mut opened: reading::Opened,
-        found: &media::Found,
+        found: &discovery::Found,
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<SetEnd> {
@@ -289,12 +290,12 @@ impl<'a> Step<'a> {
     }
 
     /// What this step will do. It must include everything that an interrupted step has begun.
-    fn doing(&self, bases: &[media::Found], logs: &[media::Found]) -> Result<Option<Doing>> {
+    fn doing(&self, bases: &[discovery::Found], logs: &[discovery::Found]) -> Result<Option<Doing>> {
         let Some(last) = logs.last().or(bases.last()) else { return Ok(self.state.written.doing.clone()) };
         let stop_at = self.request.reading.choice.stop_at.filter(|_| !logs.is_empty());
         let differential = bases.first().map(|found| found.set.backup_set_id);
         if let Some(begun) = &self.state.written.doing {
-            let is_it = |found: &media::Found| found.set.backup_set_id == begun.last.id;
+            let is_it = |found: &discovery::Found| found.set.backup_set_id == begun.last.id;
             let farther = !is_it(last) || stop_at.is_none_or(|stop| begun.stop_at.is_some_and(|begun| begun <= stop));
             let reaches = bases.iter().chain(logs).any(is_it);
             if differential != begun.differential || !reaches || !farther {
@@ -315,10 +316,10 @@ impl<'a> Step<'a> {
 
 /// The chosen sets: at most a differential, and log sets.
 fn take(
-    heap: media::DiscoveredSets,
+    heap: discovery::DiscoveredSets,
     sequence: Sequence,
     report: &mut Report,
-) -> (Vec<media::Found>, Vec<media::Found>) {
+) -> (Vec<discovery::Found>, Vec<discovery::Found>) {
     report.warnings.extend(sequence.warnings);
     report.notes.extend(sequence.notes);
     let mut sets: Vec<_> = heap.sets.into_iter().map(Some).collect();

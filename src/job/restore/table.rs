@@ -12,12 +12,14 @@ use fullbore_engines::mysql_family::single_table::export::{Export, Exported};
 use fullbore_engines::mysql_family::single_table::{self, Selection, TableName};
 use fullbore_engines::mysql_family::start_check::{ServerProgram, TABLE};
 
-use super::super::{Conduct, media, reading};
+use super::super::reading;
 use super::directory::{check_owner, last_title, manifests, refuse_damage, size_of, unpack_files};
 use super::unfinished::Unfinished;
 use super::{Into, Request, StartCheck, plan_line};
 use crate::report::{Report, TableReport, TablesReport};
-use crate::units::{counted, show_bytes};
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::{counted, show_bytes};
+use fullbore_repository::discovery;
 
 /// What the user asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +45,7 @@ const OUT: &str = "tables";
 
 /// Exports tables from an open full, or from a full and its differential, into `dir:PATH`, which is empty or missing.
 pub(super) fn restore(
-    chain: &[media::Found],
+    chain: &[discovery::Found],
     mut opened: reading::Opened,
     request: &Request,
     wanted: &Tables,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use fullbore_core::io::{LockableFile, directory_of, free_space, sync_directory};
 use fullbore_core::{Error, Result};
 
-use crate::units::show_bytes;
+use fullbore_core::units::show_bytes;
 
 /// The directory for the files of a server: beside the target, on the same file system. It gets the name of the target
 /// in the end. If a file system is mounted at the target, it cannot be renamed: then this is the target itself, and the

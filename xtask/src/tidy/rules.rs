@@ -56,13 +56,17 @@ fn printing(source: &Source, found: &mut Vec<Breach>) {
 }
 
 fn no_unsafe(source: &Source, found: &mut Vec<Breach>) {
-    if source.name.starts_with("crates/core/src/io/") {
+    if source.name.starts_with("crates/core/src/io/") || source.name == "crates/core/src/memory.rs" {
         return;
     }
     // In tests as well: what is unsound there is undefined there too.
     for (number, line) in source.code.iter().enumerate() {
         if has_word(line, "unsafe") {
-            found.push(Breach::new(&source.name, number + 1, "`unsafe` outside crates/core/src/io"));
+            found.push(Breach::new(
+                &source.name,
+                number + 1,
+                "`unsafe` outside crates/core/src/io and crates/core/src/memory.rs",
+            ));
         }
     }
 }
@@ -278,7 +282,7 @@ mod tests {
     fn unsafe_code_is_found_outside_io_also_in_tests() {
         assert_eq!(only("crates/core/src/pool.rs", "fn a() {\n    unsafe { b() }\n}\n").0, 2);
         assert_eq!(only("src/a.rs", "#[cfg(test)]\nmod tests {\n    unsafe fn a() {}\n}\n").0, 3);
-        assert!(found("crates/core/src/io/memory.rs", "unsafe impl Send for A {}\n").is_empty());
+        assert!(found("crates/core/src/memory.rs", "unsafe impl Send for A {}\n").is_empty());
         assert!(found("src/a.rs", "#![deny(unsafe_code)] // unsafe\nconst A: &str = \"unsafe\";\n").is_empty());
     }
 

@@ -9,7 +9,6 @@ mod holes;
 mod home;
 mod latency;
 mod lockable;
-mod memory;
 mod operation;
 mod queue;
 mod ring;
@@ -19,6 +18,7 @@ mod trust;
 
 use crate::error::{Error, Result};
 
+pub use crate::memory::{ALIGNMENT, Memory};
 pub use child::end_with_this_thread;
 pub use directory::{directory_of, free_space, real_path, rename_noreplace, sync_directory};
 pub use file::OpenedFile;
@@ -28,9 +28,8 @@ pub use latency::Latency;
 pub use lockable::LockableFile;
 #[cfg(any(test, feature = "testkit"))]
 pub use lockable::while_children_start;
-pub use memory::{ALIGNMENT, Memory};
 pub use operation::{Completion, Payload};
-pub use queue::{Queue, Statistics};
+pub use queue::{DeviceAccount, Queue, Statistics};
 pub use scratch::{ScratchFile, scratch_directory};
 pub use small_file::{read_small, read_whole, replace_whole, working_name};
 pub use trust::refuse_files_of_others;

@@ -38,6 +38,39 @@ pub struct Statistics {
     pub latency: Latency,
 }
 
+/// What one device did, for the report.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeviceAccount {
+    /// Directory or store.
+    pub directory: String,
+    /// Operations done.
+    pub operations: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Sum over operations of the number in flight when each was queued.
+    pub queue_depth_sum: u64,
+    /// 99th percentile of the time from queueing to completion, in microseconds.
+    pub p99_us: u64,
+    /// Direct I/O (past the page cache).
+    pub direct: bool,
+    /// Differences from the request that cost no data.
+    pub warnings: Vec<String>,
+}
+
+impl DeviceAccount {
+    pub(crate) fn new(directory: impl Into<String>, statistics: &Statistics, direct: bool) -> Self {
+        Self {
+            directory: directory.into(),
+            operations: statistics.operations,
+            bytes: statistics.bytes,
+            queue_depth_sum: statistics.queue_depth_sum,
+            p99_us: statistics.latency.p99_us(),
+            direct,
+            warnings: Vec::new(),
+        }
+    }
+}
+
 impl Queue {
     /// A queue for 1 to 1024 operations in flight.
     ///

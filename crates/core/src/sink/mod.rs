@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use crate::device::{Destination, Device};
 use crate::error::{Error, Result};
-use crate::io::{Mode, Statistics};
+pub use crate::io::DeviceAccount;
+use crate::io::Mode;
 use crate::pool::Piece;
 use crate::store::Stores;
 
@@ -103,42 +104,10 @@ pub trait Sink: Send {
     }
 
     /// From now on, behaves like a process that was killed at this instant: nothing is cleaned up, also not by `drop`,
-    /// and every lock is released. Buffers still return to the pool: the test continues.
+    /// and every lock is released. Buffers still return to the pool: the test continues. A sink without files does
+    /// nothing.
     #[cfg(any(test, feature = "testkit"))]
-    fn die(&mut self);
-}
-
-/// What one device did, for the report.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DeviceAccount {
-    /// Directory or store.
-    pub directory: String,
-    /// Operations done.
-    pub operations: u64,
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Sum over operations of the number in flight when each was queued.
-    pub queue_depth_sum: u64,
-    /// 99th percentile of the time from queueing to completion, in microseconds.
-    pub p99_us: u64,
-    /// Direct I/O (past the page cache).
-    pub direct: bool,
-    /// Differences from the request that cost no data.
-    pub warnings: Vec<String>,
-}
-
-impl DeviceAccount {
-    pub(crate) fn new(directory: impl Into<String>, statistics: &Statistics, direct: bool) -> Self {
-        Self {
-            directory: directory.into(),
-            operations: statistics.operations,
-            bytes: statistics.bytes,
-            queue_depth_sum: statistics.queue_depth_sum,
-            p99_us: statistics.latency.p99_us(),
-            direct,
-            warnings: Vec::new(),
-        }
-    }
+    fn die(&mut self) {}
 }
 
 /// How a family is to be written.

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::ranges::Ranges;
 use super::{Supply, under_way};
 use crate::error::{Error, Result};
+use crate::io::DeviceAccount;
 use crate::io::{Completion, Mode, OpenedFile, Payload, Queue};
 use crate::pool::{Buffer, Piece, Pool};
-use crate::sink::DeviceAccount;
 
 /// A supply that reads a file, past the page cache where it can. It reads as many bytes as the file had when it was
 /// opened: fewer are an error, more are not looked at.

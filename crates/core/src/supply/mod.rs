@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use crate::device::{Destination, Device};
 use crate::error::{Error, Result};
+use crate::io::DeviceAccount;
 use crate::io::Mode;
 use crate::pool::{Piece, Pool};
-use crate::sink::DeviceAccount;
 use crate::store::Stores;
 
 pub use file::FileSupply;

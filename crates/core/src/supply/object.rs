@@ -11,9 +11,9 @@ use super::ranges::Ranges;
 use super::{Supply, ranges, under_way};
 use crate::device::BucketName;
 use crate::error::{Error, Result};
+use crate::io::DeviceAccount;
 use crate::io::Statistics;
 use crate::pool::{Buffer, Piece, Pool};
-use crate::sink::DeviceAccount;
 use crate::store::{Bucket, Request, Stores, cut_off};
 
 /// A supply that reads an object as it was when it was opened: a replacement meanwhile is an error.

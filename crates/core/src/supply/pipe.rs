@@ -11,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Supply;
 use crate::error::{Error, Result};
+use crate::io::DeviceAccount;
 use crate::io::Statistics;
 use crate::pool::{Piece, Pool};
-use crate::sink::DeviceAccount;
 
 /// A supply without a size, read once.
 pub struct PipeSupply {

@@ -80,7 +80,7 @@ impl MediaSet {
     }
 
     /// Puts something between each family and its supply.
-    pub(crate) fn listen(&mut self, mut tap: impl FnMut(Box<dyn Supply>) -> Box<dyn Supply>) {
+    pub fn listen(&mut self, mut tap: impl FnMut(Box<dyn Supply>) -> Box<dyn Supply>) {
         let families = std::mem::take(&mut self.families);
         self.families = families.into_iter().map(|family| family.listened_by(&mut tap)).collect();
     }

@@ -1,0 +1,195 @@
+//! Volume profiles: the promises of cloud volumes, by name, and how a child gets such a volume.
+
+pub mod block;
+pub mod environment;
+mod how;
+mod throttle;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::emulated::{Ceiling, Promise};
+use fullbore_core::{Error, Result};
+
+pub use how::{Choice, How, Means};
+
+use super::matrix::Table;
+use fullbore_core::units;
+use fullbore_model::throughput::nominal;
+
+/// The largest operation of EBS that counts as one, in bytes; the figures of `nominal` are in bytes of such operations.
+const OPERATION: u32 = 256 << 10;
+/// gp2: operations per second for each GiB, the least and the most; then those of a burst with its credit; as in
+/// `nominal`.
+const GP2: (f64, f64, f64) = (3.0, 100.0, 16_000.0);
+const GP2_BURST: (f64, f64) = (3_000.0, 5_400_000.0);
+/// The greatest figures that a profile may have: bytes and operations per second, bytes of credit, milliseconds.
+const MOST_RATE: u64 = 1 << 40;
+const MOST_IOPS: u64 = 100_000_000;
+const MOST_CREDIT: u64 = 1 << 50;
+const MOST_LATENCY: f64 = 10_000.0;
+
+/// A volume, given by its promise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    /// As the matrix calls it.
+    pub name: String,
+    /// Its promise.
+    pub promise: Promise,
+}
+
+impl Profile {
+    /// The promise with scaled burst credits.
+    pub fn scaled(&self, scale: f64) -> Promise {
+        let smaller =
+            |ceiling: Ceiling| Ceiling { burst: ceiling.burst.map(|(rate, credit)| (rate, credit * scale)), ..ceiling };
+        let promise = self.promise;
+        Promise { bytes: smaller(promise.bytes), operations: promise.operations.map(smaller), ..promise }
+    }
+
+    /// Bytes per second without burst, in operations of a MiB.
+    pub fn lasting_rate(&self) -> f64 {
+        let by_operations = self
+            .promise
+            .operations
+            .map_or(f64::INFINITY, |operations| operations.rate * f64::from(self.promise.operation_bytes));
+        self.promise.bytes.rate.min(by_operations)
+    }
+
+    /// All its numbers, for the identity of a cell.
+    pub fn numbers(&self) -> String {
+        let Promise { bytes, operations, operation_bytes, latency } = self.promise;
+        let ceiling = |ceiling: Ceiling| match ceiling.burst {
+            Some((rate, credit)) => format!("{}+{rate}/{credit}", ceiling.rate),
+            None => ceiling.rate.to_string(),
+        };
+        let operations = operations.map_or_else(String::new, ceiling);
+        format!("{} {operations} {operation_bytes} {}", ceiling(bytes), latency.as_secs_f64())
+    }
+}
+
+/// The profile of a known kind of volume: `gp2-1.5tb`, `io1-9000`.
+///
+/// # Errors
+/// There is no profile with that name.
+pub fn profile(name: &str) -> Result<Profile> {
+    let unknown = || {
+        Error::usage(
+            "volume",
+            format!("there is no volume `{name}`"),
+            "write none, gp2-SIZE (gp2-1.5tb), io1-IOPS (io1-9000), or add a table [volume.NAME]",
+        )
+    };
+    let (kind, figure) = name.split_once('-').ok_or_else(unknown)?;
+    match kind {
+        "gp2" => gp2(name, gib(figure).ok_or_else(unknown)?),
+        "io1" => {
+            let iops: u32 = figure.parse().map_err(|_| unknown())?;
+            if !(100..=64_000).contains(&iops) {
+                return Err(Error::usage("volume", format!("`{name}` is out of bounds"), "io1 has 100 to 64000 IOPS"));
+            }
+            let operations = Some(Ceiling { rate: f64::from(iops), burst: None });
+            Ok(of_ebs(name, Ceiling { rate: nominal::io1(f64::from(iops)).total_rate, burst: None }, operations))
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// `1.5tb` or `100gb` as GiB: providers sell binary units and write decimal ones.
+fn gib(text: &str) -> Option<f64> {
+    let (number, factor) = match text.strip_suffix("tb") {
+        Some(number) => (number, 1024.0),
+        None => (text.strip_suffix("gb")?, 1.0),
+    };
+    let gib = number.parse::<f64>().ok()? * factor;
+    (1.0..=16_384.0).contains(&gib).then_some(gib)
+}
+
+fn gp2(name: &str, gib: f64) -> Result<Profile> {
+    let ceiling = nominal::gp2(gib);
+    let base = (gib * GP2.0).clamp(GP2.1, GP2.2);
+    let bytes = Ceiling { rate: ceiling.total_rate, burst: ceiling.burst.map(|burst| (burst.rate, burst.credit)) };
+    let burst = (base < GP2_BURST.0).then_some(GP2_BURST);
+    Ok(of_ebs(name, bytes, Some(Ceiling { rate: base, burst })))
+}
+
+fn of_ebs(name: &str, bytes: Ceiling, operations: Option<Ceiling>) -> Profile {
+    let promise = Promise { bytes, operations, operation_bytes: OPERATION, latency: Duration::ZERO };
+    Profile { name: name.to_owned(), promise }
+}
+
+/// The tables `[volume.NAME]`.
+pub(super) fn own_profiles(table: &Table<'_>) -> Result<BTreeMap<String, Profile>> {
+    let one = |(name, own): (String, Table<'_>)| {
+        own.only(&["rate", "iops", "io-size", "burst-rate", "burst-credit", "latency-ms"])?;
+        let rate_of = |key| own.parsed(key, |text| bounded(key, units::bytes_per_second(key, text)?, 1, MOST_RATE));
+        let Some(rate) = rate_of("rate")? else {
+            return Err(own.wrong("it has no rate", "write rate = \"250MiB/s\""));
+        };
+        let credit = own.parsed("burst-credit", |text| {
+            bounded("burst-credit", units::bytes("burst-credit", text)?, 1, MOST_CREDIT)
+        })?;
+        let burst = match (rate_of("burst-rate")?, credit) {
+            (Some(high), Some(credit)) if high > rate => Some((high as f64, credit as f64)),
+            (None, None) => None,
+            _ => {
+                return Err(own.wrong(
+                    "a burst needs a rate above `rate`, and credit",
+                    "give burst-rate and burst-credit, or neither",
+                ));
+            }
+        };
+        let iops = own.whole_number("iops", 1, MOST_IOPS)?;
+        let size = own.parsed("io-size", |text| bounded("io-size", units::bytes("io-size", text)?, 512, 64 << 20))?;
+        let latency = own.number("latency-ms", 0.0, MOST_LATENCY)?.unwrap_or(0.0);
+        let promise = Promise {
+            bytes: Ceiling { rate: rate as f64, burst },
+            operations: iops.map(|rate| Ceiling { rate: rate as f64, burst: None }),
+            operation_bytes: size.map_or(OPERATION, |size| size as u32),
+            latency: Duration::from_secs_f64(latency / 1000.0),
+        };
+        Ok((name.clone(), Profile { name, promise }))
+    };
+    table.tables("volume")?.into_iter().map(one).collect()
+}
+
+fn bounded(key: &str, value: u64, least: u64, most: u64) -> Result<u64> {
+    match (least..=most).contains(&value) {
+        true => Ok(value),
+        false => Err(Error::usage(key, format!("{value} is out of bounds"), format!("give {least} to {most}"))),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    use fullbore_core::units::MIB;
+
+    #[test]
+    fn known_volumes_have_the_figures_of_their_provider() {
+        let large = profile("gp2-1.5tb").unwrap().promise;
+        assert_eq!(large.bytes, Ceiling { rate: 250.0 * MIB, burst: None });
+        assert_eq!(large.operations.unwrap().rate, 1536.0 * 3.0);
+        let small = profile("gp2-100gb").unwrap().promise;
+        assert_eq!(small.operations.unwrap(), Ceiling { rate: 300.0, burst: Some((3000.0, 5.4e6)) });
+        assert_eq!(small.bytes.burst.unwrap().0, 128.0 * MIB);
+        assert_eq!(profile("gp2-200gb").unwrap().promise.bytes.burst.unwrap().0, 250.0 * MIB);
+        assert_eq!(profile("io1-9000").unwrap().lasting_rate(), 500.0 * MIB);
+    }
+
+    #[test]
+    fn a_volume_that_nobody_sells_is_refused() {
+        for name in ["gp2-", "gp2-x", "gp2-99tb", "io1-", "io1-70000", "io1-1", "st1-1tb", "fast", "gp2-nantb"] {
+            let error = profile(name).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("hint: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn credit_gets_smaller_with_the_world_and_rates_do_not() {
+        let scaled = profile("gp2-100gb").unwrap().scaled(0.001).operations.unwrap();
+        assert_eq!((scaled.rate, scaled.burst), (300.0, Some((3000.0, 5400.0))));
+    }
+}

@@ -1,0 +1,88 @@
+//! Calibration: the speed of the path between database and media, measured with fullbore's own I/O, codecs and
+//! checksums. `docs/CALIBRATION.md` explains the measurements.
+
+mod blocks;
+pub mod chart;
+
+mod closing;
+mod disk;
+mod in_memory;
+mod pace;
+mod places;
+mod probe_file;
+mod sample;
+mod schedule;
+mod shapes;
+mod small_files;
+mod store;
+mod store_shapes;
+mod stream;
+mod tiny_jobs;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fullbore_core::{Error, Result};
+
+use fullbore_core::conduct::Conduct;
+use fullbore_model::profile::{Profile, Settings, check_name};
+use schedule::Run;
+
+/// Seconds of a run.
+pub const SECONDS: u64 = 30;
+/// Seconds of a thorough run.
+pub const THOROUGH: u64 = 300;
+
+/// The request for a calibration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The profile's name.
+    pub name: String,
+    /// Files, directories, objects and prefixes that are only read.
+    pub read: Vec<String>,
+    /// Directories and prefixes that files are made in.
+    pub write: Vec<String>,
+    /// How long it may take, about.
+    pub time: Duration,
+    /// More codecs and a larger sample.
+    pub thorough: bool,
+    /// Bytes in each file system and each store, at most.
+    pub space: Option<u64>,
+    /// Bytes per second of all reads and writes, at most.
+    pub throttle: Option<u64>,
+    /// The named configuration file: tiny jobs, which are separate processes, read it too.
+    pub config: Option<PathBuf>,
+    /// It locks objects of jobs in stores. Then stores get no tiny jobs: their objects could not be removed.
+    pub locks: bool,
+}
+
+/// Measures, and reports progress through `tell`. No file of it stays, however it ends.
+///
+/// # Errors
+/// A place cannot be read or written, there is not enough space, the request contradicts itself, or a signal came.
+pub fn run(request: &Request, conduct: &Conduct, tell: &dyn Fn(&str)) -> Result<Profile> {
+    check_name(&request.name)?;
+    if request.read.is_empty() && request.write.is_empty() {
+        let hint = "fullbore calibrate --read /data/app.db --write /mnt/backup";
+        return Err(Error::usage("calibrate", "no place was given", hint));
+    }
+    if request.space.is_some_and(|space| space < places::LEAST_SPACE) {
+        return Err(Error::usage("--space", "is less than 16 MiB", "give more, or leave it out"));
+    }
+    let settings = Settings {
+        seconds: request.time.as_secs_f64(),
+        space_bytes: request.space,
+        throttle_bytes_per_s: request.throttle,
+    };
+    let begun = Instant::now();
+    let measured = Run::open(request, Profile::begin(&request.name, settings), conduct, begun)
+        .and_then(|run| run.measure(tell))
+        // A store knows only that it had to end, not the reason.
+        .map_err(|error| match (error, conduct.check()) {
+            (Error::Halted, Err(cancelled)) => cancelled,
+            (error, _) => error,
+        });
+    let mut profile = measured?;
+    profile.made_at = jiff::Timestamp::now().to_string();
+    Ok(profile)
+}
