@@ -19,7 +19,7 @@ use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
 pub use engine::{
-    DirectoryEngine, Engine, FileEngine, FileRestore, GivenFlags, Identity, LogEngine, PageCheck, PageEngine, Stems,
+    DirectoryEngine, Engine, FileEngine, GivenFlags, Identity, LogEngine, PageCheck, PageEngine, Restorer, Stems,
     TextOfTable,
 };
 

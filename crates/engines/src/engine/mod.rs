@@ -2,20 +2,24 @@
 //! line in [`ENGINES`](crate::ENGINES).
 
 mod directory;
+mod directory_restore;
 mod file;
 mod flags;
 mod log;
 mod pages;
+mod restorer;
 
 use std::path::PathBuf;
 
 use fullbore_core::Result;
 
 pub use directory::{DirectoryEngine, TextOfTable};
-pub use file::{Depth, FileEngine, FileRestore, Over};
+pub use directory_restore::DirectoryRestore;
+pub use file::{Depth, FileEngine, Over};
 pub use flags::{EngineFlag, GivenFlags};
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
 pub use pages::{PageCheck, PageEngine};
+pub use restorer::Restorer;
 
 use crate::{Options, Session};
 
