@@ -197,7 +197,7 @@ fn an_interrupted_restore_looks_like_no_database_and_is_continued(test: &mut imp
     assert!(!room.target().exists(), "the target has no name before it is whole");
     assert_eq!(test.content_of(&left), None, "the engine takes it for a whole database");
     let mut second = test.prepare(&room.target(), Over::Nothing).unwrap();
-    assert_eq!(second.leftovers(), [left.clone()]);
+    assert_eq!(second.leftovers(), std::slice::from_ref(&left));
     assert!(second.take_over().unwrap() && second.temporary() == left);
     assert!(second.leftovers().is_empty(), "it is in use again");
     unpack(test, &mut *second, &full);
