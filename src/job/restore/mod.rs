@@ -21,6 +21,7 @@ use fullbore_core::device::{Device, without_password};
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use fullbore_engines::ENGINES;
+use fullbore_engines::engine::refuse_target_options;
 
 pub(in crate::job) use file::found_by_check;
 pub use owner::Owner;
@@ -69,14 +70,15 @@ impl Into {
             Some(("dir", "")) => Err(wrong("the path is missing")),
             Some(("dir", path)) => Ok(Into::Directory(path.into())),
             Some(("nul", "")) => Ok(Into::Null),
-            Some((scheme, path)) => {
-                match fullbore_engines::named(scheme).map(|engine| (engine.name(), engine.file())) {
-                    Some((_, Some(_))) if path.is_empty() => Err(wrong("the path is missing")),
-                    Some((engine, Some(_))) => Ok(Into::File { engine, path: path.into() }),
-                    Some((_, None)) => Err(wrong("this version cannot restore into a server yet")),
-                    None => Err(wrong("this is not a target")),
+            Some((scheme, path)) => match fullbore_engines::named(scheme).map(|engine| (engine, engine.file())) {
+                Some((_, Some(_))) if path.is_empty() => Err(wrong("the path is missing")),
+                Some((engine, Some(_))) => {
+                    refuse_target_options(engine, path)?;
+                    Ok(Into::File { engine: engine.name(), path: path.into() })
                 }
-            }
+                Some((_, None)) => Err(wrong("this version cannot restore into a server yet")),
+                None => Err(wrong("this is not a target")),
+            },
             None => Err(wrong("this is not a target")),
         }
     }
