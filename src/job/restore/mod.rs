@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::device::{Device, without_password};
+use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use fullbore_engines::ENGINES;
@@ -64,7 +64,11 @@ impl Into {
         let files = || ENGINES.iter().filter(|engine| engine.file().is_some()).map(|engine| engine.name());
         let wrong = |why: &str| {
             let known: String = files().map(|engine| format!("{engine}:FILE, ")).collect();
-            Error::usage(format!("--into {}", without_password(text)), why, format!("write {known}dir:PATH or nul:"))
+            Error::usage(
+                format!("--into {}", fullbore_engines::without_password(text)),
+                why,
+                format!("write {known}dir:PATH or nul:"),
+            )
         };
         match text.split_once(':') {
             Some(("dir", "")) => Err(wrong("the path is missing")),

@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fullbore_core::device::without_password;
 use fullbore_core::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::{Engine, EngineFlag, GivenFlags, GivenIn};
-use crate::{ENGINES, named, of_url};
+use crate::{ENGINES, named, of_url, without_password};
 
 /// The tables `[engine.NAME]` of the configuration: options of engines, for every run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use fullbore_core::device::without_password;
 use fullbore_core::io::real_path;
 use fullbore_core::{Error, Result};
 
@@ -10,7 +9,7 @@ use super::open_files::beside;
 use super::restore::{self, SIDE_FILES};
 use super::{Snapshot, integrity};
 use crate::engine::{Depth, Engine, EngineFlag, FileEngine, Identity, LogEngine, Over, Restorer, Stems};
-use crate::{Options, Session};
+use crate::{Options, Session, without_password};
 
 static FLAGS: [EngineFlag; 1] = [KEEP_FREE_PAGES];
 
