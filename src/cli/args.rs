@@ -113,8 +113,8 @@ impl Verb {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("where").args(["to", "repo"]).required(true))]
 pub struct Backup {
-    /// The database: sqlite:PATH, mysql://USER@HOST:PORT or mariadb://USER@HOST:PORT (on the server's own host). Never
-    /// put a password here: see --password-file.
+    /// The database: sqlite:PATH, mysql://USER@HOST:PORT or mariadb://USER@HOST:PORT (on the server's own host). The
+    /// flags of its engine may follow: sqlite:PATH?keep-free-pages=true. Never put a password here: see --password-file.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where a stripe goes: a file, a directory ending in / (fullbore makes the names), s3://BUCKET/PREFIX/, file:///…,

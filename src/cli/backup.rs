@@ -10,6 +10,7 @@ use fullbore::{Error, Result, units};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::SetKind;
+use fullbore_engines::engine::resolve_options;
 
 use super::args::{Backup, Kind, ReportTo};
 use super::{outside, show};
@@ -68,6 +69,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
     let compression = args.compression.as_ref().or(config.compression.as_ref());
     let compression: Option<Compression> = compression.map(|text| text.parse()).transpose()?;
     let goal = args.goal.goal()?;
+    let (source, flags) = resolve_options(&args.source, &args.flags.0, &config.engine)?;
     if let Some(flag) = args.goal.first().filter(|_| !args.auto) {
         return Err(Error::usage(flag, "is a goal of --auto", "add --auto, or leave it out"));
     }
@@ -79,7 +81,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         catalog: config.catalog_path(),
     });
     Ok(Request {
-        source: args.source.clone(),
+        source,
         to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
         stripes: args.stripes.or(config.stripes),
         compression: compression.unwrap_or_default(),
@@ -115,7 +117,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         password_file: args.password_file.clone(),
         accept_unverified: args.accept_unverified,
         continue_after_error: args.continue_after_error,
-        flags: args.flags.0.clone(),
+        flags,
     })
 }
 

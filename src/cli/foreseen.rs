@@ -10,6 +10,8 @@ use fullbore::units::{self, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_core::device::{Destination, Device};
 use fullbore_model::estimate::By;
+use fullbore_engines::GivenFlags;
+use fullbore_engines::engine::{EngineDefaults, resolve_options};
 use serde::Serialize;
 
 use super::args::ReportTo;
@@ -82,8 +84,9 @@ impl ForeseenJob {
             return Err(Error::usage(pipe.to_string(), "the speed of the other end of a pipe is unknown", hint));
         }
         let compression = self.compression.as_ref().or(config.compression.as_ref());
+        let (source, flags) = resolve_options(&self.source, &self.flags.0, &config.engine)?;
         Ok(Request {
-            source: self.source.clone(),
+            source,
             to,
             stripes: self.stripes.map(usize::from).or(config.stripes),
             compression: compression.map(|text| text.parse()).transpose()?,
@@ -94,7 +97,7 @@ impl ForeseenJob {
             data_path: self.data_path.clone(),
             price: self.price.map(check_price).transpose()?,
             password_file: self.password_file.clone(),
-            flags: self.flags.0.clone(),
+            flags: flags.of_estimates(),
             catalog: config.catalog_path(),
             ..Request::default()
         })
@@ -111,7 +114,8 @@ pub fn answer<T: Serialize>(
     told: impl Fn(&T) -> String,
     remarks: impl Fn(&T) -> [&Vec<String>; 2],
 ) -> Result<u8> {
-    super::refuse_report_in_database(job.report.as_ref(), &job.source)?;
+    let (source, _) = resolve_options(&job.source, &GivenFlags::default(), &EngineDefaults::default())?;
+    super::refuse_report_in_database(job.report.as_ref(), &source)?;
     if let Some(ReportTo::File(path)) = &job.report {
         super::check_report_place(path)?;
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::database::{self, Shape};
+use crate::log::kept_open;
 use crate::small_disk::SmallDisk;
 use crate::world::World;
 
@@ -77,6 +78,50 @@ fn with_keep_free_pages_what_was_deleted_is_in_the_backup_and_in_its_estimate() 
         "--keep-free-pages",
         "log set",
     );
+}
+
+#[test]
+fn an_option_of_sqlite_in_a_flag_wins_over_the_url_and_the_url_over_the_configuration() {
+    let world = World::new();
+    database::sql(
+        &world.at("app.db"),
+        "PRAGMA secure_delete = off; PRAGMA journal_mode = wal; CREATE TABLE t(b); INSERT INTO t VALUES \
+         (randomblob(900000)); DELETE FROM t",
+    );
+    let stored = |source: &str, flags: &str| {
+        let report = world.run(&format!("backup {source} --to nul: --report json {flags}")).done().json();
+        assert_eq!(report["database"], "sqlite:app.db", "without its options");
+        report["allocated_bytes"].as_u64().unwrap() > 800_000
+    };
+    assert!(!stored("sqlite:app.db", "") && stored("sqlite:app.db?keep-free-pages=true", ""));
+    world.write("fullbore.toml", b"[engine.sqlite]\nkeep-free-pages = true\n");
+    assert!(stored("sqlite:app.db", "") && !stored("sqlite:app.db?keep-free-pages=false", ""));
+    assert!(stored("sqlite:app.db?keep-free-pages=false", "--keep-free-pages"));
+    // The configuration is for every run, and a log set has no free pages to leave out.
+    let app = kept_open(&world);
+    world.run("backup sqlite:app.db --to a/").done();
+    world.run("backup sqlite:app.db?keep-free-pages=true --kind log --base a --to b/").refused(
+        2,
+        "keep-free-pages=true",
+        "log set",
+    );
+    app.execute_batch("INSERT INTO t VALUES (1)").unwrap();
+    world.run("backup sqlite:app.db --kind log --base a --to b/").done();
+}
+
+#[test]
+fn an_unknown_option_of_an_engine_is_refused_and_the_known_ones_are_named() {
+    let world = World::new();
+    database::sql(&world.at("app.db"), "CREATE TABLE t(b)");
+    let known = ["known: keep-free-pages"];
+    world.run("backup sqlite:app.db?free=true --to a/").refused(2, "sqlite:app.db?free=true", "`free`").says(&known);
+    world.run("restore --from a --into sqlite:new.db?free=true").refused(2, "sqlite:new.db?free=true", "`free`");
+    world.write("fullbore.toml", b"[engine.sqlite]\nfree = true\n");
+    world.run("backup sqlite:app.db --to a/").refused(2, "fullbore.toml", "`free`").says(&known);
+    world.write("fullbore.toml", b"");
+    database::sql(&world.at("odd?free=true"), "CREATE TABLE t(b)");
+    world.run("backup sqlite:odd?free=true --to b/").done();
+    world.run("restore --from b --into sqlite:odd?free=true --replace").done();
 }
 
 /// What is written over the live database while it is backed up: other rows in pages of the same numbers.

@@ -98,7 +98,7 @@ impl Cell {
         let mut text = self.line();
         if let Some(data) = self.get(Axis::Data).and_then(|name| matrix.data.get(name)) {
             text += &match &data.from {
-                DataFrom::Source(source) => format!("; source {}", fullbore_core::device::without_password(source)),
+                DataFrom::Source(source) => format!("; source {}", fullbore_engines::without_password(source)),
                 DataFrom::Made { full_bytes, bytes, random, seed } => {
                     format!("; made {bytes} of {full_bytes} bytes, {random} random, seed {seed}")
                 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fullbore_core::{Error, Result};
+use fullbore_engines::GivenFlags;
+use fullbore_engines::engine::{EngineDefaults, resolve_options};
 use rusqlite::{Connection, params};
 
 use super::matrix::DataFrom;
@@ -43,6 +45,20 @@ const WORDS: [&str; 16] = [
     "pending",
     "total",
 ];
+
+/// The engine of the data sets. The databases that are made here are files of this engine.
+const ENGINE: &str = "sqlite";
+
+/// The source that a database made here is.
+pub fn source_of(path: &Path) -> String {
+    format!("{ENGINE}:{}", path.display())
+}
+
+/// The database file that a source names; `None` for a server.
+pub fn file_of(source: &str) -> Option<PathBuf> {
+    let (plain, _) = resolve_options(source, &GivenFlags::default(), &EngineDefaults::default()).ok()?;
+    fullbore_engines::identity(&plain).files.into_iter().next()
+}
 
 /// The path of a data set: its name has all parameters.
 pub fn path_of(work: &Path, from: &DataFrom) -> Option<PathBuf> {

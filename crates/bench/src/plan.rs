@@ -123,7 +123,7 @@ pub fn plan(matrix: &Matrix, cells: &[Cell], rounds: &[Round], done: &BTreeSet<(
 pub(super) fn bytes_of(data: &Data) -> Option<u64> {
     match &data.from {
         DataFrom::Made { bytes, .. } => Some(*bytes),
-        DataFrom::Source(source) => std::fs::metadata(source.strip_prefix("sqlite:")?).ok().map(|found| found.len()),
+        DataFrom::Source(source) => std::fs::metadata(super::data::file_of(source)?).ok().map(|found| found.len()),
     }
 }
 

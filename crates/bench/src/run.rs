@@ -155,7 +155,7 @@ impl Bench<'_> {
                 if copied {
                     fs::copy(&kept, &path).map_err(|e| Error::io("copy", kept.display().to_string(), e))?;
                 }
-                format!("sqlite:{}", path.display())
+                data::source_of(&path)
             }
             (DataFrom::Source(source), _) => source.clone(),
             (DataFrom::Made { .. }, None) => return Err(Error::usage("data", "it has no path", "")),
@@ -165,7 +165,7 @@ impl Bench<'_> {
             fs::create_dir_all(&base).map_err(|e| Error::io("make", base.display().to_string(), e))?;
             let to = base.join("base.bore").display().to_string();
             self.unmeasured(rooms, &["backup", &source, "--to", &to])?;
-            data::change(Path::new(source.trim_start_matches("sqlite:")))?;
+            data::change(&data::file_of(&source).unwrap_or_default())?;
         }
         if cell.restores() {
             let arguments = self.backup_arguments(cell, rooms, &source, false);
@@ -218,7 +218,7 @@ impl Bench<'_> {
                 words.push("--measure-limit".into());
             }
         }
-        if let Some(file) = self.matrix.password_file.as_ref().filter(|_| !source.starts_with("sqlite:")) {
+        if let Some(file) = self.matrix.password_file.as_ref().filter(|_| data::file_of(source).is_none()) {
             words.extend(["--password-file".into(), file.display().to_string()]);
         }
         words
@@ -231,7 +231,8 @@ impl Bench<'_> {
             words.extend(["--from".into(), directory.display().to_string()]);
         }
         let into = rooms.database.join("restored");
-        let scheme = if source.starts_with("sqlite:") { "sqlite" } else { "dir" };
+        let of_file = fullbore_engines::of_url(source).filter(|engine| engine.file().is_some());
+        let scheme = of_file.map_or("dir", |engine| engine.name());
         words.extend(["--into".into(), format!("{scheme}:{}", into.display())]);
         words.extend(flags(cell, &[Axis::BufferCount, Axis::QueueDepth, Axis::Workers]));
         words.extend(self.class_workers(cell));
@@ -265,8 +266,8 @@ impl Bench<'_> {
         let ended = match load {
             None => job()?,
             Some((name, load)) => {
-                let database = Path::new(source.trim_start_matches("sqlite:"));
-                let (ended, result) = load::beside((name, load), database, self.conduct, job)?;
+                let database = data::file_of(source).unwrap_or_default();
+                let (ended, result) = load::beside((name, load), &database, self.conduct, job)?;
                 record.load = Some(result);
                 ended
             }
@@ -336,7 +337,7 @@ impl Bench<'_> {
             return Ok("dropped");
         }
         let base = rooms.run.join("base");
-        let mut files: Vec<PathBuf> = source.strip_prefix("sqlite:").map(PathBuf::from).into_iter().collect();
+        let mut files: Vec<PathBuf> = data::file_of(source).into_iter().collect();
         for directory in rooms.media.iter().chain([&base]) {
             let entries = fs::read_dir(directory).into_iter().flatten().filter_map(std::result::Result::ok);
             files.extend(entries.map(|entry| entry.path()));

@@ -179,13 +179,19 @@ fn refuse(text: &str, why: &str) -> Error {
 
 /// A URL as it may be shown: its password is `***`. Paths and `file:` URLs have no password and stay as they are.
 pub fn without_password(url: &str) -> String {
-    const LOCAL: [&str; 4] = ["file", "sqlite", "dir", "nul"];
+    without_password_unless(url, |_| false)
+}
+
+/// The same, where a path follows each scheme that `is_local` accepts too.
+pub fn without_password_unless(url: &str, is_local: impl Fn(&str) -> bool) -> String {
+    const LOCAL: [&str; 3] = ["file", "dir", "nul"];
     let hidden = || {
         let (scheme, rest) = url.split_once(':')?;
         let well_formed = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
             && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
         let with_host = rest.starts_with("//") && !rest.starts_with("///");
-        if !well_formed || !with_host && LOCAL.iter().any(|local| scheme.eq_ignore_ascii_case(local)) {
+        let local = LOCAL.iter().any(|local| scheme.eq_ignore_ascii_case(local)) || is_local(scheme);
+        if !well_formed || !with_host && local {
             return None;
         }
         // The last `@`: a password may hold one without an escape. This hides too much rather than too little.
@@ -371,10 +377,13 @@ mod tests {
             ("mysql://h:3306/x", "mysql://h:3306/x"),
             ("file:///a:b@c", "file:///a:b@c"),
             ("/mnt/a:b@c", "/mnt/a:b@c"),
-            ("sqlite:/a:b@c", "sqlite:/a:b@c"),
+            ("dir:/a:b@c", "dir:/a:b@c"),
+            ("data:/a:b@c", "data:/a:***@c"),
         ] {
             assert_eq!(without_password(url), shown);
         }
+        assert_eq!(without_password_unless("data:/a:b@c", |scheme| scheme == "data"), "data:/a:b@c");
+        assert_eq!(without_password_unless("data://a:b@c", |scheme| scheme == "data"), "data://a:***@c");
         for url in ["s3://AK:sekret@b/x", "foo://u:sekret@h", "file://u:sekret@h/x"] {
             assert!(!Device::parse(url).unwrap_err().to_string().contains("sekret"));
         }

@@ -12,14 +12,14 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fullbore_core::device::without_password;
+use fullbore_core::device::without_password_unless;
 use fullbore_core::halt::Halt;
 use fullbore_core::media::{LogRange, ManifestStream, Position, SetKind};
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
 pub use engine::{
-    DirectoryEngine, Engine, FileEngine, FileRestore, GivenFlags, Identity, LogEngine, PageCheck, PageEngine, Stems,
+    DirectoryEngine, Engine, FileEngine, GivenFlags, Identity, LogEngine, PageCheck, PageEngine, Restorer, Stems,
     TextOfTable,
 };
 
@@ -140,6 +140,11 @@ pub fn named(engine: &str) -> Option<&'static dyn Engine> {
 /// The engine that a URL begins with, if this program knows it.
 pub fn of_url(url: &str) -> Option<&'static dyn Engine> {
     named(url.split_once(':')?.0)
+}
+
+/// A database URL as it may be shown: its password is `***`. The path of a file has no password.
+pub fn without_password(url: &str) -> String {
+    without_password_unless(url, |scheme| named(&scheme.to_ascii_lowercase()).is_some_and(|engine| !engine.is_server()))
 }
 
 /// The identity of the database that `url` names. For a URL without a known engine it is the text after the colon:
@@ -272,6 +277,20 @@ mod tests {
         }
         for url in ["sqlite:", "sqlite://host/x"] {
             assert_eq!(open(url, &Options::default()).err().unwrap().exit_kind().exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown_and_a_path_is() {
+        for (url, shown) in [
+            ("sqlite:/a:b@c", "sqlite:/a:b@c"),
+            ("sqlite:a:b@c", "sqlite:a:b@c"),
+            ("SQLite:a:b@c", "SQLite:a:b@c"),
+            ("sqlite://u:sekret@h", "sqlite://u:***@h"),
+            ("mysql:u:sekret@h", "mysql:u:***@h"),
+            ("oracle:u:sekret@h", "oracle:u:***@h"),
+        ] {
+            assert_eq!(without_password(url), shown);
         }
     }
 

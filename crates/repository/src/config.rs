@@ -8,6 +8,7 @@ use std::time::Duration;
 use fullbore_core::io::{config_home, read_whole, refuse_files_of_others, state_home};
 use fullbore_core::store::{self, Encryption, LockMode, ObjectLock, ObjectOptions, Stores};
 use fullbore_core::{Error, Result};
+use fullbore_engines::engine::EngineDefaults;
 use jiff::{Timestamp, ToSpan};
 use serde::Deserialize;
 
@@ -68,6 +69,8 @@ pub struct Config {
     /// The file that this was read from.
     #[serde(skip)]
     pub read_from: Option<PathBuf>,
+    /// `[engine.NAME]`: the options of single engines, as of their flags.
+    pub engine: EngineDefaults,
     /// Named repositories.
     pub repository: BTreeMap<String, RepositoryConfig>,
 }
@@ -282,8 +285,8 @@ fn read(path: &Path) -> Result<Config> {
         Error::usage(
             format!("{}, line {line}", path.display()),
             what,
-            "the keys are the flags of `fullbore backup --help` that have a value, and [repository.NAME]: \
-             docs/REPOSITORY.md",
+            "the keys are the flags of `fullbore backup --help` that have a value, [engine.NAME] and \
+             [repository.NAME]: docs/configuration.md",
         )
     })
 }
@@ -299,6 +302,20 @@ mod tests {
         std::fs::write(&path, "compression = \"lz4\"\nstrips = 4\n").unwrap();
         let text = read(&path).unwrap_err().to_string();
         assert!(text.contains("line 2") && text.contains("strips"), "{text}");
+    }
+
+    #[test]
+    fn an_unknown_option_of_an_engine_is_refused_with_its_line_and_the_known_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fullbore.toml");
+        let load = |option: &str| {
+            std::fs::write(&path, format!("stripes = 2\n\n[engine.sqlite]\n{option}\n")).unwrap();
+            read(&path)
+        };
+        assert_ne!(load("keep-free-pages = true").unwrap().engine, EngineDefaults::default());
+        let text = load("free-pages = true").unwrap_err().to_string();
+        assert!(text.contains("line 3") && text.contains("`free-pages`") && text.contains("keep-free-pages"), "{text}");
+        assert!(load("keep-free-pages = 1").unwrap_err().to_string().contains("line 4"));
     }
 
     #[test]

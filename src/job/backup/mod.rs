@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use fullbore_core::Result;
 use fullbore_core::cipher::{CipherId, DataKey, KeyFile, PublicKey, WrappedKey, wrap_for};
 use fullbore_core::codec::Compression;
-use fullbore_core::device::{Device, without_password};
+use fullbore_core::device::Device;
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
 use fullbore_core::media::{Label, Manifest, SetHeader, SetKind};
@@ -159,14 +159,15 @@ pub fn run_within(
     report: &mut Report,
 ) -> Result<Option<SetRecord>> {
     report.kind = Some(request.kind.to_string());
-    report.database = Some(without_password(&request.source));
+    report.database = Some(fullbore_engines::without_password(&request.source));
     report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
     // A server has one identity, whatever account and options are used.
     let identity = fullbore_engines::identity(&request.source).name;
     let plan = checked_plan(request, conduct, report)?;
     // A log backup may run beside a full, but only one log backup.
     let identity = if request.kind == SetKind::Log { format!("{identity}#log") } else { identity };
-    let _exclusive = exclusive::take(&without_password(&request.source), &identity, request.wait, conduct)?;
+    let _exclusive =
+        exclusive::take(&fullbore_engines::without_password(&request.source), &identity, request.wait, conduct)?;
     let halt = conduct.halt();
     let options = options(request, plan.readers, &halt);
     if request.kind == SetKind::Log {

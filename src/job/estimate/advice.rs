@@ -89,7 +89,7 @@ pub(in crate::job) fn advise_by(
     }
     Ok(Advice {
         schema_version: SCHEMA_VERSION,
-        source: fullbore_core::device::without_password(&request.source),
+        source: fullbore_engines::without_password(&request.source),
         plain_bytes: plain,
         throttle: advised.candidate.throttle,
         advised: line(&advised, plain, request.price),

@@ -9,7 +9,7 @@ mod sample;
 use std::path::PathBuf;
 
 use fullbore_core::codec::Compression;
-use fullbore_core::device::{Destination, Device, without_password};
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::plan::Knobs;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
@@ -167,7 +167,7 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
     let unknown = |why: String| {
         let why = format!("the disk of its files is not known: {why}");
         let hint = "name the directory of its files, or a place that is as fast: --data-path PATH";
-        Error::usage(without_password(&request.source), why, hint)
+        Error::usage(fullbore_engines::without_password(&request.source), why, hint)
     };
     let database = at.map_err(unknown)?.display().to_string();
     let media: Vec<PathLocation> = request.to.iter().map(PathLocation::of).collect();

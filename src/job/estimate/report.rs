@@ -140,7 +140,7 @@ pub(super) fn make(request: &Request, ground: &Inputs, asked: &Estimate, grid: &
         deadline.map_or((None, None, None), |(fits, nearest, wanted)| (Some(fits), nearest, wanted));
     Ok(EstimateReport {
         schema_version: SCHEMA_VERSION,
-        source: fullbore_core::device::without_password(&request.source),
+        source: fullbore_engines::without_password(&request.source),
         plain_bytes: plain,
         in_use_bytes: request.size.is_none().then_some(ground.source.used_bytes),
         asked: line(asked),

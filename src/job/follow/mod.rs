@@ -5,7 +5,7 @@ mod pace;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fullbore_core::device::{Destination, without_password};
+use fullbore_core::device::Destination;
 use fullbore_core::media::SetKind;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
@@ -153,10 +153,10 @@ pub(super) fn follow_into(
     let begun = Instant::now();
     report.kind = Some(SetKind::Log.to_string());
     report.engine = fullbore_engines::of_url(&request.backup.source).map(|engine| engine.name().to_owned());
-    report.database = Some(without_password(&request.backup.source));
+    report.database = Some(fullbore_engines::without_password(&request.backup.source));
     let engine = log_set::engine(&request.backup)?;
     refuse_single_places(request)?;
-    let name = without_password(&request.backup.source);
+    let name = fullbore_engines::without_password(&request.backup.source);
     let identity = fullbore_engines::identity(&request.backup.source).name;
     let _exclusive = exclusive::take(&name, &format!("{identity}#log"), request.backup.wait, conduct)?;
     let plan = backup::checked_plan(&request.backup, conduct, report)?;
@@ -310,7 +310,7 @@ impl Run<'_> {
     /// Takes a full. The follower holds the log since before its beginning, so no commit is lost between the full and
     /// the first log set.
     fn take_full(&mut self) -> Result<()> {
-        let name = without_password(&self.backup.source);
+        let name = fullbore_engines::without_password(&self.backup.source);
         let _exclusive = exclusive::take(&name, &self.identity, self.backup.wait, self.conduct)?;
         if let Some(home) = &mut self.home {
             home.forsake();

@@ -364,3 +364,7 @@ fn wait(grace: Duration, conduct: &Conduct) -> Result<()> {
     }
     conduct.check()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 use fullbore_core::media::{Manifest, ManifestStream, total};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
+use fullbore_engines::Restorer;
+use fullbore_engines::engine::DirectoryRestore;
 use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::outside::{self, OutsideFile};
 
@@ -15,8 +17,7 @@ use super::super::reading;
 use super::outside::{Placed, must_have_places};
 use super::resume::{self, PartialRestore};
 use super::start::Prepared;
-use super::unfinished::Unfinished;
-use super::{Check, Into, Owner, Request, SYNCING, of_another_engine, other_tables, plan_line};
+use super::{Check, Into, Owner, Request, SYNCING, of_another_engine, other_tables, plan_line, unfinished};
 use crate::report::{Report, ResumedReport};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::on_its_line;
@@ -59,8 +60,8 @@ pub(super) fn restore(
         Into::Directory(target) => target,
         Into::File { engine: asked, path } => return Err(of_another_engine(asked, path, engine)),
     };
-    let (unfinished, left) = begin(target, size_of(last), &opened, request, report)?;
-    let directory = unfinished.path();
+    let (restore, left) = begin(target, size_of(last), &opened, request, report)?;
+    let directory = restore.temporary();
     let files = fullbore_engines::directory(engine)?;
     files.begin(directory)?;
     unpack_files(chain, &mut opened, &manifests, &|_| true, directory, left, conduct, report)?;
@@ -87,7 +88,7 @@ pub(super) fn restore(
     if let Some(owner) = &request.owner {
         owner.take(directory)?;
     }
-    unfinished.publish(|| placed.keep())
+    restore.publish_then(|| placed.keep())
 }
 
 /// Looks at each page of the restored files by itself, as `verify` does.
@@ -136,29 +137,30 @@ fn check_pages(
 }
 
 /// Makes the directory, or takes over the one of an interrupted restore: then true.
-fn begin<'a>(
-    target: &'a Path,
+fn begin(
+    target: &Path,
     size: u64,
     opened: &reading::Opened,
     request: &Request,
     report: &mut Report,
-) -> Result<(Unfinished<'a>, bool)> {
+) -> Result<(DirectoryRestore, bool)> {
     if !request.resume {
-        return Ok((Unfinished::make(target, request.mkdir, size)?, false));
+        return Ok((unfinished::make(target, request.mkdir, size)?, false));
     }
     if let Some(taken) = resume::take_over_directory(target, size, opened, report)? {
         // Removes the marks that keep a server from it: they are made again.
-        let entries =
-            std::fs::read_dir(taken.path()).map_err(|e| Error::io("list", taken.path().display().to_string(), e))?;
+        let entries = std::fs::read_dir(taken.temporary());
+        let entries = entries.map_err(|e| Error::io("list", taken.temporary().display().to_string(), e))?;
         for mark in entries.flatten().filter(|entry| fullbore_engines::is_mark(&entry.file_name())) {
             let removed = std::fs::remove_dir_all(mark.path());
             removed.map_err(|e| Error::io("remove", mark.path().display().to_string(), e))?;
         }
         return Ok((taken, true));
     }
-    let made = Unfinished::make(target, request.mkdir, size)?.keep();
-    if made.path() != target {
-        let file = made.path().display().to_string();
+    let mut made = unfinished::make(target, request.mkdir, size)?;
+    made.keep();
+    if !made.is_in_place() {
+        let file = made.temporary().display().to_string();
         report.resumed = Some(ResumedReport { file, ..ResumedReport::default() });
     }
     Ok((made, false))

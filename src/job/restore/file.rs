@@ -1,18 +1,16 @@
 //! RESTORE of a database that is one file: it is built beside the target, and gets the name of the target when it is
 //! whole.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::io::{LockableFile, directory_of, free_space};
+use fullbore_core::io::{directory_of, free_space};
 use fullbore_core::media::{StreamRecord, total};
 use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{Depth, FileRestore, Over};
+use fullbore_engines::engine::{Depth, Over, Restorer};
 
 use super::super::reading;
 use super::state::State;
@@ -57,7 +55,7 @@ pub(super) fn restore(
             staging = Some(Staging::prepare(request, &opened.sets[0], stream.size, report)?);
         }
         let Some(staging) = staging.as_mut() else { continue };
-        if at == 0 && staging.is_taken_over() && resume::is_possible(&opened, report) {
+        if at == 0 && staging.is_taken_over && resume::is_possible(&opened, report) {
             let resumed = resume::full(&mut opened, staging, &stream, conduct, report);
             reading::book(&resumed.map_err(|error| found.naming_copies(error))?, report);
             continue;
@@ -73,7 +71,7 @@ pub(super) fn restore(
         report.status = "planned".into();
         return Ok(());
     };
-    let database = staging.restore.as_deref().map(FileRestore::temporary);
+    let database = staging.restore.as_deref().map(Restorer::temporary);
     let more = !logs.is_empty() || request.reading.choice.stop_at.is_some() || request.recovery == Recovery::Later;
     let mut first = None;
     if let Some(base) = base.filter(|_| more) {
@@ -143,33 +141,34 @@ pub(super) fn only_stream(set: &MediaSet) -> Result<StreamRecord> {
 /// The unfinished database. Dropping it before it is published removes it.
 pub(super) struct Staging {
     /// `None` for `nul:`.
-    pub restore: Option<Box<dyn FileRestore>>,
+    pub restore: Option<Box<dyn Restorer>>,
     /// The engine of the database.
     pub engine: String,
     /// A restore in steps to the same target that is discarded (`--replace`).
     given_up: Option<State>,
-    /// The temporary file, locked while it is written.
-    lock: Option<LockableFile>,
-    /// If it is not published, it stays for another restore.
-    keep: bool,
+    /// Its file is the leftover of an interrupted restore.
+    is_taken_over: bool,
 }
 
 impl Staging {
     fn prepare(request: &Request, set: &MediaSet, size: u64, report: &mut Report) -> Result<Self> {
         let engine = set.header().engine.clone();
         let Some(path) = path_of(request, set)? else {
-            return Ok(Self { restore: None, engine, given_up: None, lock: None, keep: false });
+            return Ok(Self { restore: None, engine, given_up: None, is_taken_over: false });
         };
         let directory = directory_of(&path);
         if request.mkdir {
             std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
         }
         let (mut restore, given_up) = prepare(request, &engine, &path)?;
-        let lock = if request.resume { resume::take_over(&mut *restore, report)? } else { None };
+        let is_taken_over = request.resume && resume::take_over(&mut *restore, report)?;
+        if request.resume {
+            restore.keep();
+        }
         report.warnings.extend(restore.leftovers().iter().map(|left| {
             format!("`{}` is the leftover of a killed restore: continue it with --resume, or remove it", left.display())
         }));
-        let held = lock.as_ref().and_then(|lock| lock.metadata().ok()).map_or(0, |metadata| metadata.blocks() * 512);
+        let held = std::fs::metadata(restore.temporary()).map_or(0, |metadata| metadata.blocks() * 512);
         let free = free_space(directory)?.saturating_add(held);
         if free < size {
             return Err(Error::refused(
@@ -178,28 +177,17 @@ impl Staging {
                 "free space there, or name another target with --into",
             ));
         }
-        Ok(Self { restore: Some(restore), engine, given_up, lock, keep: request.resume })
-    }
-
-    /// True if its file is the leftover of an interrupted restore.
-    fn is_taken_over(&self) -> bool {
-        self.lock.is_some()
+        Ok(Self { restore: Some(restore), engine, given_up, is_taken_over })
     }
 
     /// The file to unpack a set into; the first set of a chain makes it.
     fn file_target(&mut self, stream: &StreamRecord, first: bool) -> Result<Option<FileTarget>> {
-        let Some(restore) = &self.restore else { return Ok(None) };
-        let path = restore.temporary();
-        match &self.lock {
-            Some(taken_over) if first => {
-                let emptied = taken_over.set_len(0);
-                emptied.map_err(|e| Error::io("empty", path.display().to_string(), e))?;
-            }
-            None if first => self.lock = Some(make_locked(path)?),
-            _ => {}
+        let Some(restore) = &mut self.restore else { return Ok(None) };
+        if first {
+            restore.make()?;
         }
         let mut target = FileTarget::new();
-        target.add(stream.id, path, stream.size, first)?;
+        target.add(stream.id, restore.temporary(), stream.size, first)?;
         Ok(Some(target))
     }
 
@@ -215,15 +203,10 @@ impl Staging {
     }
 
     /// Lets `publish` give the restored database its name; if that fails, nothing stays.
-    fn leave(mut self, publish: impl FnOnce(&dyn FileRestore) -> Result<()>) -> Result<()> {
+    fn leave(mut self, publish: impl FnOnce(Box<dyn Restorer>) -> Result<()>) -> Result<()> {
         let Some(restore) = self.restore.take() else { return Ok(()) };
-        let given_up = self.given_up.take().map_or(Ok(()), |state| state.give_up());
-        let keep = self.keep;
-        given_up.and_then(|()| publish(&*restore)).inspect_err(|_| {
-            if !keep {
-                restore.abandon();
-            }
-        })
+        self.given_up.take().map_or(Ok(()), |state| state.give_up())?;
+        publish(restore)
     }
 }
 
@@ -262,7 +245,7 @@ pub(super) fn check(engine: &str, file: &Path, target: &Path, depth: Depth) -> R
 }
 
 /// Checks that a database can be restored there; returns also a restore in steps that is discarded for it.
-pub(super) fn prepare(request: &Request, engine: &str, path: &Path) -> Result<(Box<dyn FileRestore>, Option<State>)> {
+pub(super) fn prepare(request: &Request, engine: &str, path: &Path) -> Result<(Box<dyn Restorer>, Option<State>)> {
     let given_up = super::state_of(&request.into)?;
     let over = match &given_up {
         Some(known) if !request.replace => return Err(known.refusal()),
@@ -288,21 +271,6 @@ pub(super) fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBu
     Ok(Some(directory.join(name)))
 }
 
-/// Makes the temporary file, which only its owner may read. A running restore holds its lock, a killed one does not.
-fn make_locked(path: &Path) -> Result<LockableFile> {
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let made = LockableFile::from(made.map_err(|e| Error::io("create", path.display().to_string(), e))?);
-    // Another run that looks for leftovers holds the lock for an instant.
-    let locked = || !matches!(made.try_lock(), Err(std::fs::TryLockError::WouldBlock));
-    let _ = (0..100).any(|_| {
-        locked() || {
-            std::thread::sleep(Duration::from_millis(1));
-            false
-        }
-    });
-    Ok(made)
-}
-
 /// Refuses a directory that is not empty without `--replace`. Leftovers of killed restores of the database `resumed`
 /// are allowed.
 fn must_be_empty(directory: &Path, replace: bool, resumed: Option<&String>) -> Result<()> {
@@ -317,12 +285,4 @@ fn must_be_empty(directory: &Path, replace: bool, resumed: Option<&String>) -> R
         "is not empty",
         "restore into an empty directory, or add --replace to replace the database of the same name in it",
     ))
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        if let Some(restore) = self.restore.take().filter(|_| !self.keep) {
-            restore.abandon();
-        }
-    }
 }

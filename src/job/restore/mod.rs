@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fullbore_core::cipher::SecretKey;
-use fullbore_core::device::{Device, without_password};
+use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use fullbore_engines::ENGINES;
+use fullbore_engines::engine::refuse_target_options;
 
 pub(in crate::job) use file::found_by_check;
 pub use owner::Owner;
@@ -64,20 +65,25 @@ impl Into {
         let files = || ENGINES.iter().filter(|engine| engine.file().is_some()).map(|engine| engine.name());
         let wrong = |why: &str| {
             let known: String = files().map(|engine| format!("{engine}:FILE, ")).collect();
-            Error::usage(format!("--into {}", without_password(text)), why, format!("write {known}dir:PATH or nul:"))
+            Error::usage(
+                format!("--into {}", fullbore_engines::without_password(text)),
+                why,
+                format!("write {known}dir:PATH or nul:"),
+            )
         };
         match text.split_once(':') {
             Some(("dir", "")) => Err(wrong("the path is missing")),
             Some(("dir", path)) => Ok(Into::Directory(path.into())),
             Some(("nul", "")) => Ok(Into::Null),
-            Some((scheme, path)) => {
-                match fullbore_engines::named(scheme).map(|engine| (engine.name(), engine.file())) {
-                    Some((_, Some(_))) if path.is_empty() => Err(wrong("the path is missing")),
-                    Some((engine, Some(_))) => Ok(Into::File { engine, path: path.into() }),
-                    Some((_, None)) => Err(wrong("this version cannot restore into a server yet")),
-                    None => Err(wrong("this is not a target")),
+            Some((scheme, path)) => match fullbore_engines::named(scheme).map(|engine| (engine, engine.file())) {
+                Some((_, Some(_))) if path.is_empty() => Err(wrong("the path is missing")),
+                Some((engine, Some(_))) => {
+                    refuse_target_options(engine, path)?;
+                    Ok(Into::File { engine: engine.name(), path: path.into() })
                 }
-            }
+                Some((_, None)) => Err(wrong("this version cannot restore into a server yet")),
+                None => Err(wrong("this is not a target")),
+            },
             None => Err(wrong("this is not a target")),
         }
     }

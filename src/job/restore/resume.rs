@@ -3,18 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{LockableFile, Mode, OpenedFile};
+use fullbore_core::io::{Mode, OpenedFile};
 use fullbore_core::media::{SetKind, StreamRecord};
 use fullbore_core::unpack::{
     BaseMap, Compared, FileTarget, Marks, MediaSet, NullTarget, Target, Unpack, UnpackOutcome,
 };
 use fullbore_core::{Error, Result};
-use fullbore_engines::FileRestore;
+use fullbore_engines::Restorer;
+use fullbore_engines::engine::DirectoryRestore;
 
 use super::super::reading::Opened;
 use super::file::{Staging, path_of, prepare};
-use super::unfinished::Unfinished;
-use super::{Into, Request, log};
+use super::{Into, Request, log, unfinished};
 use crate::report::{Report, ResumedReport};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::show_bytes;
@@ -36,27 +36,27 @@ pub(super) fn refuse(request: &Request) -> Result<()> {
 }
 
 /// Takes over the directory of an interrupted restore of a server, if it can be continued.
-pub(super) fn take_over_directory<'a>(
-    target: &'a Path,
+pub(super) fn take_over_directory(
+    target: &Path,
     size: u64,
     opened: &Opened,
     report: &mut Report,
-) -> Result<Option<Unfinished<'a>>> {
-    let taken = if is_possible(opened, report) { Unfinished::take_over(target, size)? } else { None };
+) -> Result<Option<DirectoryRestore>> {
+    let taken = if is_possible(opened, report) { unfinished::take_over(target, size)? } else { None };
     match &taken {
         None => report.notes.push(NOTHING.into()),
         Some(taken) => {
-            let file = taken.path().display().to_string();
+            let file = taken.temporary().display().to_string();
             report.resumed = Some(ResumedReport { file, ..ResumedReport::default() });
         }
     }
     Ok(taken)
 }
 
-/// Takes over the leftover of another restore to this target; it stays locked while the file is open.
-pub(super) fn take_over(restore: &mut dyn FileRestore, report: &mut Report) -> Result<Option<LockableFile>> {
+/// Takes over the leftover of another restore to this target; false if there is no leftover.
+pub(super) fn take_over(restore: &mut dyn Restorer, report: &mut Report) -> Result<bool> {
     let taken = restore.take_over()?;
-    if taken.is_none() {
+    if !taken {
         report.notes.push(NOTHING.into());
     }
     let file = restore.temporary().display().to_string();
@@ -148,7 +148,9 @@ pub(super) fn foresee(opened: &mut Opened, request: &Request, conduct: &Conduct,
     let Some(set) = opened.sets.pop_front() else { return Ok(()) };
     let Some(path) = path_of(request, &set)? else { return Ok(()) };
     let mut restore = prepare(request, &set.header().engine, &path)?.0;
-    let Some(_locked) = take_over(&mut *restore, report)? else { return Ok(()) };
+    if !take_over(&mut *restore, report)? {
+        return Ok(());
+    }
     if !has_map(&set) {
         report.notes.push("the full has no page map to check the leftover with: everything would be restored".into());
         return Ok(());

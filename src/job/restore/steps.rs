@@ -11,7 +11,7 @@ use fullbore_core::io::{LockableFile, sync_directory};
 use fullbore_core::media::{SetKind, total};
 use fullbore_core::unpack::FileTarget;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{FileEngine, FileRestore, SetEnd};
+use fullbore_engines::engine::{FileEngine, Restorer, SetEnd};
 
 use super::super::reading::{self, Media};
 use super::file::{self, only_stream};
@@ -75,8 +75,8 @@ pub(super) struct First<'a> {
 ///
 /// # Errors
 /// The target was made meanwhile, or cannot be written to: then nothing stays.
-pub(super) fn leave(first: First<'_>, restore: &dyn FileRestore, report: &mut Report) -> Result<()> {
-    let (target, temporary) = (restore.target().to_owned(), restore.temporary());
+pub(super) fn leave(first: First<'_>, restore: Box<dyn Restorer>, report: &mut Report) -> Result<()> {
+    let (target, temporary) = (restore.target().to_owned(), restore.temporary().to_owned());
     let full = first.bases.first().ok_or(Error::Halted)?;
     let written = Written {
         format: 1,
@@ -96,12 +96,12 @@ pub(super) fn leave(first: First<'_>, restore: &dyn FileRestore, report: &mut Re
     state.applied(first.stands, first.bases, first.logs, None);
     let (text, working) = (state.text()?, state.working());
     let failed = |error| Error::io("write", state.target.display().to_string(), error);
-    File::open(temporary).and_then(|file| file.sync_all()).map_err(failed)?;
-    fs::rename(temporary, &working).map_err(failed)?;
+    File::open(&temporary).and_then(|file| file.sync_all()).map_err(failed)?;
+    fs::rename(&temporary, &working).map_err(failed)?;
     let publish = || {
         sync_directory(working.parent().unwrap_or(Path::new("/")))?;
         let mut file = OpenOptions::new();
-        let file = std::os::unix::fs::OpenOptionsExt::mode(file.write(true).create_new(true), 0o600).open(temporary);
+        let file = std::os::unix::fs::OpenOptionsExt::mode(file.write(true).create_new(true), 0o600).open(&temporary);
         file.and_then(|mut file| std::io::Write::write_all(&mut file, &text)).map_err(failed)?;
         restore.publish()
     };

@@ -7,6 +7,7 @@ use std::path::Path;
 use fullbore_core::halt::Halt;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
+use fullbore_engines::Restorer;
 use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::single_table::export::{Export, Exported};
 use fullbore_engines::mysql_family::single_table::{self, Selection, TableName};
@@ -14,8 +15,7 @@ use fullbore_engines::mysql_family::start_check::{ServerProgram, TABLE};
 
 use super::super::reading;
 use super::directory::{check_owner, last_title, manifests, refuse_damage, size_of, unpack_files};
-use super::unfinished::Unfinished;
-use super::{Into, Request, StartCheck, plan_line};
+use super::{Into, Request, StartCheck, plan_line, unfinished};
 use crate::report::{Report, TableReport, TablesReport};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
@@ -78,8 +78,8 @@ pub(super) fn restore(
         report.status = "planned".into();
         return Ok(());
     }
-    let unfinished = Unfinished::make(target, request.mkdir, size_of(&needed))?;
-    let [data, out] = [DATA, OUT].map(|name| unfinished.path().join(name));
+    let restore = unfinished::make(target, request.mkdir, size_of(&needed))?;
+    let [data, out] = [DATA, OUT].map(|name| restore.temporary().join(name));
     make(&data)?;
     make(&out)?;
     let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
@@ -96,7 +96,7 @@ pub(super) fn restore(
     if let Some(owner) = &request.owner {
         owner.take(&out)?;
     }
-    unfinished.publish_part(OUT)
+    restore.publish_part(OUT)
 }
 
 fn make(directory: &Path) -> Result<()> {

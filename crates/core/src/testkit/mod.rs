@@ -19,6 +19,6 @@ pub use fault::{Fault, FaultPlan};
 pub use fault_sink::FaultSink;
 pub use fault_supply::FaultSupply;
 pub use memory::{MemorySink, MemorySupply, Shelf};
-pub use open_engine_conforms::{Files, OpenEngineUnderTest, open_engine_conforms};
+pub use open_engine_conforms::{Files, OpenEngineUnderTest, open_engine_conforms, read_files};
 pub use ordered::{OrderedSource, OrderedTarget, TargetBehaviour};
 pub use plain::{plain_header, plain_manifest, plain_stream};

@@ -70,6 +70,17 @@ pub fn open_engine_conforms<E: OpenEngineUnderTest>(engine: &E) {
     ended_with_its_job(engine);
 }
 
+/// All streams of an open source with their final sizes, and the files that one reader makes of them.
+///
+/// # Panics
+/// When the source fails.
+pub fn read_files(source: &dyn Source) -> (Vec<Stream>, Files) {
+    let extents = read(source, 1, 1 << 20);
+    let found = source.found().expect("all streams, once everything was read");
+    let files = put_together(&extents, &found);
+    (found, files)
+}
+
 /// Layer of the extent that each reader works at; `None` while it asks for its next.
 type AtWork = Mutex<Vec<Option<u16>>>;
 

@@ -2,20 +2,27 @@
 //! line in [`ENGINES`](crate::ENGINES).
 
 mod directory;
+mod directory_restore;
 mod file;
 mod flags;
 mod log;
+mod options;
 mod pages;
+mod restorer;
 
 use std::path::PathBuf;
 
 use fullbore_core::Result;
 
 pub use directory::{DirectoryEngine, TextOfTable};
-pub use file::{Depth, FileEngine, FileRestore, Over};
-pub use flags::{EngineFlag, GivenFlags};
+pub use directory_restore::DirectoryRestore;
+pub use file::{Depth, FileEngine, Over};
+pub use flags::{EngineFlag, GivenFlags, GivenIn};
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
+pub(crate) use options::names as option_names;
+pub use options::{EngineDefaults, refuse_target_options, resolve_options};
 pub use pages::{PageCheck, PageEngine};
+pub use restorer::Restorer;
 
 use crate::{Options, Session};
 
@@ -44,7 +51,7 @@ pub trait Engine: Sync {
     /// its current state.
     fn open(&self, url: &str, options: &Options) -> Result<Box<dyn Session>>;
 
-    /// The flags that mean something to this engine only.
+    /// The options that mean something to this engine only: flags, parameters of a URL, keys of the configuration.
     fn flags(&self) -> &'static [EngineFlag] {
         &[]
     }

@@ -178,8 +178,10 @@ impl ServerAddress {
             }
             _ => {
                 let datadir = if self.dialect == Dialect::MariaDb { ", datadir" } else { "" };
-                let known =
-                    format!("known options: ssl-mode, ssl-ca, get-server-public-key, read-timeout, socket{datadir}");
+                let own = crate::named(self.dialect.name()).map_or_else(String::new, crate::engine::option_names);
+                let known = format!(
+                    "known options: ssl-mode, ssl-ca, get-server-public-key, read-timeout, socket{datadir}, {own}"
+                );
                 let why = match repeatable && name.chars().all(|c| matches!(c, 'a'..='z' | '-' | '_')) {
                     true => format!("`{}` is not an option", name.chars().take(40).collect::<String>()),
                     false => "it contains an unknown option".to_owned(),

@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use fullbore_core::device::without_password;
 use fullbore_core::io::real_path;
 use fullbore_core::{Error, Result};
 
 use super::open_files::beside;
 use super::restore::{self, SIDE_FILES};
 use super::{Snapshot, integrity};
-use crate::engine::{Depth, Engine, EngineFlag, FileEngine, FileRestore, Identity, LogEngine, Over, Stems};
-use crate::{Options, Session};
+use crate::engine::{Depth, Engine, EngineFlag, FileEngine, Identity, LogEngine, Over, Restorer, Stems};
+use crate::{Options, Session, without_password};
 
 static FLAGS: [EngineFlag; 1] = [KEEP_FREE_PAGES];
 
@@ -85,7 +84,7 @@ impl Engine for Sqlite {
 }
 
 impl FileEngine for Sqlite {
-    fn prepare(&self, target: &Path, over: Over) -> Result<Box<dyn FileRestore>> {
+    fn prepare(&self, target: &Path, over: Over) -> Result<Box<dyn Restorer>> {
         Ok(Box::new(restore::prepare(target, over)?))
     }
 

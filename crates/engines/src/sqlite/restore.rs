@@ -1,14 +1,14 @@
 //! Restores a database file safely: it is written beside the target and gets the target's name only when complete.
 //!
 //! [`prepare`] checks that the target is free. The caller writes the temporary file and has it checked. Then it
-//! publishes or abandons the file ([`FileRestore`]). After a kill between any two steps, the old or the new database is
-//! whole under the name. SQLite would apply a stale `-wal` or `-journal` to any file with this name, so these files
+//! publishes or drops the [`Restorer`]. After a kill between any two steps, the old or the new database is whole under
+//! the name. SQLite would apply a stale `-wal` or `-journal` to any file with this name, so these files
 //! must not exist.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ use super::connection::{explain, not_a_database};
 use super::header::{HEADER_SIZE, MAGIC};
 use super::leftover;
 use super::open_files::{Claim, RawFile, beside, io_error};
-use crate::engine::{FileRestore, Over};
+use crate::engine::{Over, Restorer};
 
 /// The side files beside a database that is in use, or was in use at a crash.
 pub(super) const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -71,6 +71,10 @@ pub struct Restore {
     temporary: PathBuf,
     replace: bool,
     leftovers: Vec<PathBuf>,
+    /// Held by a running restore, not by a killed one.
+    lock: Option<LockableFile>,
+    /// If it is not published, it stays for another restore.
+    keep: bool,
 }
 
 /// Checks whether a database can be restored to `target`. Writes nothing. Where a database may be replaced, the target
@@ -88,7 +92,8 @@ pub fn prepare(target: &Path, over: Over) -> Result<Restore> {
     let leftovers = leftover::of(&target)?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let temporary = beside(&target, &format!(".restoring-{:x}{:x}", since.as_nanos(), std::process::id()));
-    Ok(Restore { target, temporary, replace: over == Over::Database, leftovers })
+    let replace = over == Over::Database;
+    Ok(Restore { target, temporary, replace, leftovers, lock: None, keep: false })
 }
 
 /// Refuses side files of `target`: SQLite would apply them to any file with its name.
@@ -106,7 +111,7 @@ pub fn refuse_side_files(target: &Path) -> Result<()> {
     }
 }
 
-impl FileRestore for Restore {
+impl Restorer for Restore {
     fn target(&self) -> &Path {
         &self.target
     }
@@ -119,25 +124,41 @@ impl FileRestore for Restore {
         &self.leftovers
     }
 
-    fn take_over(&mut self) -> Result<Option<LockableFile>> {
-        let Some((path, file)) = leftover::take_over(&self.target)? else { return Ok(None) };
+    fn make(&mut self) -> Result<()> {
+        if let Some(taken_over) = &self.lock {
+            return taken_over.set_len(0).map_err(|e| io_error("empty", &self.temporary, e));
+        }
+        self.lock = Some(make_locked(&self.temporary)?);
+        Ok(())
+    }
+
+    fn take_over(&mut self) -> Result<bool> {
+        let Some((path, file)) = leftover::take_over(&self.target)? else { return Ok(false) };
         let belongs = |other: &PathBuf| other.as_os_str().as_bytes().starts_with(path.as_os_str().as_bytes());
         self.leftovers.retain(|other| !belongs(other));
-        self.temporary = path;
-        Ok(Some(file))
+        (self.temporary, self.lock, self.keep) = (path, Some(file), true);
+        Ok(true)
     }
 
-    fn publish(&self) -> Result<Vec<String>> {
+    fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    fn publish(self: Box<Self>) -> Result<Vec<String>> {
         self.publish_with(&|_| Ok(()))
     }
+}
 
-    fn abandon(&self) {
-        let _ = fs::remove_file(&self.temporary); // It may not have been written yet.
+impl Drop for Restore {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = fs::remove_file(&self.temporary); // It may not have been written, or it has the target's name.
+        }
     }
 }
 
 impl Restore {
-    /// As [`FileRestore::publish`], with a hook after each step.
+    /// As [`Restorer::publish`], with a hook after each step.
     ///
     /// # Errors
     /// Also the errors of the hook.
@@ -370,6 +391,21 @@ fn rename_new(from: &Path, to: &Path) -> Result<()> {
         }
         Err(error) => Err(failed(error.into())),
     }
+}
+
+/// Makes a file that only its owner may read. A running restore holds its lock, a killed one does not.
+fn make_locked(path: &Path) -> Result<LockableFile> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let made = LockableFile::from(made.map_err(|e| io_error("create", path, e))?);
+    // Another run that looks for leftovers holds the lock for an instant.
+    let locked = || !matches!(made.try_lock(), Err(fs::TryLockError::WouldBlock));
+    let _ = (0..100).any(|_| {
+        locked() || {
+            std::thread::sleep(Duration::from_millis(1));
+            false
+        }
+    });
+    Ok(made)
 }
 
 fn sync_folder(file: &Path) -> Result<()> {

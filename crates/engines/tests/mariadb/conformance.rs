@@ -9,6 +9,9 @@ use fullbore_core::testkit::{Files, OpenEngineUnderTest, open_engine_conforms};
 use fullbore_engines::{Options, Session};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 
+use crate::restorer::restorer_conforms;
+use crate::server_restorer::ServerDatabase;
+
 const ASKED: &str = "CHECKSUM TABLE shop.item, shop.parts, shop.aria, shop.myisam; SELECT COUNT(*) FROM shop.item";
 
 struct MariaDb(Server);
@@ -51,8 +54,7 @@ impl OpenEngineUnderTest for MariaDb {
     }
 }
 
-#[test]
-fn mariadb_conforms() {
+fn shop() -> Server {
     let server = Server::start(Kind::Mariadb11, &ServerOptions::new().redo("8M"));
     server.sql(
         "CREATE DATABASE shop; USE shop; CREATE TABLE item (id INT PRIMARY KEY, t VARCHAR(200), KEY (t)); INSERT INTO \
@@ -60,5 +62,25 @@ fn mariadb_conforms() {
          HASH (id) PARTITIONS 3; INSERT INTO parts SELECT id FROM item; CREATE TABLE aria ENGINE=Aria SELECT * FROM \
          item; CREATE TABLE myisam ENGINE=MyISAM SELECT * FROM item",
     );
-    open_engine_conforms(&MariaDb(server));
+    server
+}
+
+#[test]
+fn mariadb_conforms() {
+    open_engine_conforms(&MariaDb(shop()));
+}
+
+#[test]
+fn mariadb_conforms_as_an_engine_that_restores() {
+    restorer_conforms(|| {
+        let server = shop();
+        let options = Options { password_file: server.password_file().map(Into::into), ..Options::default() };
+        ServerDatabase {
+            server,
+            engine: "mariadb",
+            options,
+            start: ServerOptions::new().redo("8M"),
+            streams: Vec::new(),
+        }
+    });
 }

@@ -10,5 +10,9 @@ mod live;
 mod pages;
 mod refusals;
 mod restored;
+#[path = "../suites/restorer.rs"]
+mod restorer;
+#[path = "../suites/server_restorer.rs"]
+mod server_restorer;
 mod tablespaces;
 mod workload;

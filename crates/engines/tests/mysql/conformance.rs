@@ -10,6 +10,9 @@ use fullbore_engines::mysql::engine::INSTALL_CLONE_PLUGIN;
 use fullbore_engines::{Options, Session};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 
+use crate::restorer::restorer_conforms;
+use crate::server_restorer::ServerDatabase;
+
 const ASKED: &str = "CHECKSUM TABLE shop.item, shop.parts; SELECT COUNT(*) FROM shop.item";
 
 struct MySql(Server);
@@ -58,8 +61,7 @@ impl OpenEngineUnderTest for MySql {
     }
 }
 
-#[test]
-fn mysql_conforms() {
+fn shop() -> Server {
     let server = Server::start(Kind::Mysql9, &ServerOptions::new());
     server.sql(
         "CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY AUTO_INCREMENT, t VARCHAR(200), KEY (t)); \
@@ -67,5 +69,21 @@ fn mysql_conforms() {
          UUID()) FROM shop.item a, shop.item b, shop.item c, shop.item d, shop.item e; CREATE TABLE shop.parts (id INT \
          PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3; INSERT INTO shop.parts SELECT id FROM shop.item",
     );
-    open_engine_conforms(&MySql(server));
+    server
+}
+
+#[test]
+fn mysql_conforms() {
+    open_engine_conforms(&MySql(shop()));
+}
+
+#[test]
+fn mysql_conforms_as_an_engine_that_restores() {
+    restorer_conforms(|| {
+        let server = shop();
+        let password_file = server.password_file().map(Into::into);
+        let flags = [&INSTALL_CLONE_PLUGIN].into_iter().collect();
+        let options = Options { password_file, flags, ..Options::default() };
+        ServerDatabase { server, engine: "mysql", options, start: ServerOptions::new(), streams: Vec::new() }
+    });
 }

@@ -9,6 +9,10 @@ mod interrupted;
 mod load;
 mod login;
 mod refusals;
+#[path = "../suites/restorer.rs"]
+mod restorer;
+#[path = "../suites/server_restorer.rs"]
+mod server_restorer;
 
 use fullbore_core::Result;
 use fullbore_core::halt::Halt;

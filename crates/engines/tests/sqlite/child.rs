@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fullbore_engines::engine::{FileRestore, Over};
+use fullbore_engines::engine::{Over, Restorer};
 use fullbore_engines::sqlite::{Snapshot, restore};
 use rusqlite::Connection;
 use rusqlite::fallible_iterator::FallibleIterator;

@@ -12,7 +12,8 @@ use crate::log_engine::{LogEngineUnderTest, Stored, full, log_engine_conforms};
 /// Each commit changes all of it.
 const CONTENT: &str = "SELECT count(*) || ':' || max(id) || ':' || (SELECT k FROM t ORDER BY id DESC LIMIT 1) FROM t";
 
-struct Sqlite(Live);
+/// A live database.
+pub struct Sqlite(pub Live);
 
 impl LogEngineUnderTest for Sqlite {
     fn engine(&self) -> &'static dyn LogEngine {

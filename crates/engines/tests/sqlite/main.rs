@@ -13,6 +13,9 @@ mod log_engine;
 mod modes;
 mod publish;
 mod refusals;
+#[path = "../suites/restorer.rs"]
+mod restorer;
+mod restorer_conformance;
 
 #[test]
 fn the_bundled_sqlite_has_the_fix_of_the_wal_reset_bug() {

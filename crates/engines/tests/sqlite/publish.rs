@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_engines::engine::{Depth, FileRestore, Over};
+use fullbore_engines::engine::{Depth, Over, Restorer};
 use fullbore_engines::sqlite::integrity;
 use fullbore_engines::sqlite::restore::{Step, prepare};
 use fullbore_engines::sqlite::{Digest, content_digest};
@@ -66,14 +66,14 @@ fn a_new_database_appears_under_its_name_only_when_complete() {
 }
 
 #[test]
-fn an_abandoned_restore_leaves_nothing() {
+fn a_dropped_restore_leaves_nothing() {
     let (folder, from, _) = folder();
     let restore = prepare(&folder.path().join("new.db"), Over::Nothing).unwrap();
     std::fs::copy(&from, restore.temporary()).unwrap();
     let later = prepare(&folder.path().join("new.db"), Over::Nothing).unwrap();
     assert_eq!(later.leftovers(), [restore.temporary().to_owned()], "a killed restore would be named");
-    restore.abandon();
-    later.abandon();
+    drop(restore);
+    drop(later);
     assert_eq!(names(folder.path()), ["from.db"]);
 }
 
@@ -103,7 +103,7 @@ fn nothing_is_overwritten_without_replace() {
         Ok(())
     };
     assert!(restore.publish_with(&create).is_err());
-    restore.abandon();
+    drop(restore);
     assert_eq!(std::fs::read(&target).unwrap(), b"mine");
 }
 
@@ -141,7 +141,7 @@ fn a_database_in_use_is_not_replaced_however_idle_its_user_is() {
     let restore = prepare(&live.path, Over::Database).unwrap();
     std::fs::copy(&from, restore.temporary()).unwrap();
     assert!(restore.publish_with(&no_stop).unwrap_err().to_string().contains("in use"));
-    restore.abandon();
+    drop(restore);
     live.sql("INSERT INTO a(x) VALUES (1)");
 
     let mut live = Live::new("PRAGMA journal_mode = delete");
@@ -236,7 +236,7 @@ fn damage_in_a_restored_file_is_found_before_it_is_published() {
     assert!(!integrity::check(restore.temporary(), Depth::Quick).unwrap().is_empty());
     std::fs::write(restore.temporary(), [0; 5000]).unwrap();
     assert!(!integrity::check(restore.temporary(), Depth::Full).unwrap().is_empty());
-    restore.abandon();
+    drop(restore);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_file_swapped_in_before_or_after_the_lock_is_refused_and_stays() {
         };
         let text = restore.publish_with(&swap).unwrap_err().to_string();
         assert!(text.contains("another file took its name"), "{swapped_after:?}: {text}");
-        restore.abandon();
+        drop(restore);
         assert_eq!(content_digest(&target).unwrap(), expected, "{swapped_after:?}");
     }
 }

@@ -127,6 +127,21 @@ pub fn full(test: &mut impl LogEngineUnderTest) -> (TempPath, SetEnd) {
     (copy, end)
 }
 
+/// Commits twice, with a log set after each commit, and applies the sets to the database at `copy`, which is at
+/// `position`. Gives the content of the database then.
+pub fn apply_two_sets(test: &mut impl LogEngineUnderTest, copy: &Path, position: &Value) -> String {
+    let engine = test.engine();
+    let end = engine.end(position).unwrap();
+    test.commit();
+    let first = Stored::next(test, &end);
+    test.commit();
+    let second = Stored::next(test, &first.end);
+    assert!(second.apply(engine, copy, &end, None).is_err(), "the first set was left out");
+    let stands = first.apply(engine, copy, &end, None).unwrap().stands;
+    second.apply(engine, copy, &stands, None).unwrap();
+    test.content()
+}
+
 fn log_sets_lead_from_a_full_to_now(mut test: impl LogEngineUnderTest) {
     let engine = test.engine();
     let (copy, mut stands) = full(&mut test);

@@ -48,6 +48,37 @@ struct SetPosition {
     spans: Vec<(u32, u64, u64)>,
 }
 
+/// The content of a copy, in a file.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MemoryFile {
+    pub values: Vec<u64>,
+    /// The sum of all values: a thorough check compares it.
+    pub sum: u64,
+}
+
+impl MemoryFile {
+    fn new(values: Vec<u64>) -> Self {
+        let sum = sum(&values);
+        Self { values, sum }
+    }
+
+    pub fn read(file: &Path) -> std::io::Result<Self> {
+        Ok(serde_json::from_slice(&fs::read(file)?)?)
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap()
+    }
+
+    pub fn is_sound(&self) -> bool {
+        self.sum == sum(&self.values)
+    }
+}
+
+fn sum(values: &[u64]) -> u64 {
+    values.iter().fold(0, |sum, value| sum.wrapping_add(*value))
+}
+
 #[derive(Debug)]
 struct State {
     end: End,
@@ -191,9 +222,9 @@ impl LogEngine for Engine {
         let mut records: Vec<Record> = serde_json::from_reader(&set.streams[0]).map_err(|e| nonsense(e.to_string()))?;
         let all = records.len();
         records.retain(|record| stop_at.is_none_or(|stop| record.time <= stop));
-        let mut values: Vec<u64> = serde_json::from_slice(&fs::read(set.database).unwrap()).unwrap();
+        let mut values = MemoryFile::read(set.database).map_err(|error| nonsense(error.to_string()))?.values;
         values.extend(records.iter().map(|record| record.value));
-        fs::write(set.database, serde_json::to_vec(&values).unwrap()).unwrap();
+        fs::write(set.database, MemoryFile::new(values).bytes()).unwrap();
         let last = records.last().map(|last| End { timeline: last.timeline, lsn: last.lsn, at: last.time });
         let end = last.unwrap_or(stands);
         Ok(AppliedLog { stands: set_end(&end, serde_json::to_value(end).unwrap()), stopped: records.len() < all })
@@ -361,13 +392,13 @@ impl LogEngineUnderTest for Memory {
     }
 
     fn content_of(&self, copy: &Path) -> String {
-        format!("{:?}", serde_json::from_slice::<Vec<u64>>(&fs::read(copy).unwrap()).unwrap())
+        format!("{:?}", MemoryFile::read(copy).unwrap().values)
     }
 
     fn full(&mut self, copy: &Path) -> serde_json::Value {
         let state = self.0.state();
-        let values: Vec<u64> = state.records.iter().map(|record| record.value).collect();
-        fs::write(copy, serde_json::to_vec(&values).unwrap()).unwrap();
+        let values = state.records.iter().map(|record| record.value).collect();
+        fs::write(copy, MemoryFile::new(values).bytes()).unwrap();
         serde_json::to_value(state.end).unwrap()
     }
 

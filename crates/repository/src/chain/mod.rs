@@ -3,6 +3,8 @@
 mod copies;
 mod forks;
 pub mod log;
+#[cfg(test)]
+pub(crate) mod log_terms;
 pub mod moment;
 mod protection;
 pub mod retention;

@@ -108,26 +108,19 @@ fn nothing(found: &[FoundSet], standing: &RestoredState) -> Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use fullbore_core::media::{LogPosition, LogSpan};
-
+    use super::super::log_terms::LogTerms;
     use super::*;
 
     fn id(number: u128) -> Uuid {
         Uuid::from_u128(number)
     }
 
-    fn point(frame: u32) -> LogPosition {
-        LogPosition { history: vec![7], at: frame.into(), proof: None }
-    }
-
-    fn set(number: u128, kind: SetKind, base: u128, from: u32, to: u32) -> FoundSet {
-        let at = i64::from(to) * 10;
-        let spans = if kind == SetKind::Log {
-            vec![LogSpan { history: vec![7], from: from.into(), to: to.into() }]
-        } else {
-            Vec::new()
-        };
-        let first = (kind == SetKind::Log).then(|| point(from));
+    /// A set that ends at a commit. A log set begins at another one.
+    fn set(terms: LogTerms, number: u128, kind: SetKind, base: u128, from: u32, to: u32) -> FoundSet {
+        let (at, is_log) = (i64::from(to) * 10, kind == SetKind::Log);
+        let spans = if is_log { terms.spans(from.into(), to.into()) } else { Vec::new() };
+        let first = is_log.then(|| terms.place(from.into()));
+        let last = Some(terms.place(to.into()));
         FoundSet {
             backup_set_id: id(number),
             media_set_id: id(100 + number),
@@ -138,19 +131,19 @@ mod tests {
             interrupted: false,
             database: Some("app".into()),
             names: Vec::new(),
-            log_range: Some(LogRange { first, last: Some(point(to)), from: at, at, until: at, spans }),
+            log_range: Some(LogRange { first, last, from: at, at, until: at, spans }),
             until_by_store: None,
             encrypted: false,
         }
     }
 
-    fn sets() -> Vec<FoundSet> {
+    fn sets(terms: LogTerms) -> Vec<FoundSet> {
         vec![
-            set(1, SetKind::Full, 0, 0, 5),
-            set(2, SetKind::Log, 1, 5, 8),
-            set(3, SetKind::Differential, 1, 0, 9),
-            set(4, SetKind::Log, 2, 8, 12),
-            set(5, SetKind::Log, 4, 12, 15),
+            set(terms, 1, SetKind::Full, 0, 0, 5),
+            set(terms, 2, SetKind::Log, 1, 5, 8),
+            set(terms, 3, SetKind::Differential, 1, 0, 9),
+            set(terms, 4, SetKind::Log, 2, 8, 12),
+            set(terms, 5, SetKind::Log, 4, 12, 15),
         ]
     }
 
@@ -175,32 +168,53 @@ mod tests {
 
     #[test]
     fn what_was_applied_is_passed_over_and_the_rest_goes_on() {
-        let all = sets();
-        let latest = Choice::default();
-        assert_eq!(ids(&all, &standing(&all[0], None, false), &latest).unwrap(), [3, 4, 5], "the shortest way");
-        assert_eq!(ids(&all, &standing(&all[1], None, true), &latest).unwrap(), [4, 5]);
-        assert_eq!(ids(&all, &standing(&all[2], Some(3), false), &latest).unwrap(), [4, 5], "from within a set");
-        assert_eq!(ids(&all[..2], &standing(&all[0], None, false), &latest).unwrap(), [2]);
-        let stop = Choice { stop_at: Some(110), ..Choice::default() };
-        assert_eq!(ids(&all, &standing(&all[1], None, true), &stop).unwrap(), [4]);
-        let named = Choice { set: Some(id(4).to_string()), ..Choice::default() };
-        assert_eq!(ids(&all, &standing(&all[1], None, true), &named).unwrap(), [4]);
+        for terms in LogTerms::ALL {
+            let all = sets(terms);
+            let latest = Choice::default();
+            let next = |found: &[FoundSet], standing: RestoredState, choice: &Choice| {
+                ids(found, &standing, choice).unwrap_or_else(|error| panic!("{terms:?}: {error}"))
+            };
+            assert_eq!(next(&all, standing(&all[0], None, false), &latest), [3, 4, 5], "{terms:?}: the shortest way");
+            assert_eq!(next(&all, standing(&all[1], None, true), &latest), [4, 5]);
+            assert_eq!(next(&all, standing(&all[2], Some(3), false), &latest), [4, 5], "from within a set");
+            assert_eq!(next(&all[..2], standing(&all[0], None, false), &latest), [2]);
+            let stop = Choice { stop_at: Some(110), ..Choice::default() };
+            assert_eq!(next(&all, standing(&all[1], None, true), &stop), [4]);
+            let named = Choice { set: Some(id(4).to_string()), ..Choice::default() };
+            assert_eq!(next(&all, standing(&all[1], None, true), &named), [4]);
+        }
     }
 
     #[test]
     fn a_gap_and_what_comes_too_late_are_named() {
-        let all = sets();
-        let latest = Choice::default();
-        let gap = ids(&all[4..], &standing(&all[1], None, true), &latest).unwrap_err().to_string();
-        assert!(gap.contains(&id(5).to_string()) && gap.contains(&id(4).to_string()), "{gap}");
-        let late = ids(&all[2..3], &standing(&all[1], None, true), &latest).unwrap_err().to_string();
-        assert!(late.contains("can only follow its own full"), "{late}");
-        let done = ids(&all, &standing(&all[4], None, true), &latest).unwrap_err().to_string();
-        assert!(done.contains("none of these continues it") || done.contains("its own full"), "{done}");
-        let other = [set(9, SetKind::Differential, 8, 0, 20)];
-        assert!(ids(&other, &standing(&all[0], None, false), &latest).is_err(), "of another full");
-        let early = Choice { stop_at: Some(20), ..Choice::default() };
-        let early = ids(&all, &standing(&all[1], None, true), &early).unwrap_err().to_string();
-        assert!(early.contains("is before the range that these sets can be restored to"), "{early}");
+        for terms in LogTerms::ALL {
+            let all = sets(terms);
+            let latest = Choice::default();
+            let refused = |found: &[FoundSet], standing: RestoredState, choice: &Choice| {
+                ids(found, &standing, choice).unwrap_err().to_string()
+            };
+            let gap = refused(&all[4..], standing(&all[1], None, true), &latest);
+            assert!(gap.contains(&id(5).to_string()) && gap.contains(&id(4).to_string()), "{gap}");
+            let late = refused(&all[2..3], standing(&all[1], None, true), &latest);
+            assert!(late.contains("can only follow its own full"), "{late}");
+            let done = refused(&all, standing(&all[4], None, true), &latest);
+            assert!(done.contains("none of these continues it") || done.contains("its own full"), "{done}");
+            let other = [set(terms, 9, SetKind::Differential, 8, 0, 20)];
+            assert!(ids(&other, &standing(&all[0], None, false), &latest).is_err(), "of another full");
+            let early = Choice { stop_at: Some(20), ..Choice::default() };
+            let early = refused(&all, standing(&all[1], None, true), &early);
+            assert!(early.contains("is before the range that these sets can be restored to"), "{early}");
+        }
+    }
+
+    /// The old server is still alive after the fail-over, and its log is backed up too.
+    #[test]
+    fn a_target_that_is_on_a_timeline_that_was_left_gets_no_set_of_the_new_one() {
+        let terms = LogTerms::Timelines(&[10]);
+        let mut all = sets(terms);
+        all[3] = set(LogTerms::Timelines(&[]), 4, SetKind::Log, 2, 8, 12);
+        let on_the_old_one = standing(&all[3], None, true);
+        let refused = ids(&all[4..], &on_the_old_one, &Choice::default());
+        assert!(refused.is_err(), "{refused:?}");
     }
 }

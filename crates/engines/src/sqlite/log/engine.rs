@@ -33,9 +33,9 @@ impl LogEngine for Sqlite {
     }
 
     fn open(&self, url: &str, bases: &[SetEnd], options: &Options) -> Result<(usize, Option<Box<dyn LogSession>>)> {
-        if options.flags.has(&KEEP_FREE_PAGES) {
+        if let Some(asked) = options.flags.asked(&KEEP_FREE_PAGES) {
             let why = "a log set has every page that was written, free or not";
-            return Err(Error::usage("--keep-free-pages", why, "leave it out"));
+            return Err(Error::usage(asked, why, "leave it out"));
         }
         let (at, session) = LogBackup::open(path_of(url)?, &ends(bases)?, options)?;
         Ok((at, session.map(|session| Box::new(session) as Box<dyn LogSession>)))

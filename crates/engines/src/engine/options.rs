@@ -1,0 +1,235 @@
+//! The options of an engine in a database URL (`sqlite:PATH?keep-free-pages=true`) and in the configuration
+//! (`[engine.sqlite]`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fullbore_core::{Error, Result};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::{Engine, EngineFlag, GivenFlags, GivenIn};
+use crate::{ENGINES, named, of_url, without_password};
+
+/// The tables `[engine.NAME]` of the configuration: options of engines, for every run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EngineDefaults(Vec<(&'static str, &'static EngineFlag, bool)>);
+
+impl EngineDefaults {
+    /// From the options by engine and name.
+    ///
+    /// # Errors
+    /// An unknown engine or option: the text names the known ones.
+    pub fn new(tables: &BTreeMap<String, BTreeMap<String, bool>>) -> Result<Self, String> {
+        let mut all = Vec::new();
+        for (name, options) in tables {
+            let known = || ENGINES.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
+            let engine = named(name).ok_or_else(|| format!("`{name}` is not an engine (known: {})", known()))?;
+            for (option, value) in options {
+                let flag = find(engine, option).ok_or_else(|| unknown(engine, option))?;
+                all.push((engine.name(), flag, *value));
+            }
+        }
+        Ok(Self(all))
+    }
+
+    fn of(&self, engine: &dyn Engine, flag: &EngineFlag) -> Option<bool> {
+        let mine = |(name, known, _): &&(&str, &'static EngineFlag, bool)| *name == engine.name() && *known == flag;
+        self.0.iter().find(mine).map(|(_, _, value)| *value)
+    }
+}
+
+impl<'de> Deserialize<'de> for EngineDefaults {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(&BTreeMap::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// Takes the options of the engine out of a database URL, and joins them with the flags and the configuration. A flag
+/// wins over the URL, and the URL wins over the configuration.
+///
+/// # Errors
+/// An option that the engine does not know, or a value that is neither `true` nor `false`.
+pub fn resolve_options(url: &str, flags: &GivenFlags, defaults: &EngineDefaults) -> Result<(String, GivenFlags)> {
+    // `open` refuses the URL of an unknown engine.
+    let Some(engine) = of_url(url) else { return Ok((url.to_owned(), flags.clone())) };
+    let (plain, in_url) = take(engine, url)?;
+    let mut given = flags.clone();
+    for flag in engine.flags().iter().filter(|flag| !flags.has(flag)) {
+        let said = in_url.iter().rfind(|(named, _)| *named == flag).map(|(_, value)| *value);
+        match (said, defaults.of(engine, flag)) {
+            (Some(true), _) => given.add(flag, GivenIn::Url),
+            (None, Some(true)) => given.add(flag, GivenIn::Configuration),
+            _ => {}
+        }
+    }
+    Ok((plain, given))
+}
+
+/// Refuses options after the path of a target: a restore has no options of its engine. A `?` belongs to the name,
+/// unless NAME=VALUE follows it and no file has the whole name.
+///
+/// # Errors
+/// It names the first option.
+pub fn refuse_target_options(engine: &dyn Engine, path: &str) -> Result<()> {
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    let option = options_after(engine, path).and_then(|(_, options)| options.split('&').next()?.split_once('='));
+    let Some((name, _)) = option.filter(|(name, _)| is_name(name)) else { return Ok(()) };
+    let why = format!("a restore of {} has no option `{name}`", engine.title());
+    Err(Error::usage(format!("{}:{path}", engine.name()), why, "leave it out, or name another file"))
+}
+
+/// The text before the options of a URL or path, and the options. A file may have a `?` in its name: if a file with the
+/// whole name exists, there are no options.
+fn options_after<'t>(engine: &dyn Engine, text: &'t str) -> Option<(&'t str, &'t str)> {
+    if engine.is_server() {
+        // With an `@` it may be the end of a password: the engine refuses that, and repeats nothing.
+        return text.split_once('?').filter(|(_, options)| !options.contains('@'));
+    }
+    let start = format!("{}:", engine.name());
+    let path = text.strip_prefix(&start).unwrap_or(text);
+    if Path::new(path).symlink_metadata().is_ok() { None } else { text.rsplit_once('?') }
+}
+
+type Said = Vec<(&'static EngineFlag, bool)>;
+
+/// The URL without the options of the engine, and these options.
+fn take(engine: &'static dyn Engine, url: &str) -> Result<(String, Said)> {
+    let Some((before, options)) = options_after(engine, url) else { return Ok((url.to_owned(), Vec::new())) };
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    for option in options.split('&') {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match find(engine, name) {
+            Some(flag) => own.push((flag, value_of(name, value)?)),
+            // These may be of the address, which refuses unknown ones.
+            None if engine.is_server() => others.push(option),
+            None => {
+                let path = url.split_once(':').map_or(url, |(_, path)| path);
+                let why = format!("{}, and no file `{path}` exists", unknown(engine, name));
+                return Err(Error::usage(
+                    without_password(url),
+                    why,
+                    format!("write {}:PATH?NAME=true", engine.name()),
+                ));
+            }
+        }
+    }
+    let plain = match (own.is_empty(), others.is_empty()) {
+        (true, _) => url.to_owned(),
+        (false, true) => before.to_owned(),
+        (false, false) => format!("{before}?{}", others.join("&")),
+    };
+    Ok((plain, own))
+}
+
+fn find(engine: &'static dyn Engine, name: &str) -> Option<&'static EngineFlag> {
+    engine.flags().iter().find(|flag| flag.name == name)
+}
+
+fn value_of(name: &str, value: &str) -> Result<bool> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Error::usage(name, "its value is neither true nor false", format!("write {name}=true"))),
+    }
+}
+
+/// Why an option is refused.
+fn unknown(engine: &dyn Engine, name: &str) -> String {
+    let known = names(engine);
+    // A URL may contain anything, and the text goes to a terminal.
+    let name: String = name.chars().filter(|letter| !letter.is_control()).take(40).collect();
+    format!("`{name}` is not an option of {} (known: {known})", engine.title())
+}
+
+/// The names of all options of an engine.
+pub(crate) fn names(engine: &dyn Engine) -> String {
+    engine.flags().iter().map(|flag| flag.name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::mysql::engine::{INCLUDE_OTHER_ENGINES, INSTALL_CLONE_PLUGIN};
+    use crate::sqlite::engine::KEEP_FREE_PAGES;
+
+    fn defaults(engine: &str, option: &str, value: bool) -> Result<EngineDefaults, String> {
+        EngineDefaults::new(&[(engine.to_owned(), [(option.to_owned(), value)].into())].into())
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_url_and_the_url_over_the_configuration() {
+        let always = defaults("sqlite", "keep-free-pages", true).unwrap();
+        let never = defaults("sqlite", "keep-free-pages", false).unwrap();
+        let (no_flag, flag) = (GivenFlags::default(), [&KEEP_FREE_PAGES].into_iter().collect::<GivenFlags>());
+        for (url, flags, defaults, expected) in [
+            ("sqlite:no.db", &no_flag, &always, true),
+            ("sqlite:no.db", &no_flag, &never, false),
+            ("sqlite:no.db", &no_flag, &EngineDefaults::default(), false),
+            ("sqlite:no.db?keep-free-pages=false", &no_flag, &always, false),
+            ("sqlite:no.db?keep-free-pages=true", &no_flag, &never, true),
+            ("sqlite:no.db?keep-free-pages=false", &flag, &never, true),
+        ] {
+            let (plain, given) = resolve_options(url, flags, defaults).unwrap();
+            assert_eq!((plain.as_str(), given.has(&KEEP_FREE_PAGES)), ("sqlite:no.db", expected), "{url}");
+        }
+        assert!(resolve_options("sqlite:no.db", &no_flag, &always).unwrap().1.asked(&KEEP_FREE_PAGES).is_none());
+        let (_, in_url) = resolve_options("sqlite:no.db?keep-free-pages=true", &no_flag, &always).unwrap();
+        assert_eq!(in_url.asked(&KEEP_FREE_PAGES).unwrap(), "keep-free-pages=true");
+        assert!(!resolve_options("mysql://h", &no_flag, &always).unwrap().1.has(&KEEP_FREE_PAGES), "of another engine");
+    }
+
+    #[test]
+    fn the_options_of_a_server_are_taken_out_of_its_url_and_those_of_the_address_stay() {
+        let url = "mysql://u@h/?install-clone-plugin=true&ssl-mode=required&include-other-engines=false";
+        let (plain, given) = resolve_options(url, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
+        assert_eq!(plain, "mysql://u@h/?ssl-mode=required");
+        assert!(given.has(&INSTALL_CLONE_PLUGIN) && !given.has(&INCLUDE_OTHER_ENGINES));
+        for unchanged in ["mysql://u@h/?keep-free-pages=true", "mysql://u@h/?", "mysql://u:12?install=5@h", "x:y?z=1"] {
+            let resolved = resolve_options(unchanged, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
+            assert_eq!(resolved.0, unchanged);
+        }
+    }
+
+    #[test]
+    fn an_unknown_option_is_an_error_that_names_the_known_ones() {
+        for (url, name) in [("sqlite:no.db?keep-pages=true", "keep-pages"), ("sqlite:no?.db", ".db")] {
+            let error = resolve_options(url, &GivenFlags::default(), &EngineDefaults::default()).unwrap_err();
+            assert_eq!(error.exit_kind().exit_code(), 2);
+            let text = error.to_string();
+            assert!(text.contains(&format!("`{name}`")) && text.contains("known: keep-free-pages"), "{text}");
+        }
+        for value in ["", "yes", "1"] {
+            let url = format!("sqlite:no.db?keep-free-pages={value}");
+            let error = resolve_options(&url, &GivenFlags::default(), &EngineDefaults::default()).unwrap_err();
+            assert!(error.to_string().contains("neither true nor false"), "{error}");
+        }
+        assert!(defaults("sqlite", "free-pages", true).unwrap_err().contains("keep-free-pages"));
+        assert!(defaults("oracle", "x", true).unwrap_err().contains("sqlite, mysql, mariadb"));
+    }
+
+    #[test]
+    fn a_file_with_a_question_mark_in_its_name_is_taken_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a?keep-free-pages=true");
+        let url = format!("sqlite:{}", path.display());
+        let resolved = || resolve_options(&url, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
+        assert!(resolved().1.has(&KEEP_FREE_PAGES) && resolved().0.ends_with("/a"));
+        std::fs::write(&path, "").unwrap();
+        assert!(!resolved().1.has(&KEEP_FREE_PAGES) && resolved().0 == url);
+        let more = format!("{url}?keep-free-pages=true");
+        let (plain, given) = resolve_options(&more, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
+        assert!(given.has(&KEEP_FREE_PAGES) && plain == url, "the last `?` begins the options");
+    }
+
+    #[test]
+    fn a_target_has_no_options_and_may_have_a_question_mark_in_its_name() {
+        let engine = named("sqlite").unwrap();
+        let error = refuse_target_options(engine, "new.db?keep-free-pages=true").unwrap_err().to_string();
+        assert!(error.contains("`keep-free-pages`"), "{error}");
+        for name in ["new.db", "new?.db", "new.db?", "new.db?1=2"] {
+            refuse_target_options(engine, name).unwrap();
+        }
+    }
+}
