@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::database::Shape;
@@ -180,6 +181,21 @@ fn damage_fails_the_units_of_verify_restore_test_and_check() {
     }
     // Nothing was verified: prune removes nothing, and says so with 4, which is no failure.
     assert!(of("prune").is_success(4) && !of("check").is_success(4));
+}
+
+#[test]
+fn a_runtime_directory_that_this_user_cannot_write_to_does_not_stop_a_backup() {
+    let test = "a_runtime_directory_that_this_user_cannot_write_to_does_not_stop_a_backup";
+    let shared = ["/run/fullbore", "/run/lock"].map(|path| fs::metadata(path).map_or(0, |stat| stat.mode() & 0o002));
+    if !program::is_root() || shared == [0, 0] {
+        return program::skipped(test, "only root becomes another user, and the locks need a directory for everybody");
+    }
+    let world = World::with_shape(Shape { rows: 300, ..Shape::default() });
+    let mut command = world.as_nobody("backup sqlite:app.db --to a/");
+    fs::create_dir(world.at("of_root")).unwrap();
+    command.env("XDG_RUNTIME_DIR", world.at("of_root"));
+    program::run(command).done();
+    assert_eq!(world.names("of_root"), [""; 0]);
 }
 
 #[test]
