@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
+use rustix::fs::Access;
 
 use fullbore_core::conduct::Conduct;
 
@@ -45,10 +46,14 @@ pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct
 /// A directory of this user, so that no other user can hold the locks.
 fn directory() -> Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
-    // Not /tmp first: a systemd unit with PrivateTmp has its own /tmp, and would not see the lock of a manual run.
-    let shared = Some(PathBuf::from("/run/lock")).filter(|path| path.is_dir());
-    let path = runtime.or(shared).unwrap_or_else(std::env::temp_dir).join(format!("fullbore-{user}"));
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // `/run/fullbore` is of the package (tmpfiles.d): from systemd 258 on, `/run/lock` is root's alone. Not /tmp first: a
+    // systemd unit with PrivateTmp has its own /tmp, and would not see the lock of a manual run.
+    let shared = ["/run/fullbore", "/run/lock"].map(PathBuf::from);
+    let places: Vec<PathBuf> = runtime.into_iter().chain(shared).filter(|path| path.is_dir()).collect();
+    let writable = places.iter().find(|path| rustix::fs::access(path.as_path(), Access::WRITE_OK).is_ok());
+    let place = writable.or(places.first()).cloned().unwrap_or_else(std::env::temp_dir);
+    let path = place.join(format!("fullbore-{user}"));
     match std::fs::DirBuilder::new().mode(0o700).create(&path) {
         Ok(()) => Ok(path),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {

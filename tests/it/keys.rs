@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crate::program;
 use crate::world::World;
 
 fn encrypted() -> World {
@@ -33,6 +34,23 @@ fn a_new_secret_is_its_owners_alone_and_overwrites_nothing() {
     world.run("key new --no-recovery k.key").refused(1, "k.key", "already there");
     assert_eq!(world.read("k.key"), before);
     assert!(!world.at("k.key.pub").exists(), "a .pub of a key that was not made");
+}
+
+#[test]
+fn a_secret_that_systemd_passes_as_a_credential_opens_the_set_with_the_mode_of_an_access_list() {
+    let world = encrypted();
+    fs::create_dir(world.at("credentials")).unwrap();
+    fs::rename(world.at("k.key"), world.at("credentials/key")).unwrap();
+    fs::set_permissions(world.at("credentials/key"), fs::Permissions::from_mode(0o440)).unwrap();
+    let key = world.at("credentials/key").display().to_string();
+    let verify = |directory: &str| {
+        let words = ["verify", "--from", "a", "--from", "b", "--key", &key];
+        let mut command = program::command(world.folder(), words);
+        command.env("CREDENTIALS_DIRECTORY", world.at(directory));
+        program::run(command)
+    };
+    verify("credentials").done();
+    verify("a").refused(1, "credentials/key", "users other than its owner");
 }
 
 #[test]

@@ -62,6 +62,7 @@ mod object_locks;
 mod object_store;
 mod ordered_streams;
 mod output;
+mod packaging;
 mod pipe;
 mod program;
 mod progress;

@@ -13,6 +13,14 @@ use crate::{cargo, finish, output};
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
+/// The folders of `xtask/packaging` that go into both, and their places in the package.
+const PACKAGING: [(&str, &str); 4] = [
+    ("systemd", "lib/systemd/system"),
+    ("sysusers.d", "usr/lib/sysusers.d"),
+    ("tmpfiles.d", "usr/lib/tmpfiles.d"),
+    ("examples", "usr/share/doc/fullbore/examples"),
+];
+
 /// Builds, packs, unpacks and tries; leaves two files in `target/dist`.
 pub fn run(root: &Path) -> anyhow::Result<()> {
     let version = version(root)?;
@@ -29,7 +37,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     let package = folder.join(format!("fullbore_{version}_amd64.deb"));
     fill_package(root, &tree, &stage.join("deb"), &version)?;
     pack_package(&stage.join("deb"), &package)?;
-    try_both(&stage, &name, &tarball, &package, &version)?;
+    try_both(root, &stage, &name, &tarball, &package, &version)?;
     fs::remove_dir_all(&stage)?;
     for file in [&tarball, &package] {
         println!("dist: {} ({} KiB), unpacked and tried", file.display(), fs::metadata(file)?.len() / 1024);
@@ -102,8 +110,12 @@ fn fill_tarball(root: &Path, binary: &Path, tree: &Path) -> anyhow::Result<()> {
         copy(&root.join(text), &tree.join(text), 0o644)?;
     }
     copy_folder(&root.join("docs"), &tree.join("docs"))?;
-    for unit in ["fullbore-backup@.service", "fullbore-backup@.timer"] {
-        copy(&root.join("xtask/packaging").join(unit), &tree.join("systemd").join(unit), 0o644)?;
+    // For a day without this program: docs/RESTORE_RUNBOOK.md.
+    let reader = root.join("tests/independent_reader");
+    copy_folder(&reader, &tree.join("independent_reader"))?;
+    copy(&reader.join("run.sh"), &tree.join("independent_reader/run.sh"), 0o755)?;
+    for (folder, _) in PACKAGING {
+        copy_folder(&root.join("xtask/packaging").join(folder), &tree.join(folder))?;
     }
     let manual = tree.join("man");
     fs::create_dir_all(&manual)?;
@@ -139,10 +151,10 @@ fn fill_package(root: &Path, tree: &Path, package: &Path, version: &str) -> anyh
         Upstream-Name: fullbore\n\nFiles: *\nCopyright: the fullbore authors\nLicense: Apache-2.0\n \
         See /usr/share/common-licenses/Apache-2.0.\n";
     fs::write(doc.join("copyright"), copyright)?;
-    for unit in fs::read_dir(tree.join("systemd"))? {
-        let unit = unit?;
-        copy(&unit.path(), &package.join("lib/systemd/system").join(unit.file_name()), 0o644)?;
+    for (folder, place) in PACKAGING {
+        copy_folder(&tree.join(folder), &package.join(place))?;
     }
+    copy(&root.join("xtask/packaging/debian/postinst"), &package.join("DEBIAN/postinst"), 0o755)?;
     for page in fs::read_dir(tree.join("man"))? {
         let page = page?;
         let to = package.join("usr/share/man/man1").join(page.file_name());
@@ -166,7 +178,6 @@ fn fill_package(root: &Path, tree: &Path, package: &Path, version: &str) -> anyh
          Backs up, verifies and restores live databases in stripes, and says which part of the\n \
          machine set the speed. One static binary.\n"
     );
-    fs::create_dir_all(package.join("DEBIAN"))?;
     fs::write(package.join("DEBIAN/control"), control)?;
     Ok(())
 }
@@ -175,17 +186,51 @@ fn pack_package(tree: &Path, package: &Path) -> anyhow::Result<()> {
     finish(Command::new("dpkg-deb").args(["--root-owner-group", "-Zgzip", "--build"]).arg(tree).arg(package))
 }
 
-/// Unpacks both as a user would and asks the binary for its version.
-fn try_both(stage: &Path, name: &str, tarball: &Path, package: &Path, version: &str) -> anyhow::Result<()> {
+/// Unpacks both as a user would, asks the binary for its version, and looks for every file of `xtask/packaging`.
+fn try_both(
+    root: &Path,
+    stage: &Path,
+    name: &str,
+    tarball: &Path,
+    package: &Path,
+    version: &str,
+) -> anyhow::Result<()> {
     let unpacked = stage.join("unpacked");
     fs::create_dir_all(&unpacked)?;
     finish(Command::new("tar").arg("--directory").arg(&unpacked).arg("-xzf").arg(tarball))?;
     let from_package = unpacked.join("deb");
     finish(Command::new("dpkg-deb").arg("-x").arg(package).arg(&from_package))?;
-    for program in [unpacked.join(name).join("fullbore"), from_package.join("usr/bin/fullbore")] {
+    let from_tarball = unpacked.join(name);
+    ensure!(from_tarball.join("independent_reader/run.sh").is_file(), "the tarball has no independent reader");
+    for program in [from_tarball.join("fullbore"), from_package.join("usr/bin/fullbore")] {
         // No environment: nothing of this machine may be needed.
         let said = output(Command::new(&program).arg("--version").env_clear())?;
         ensure!(said.contains(version), "`{} --version` says `{}`", program.display(), said.trim());
     }
+    let mut units = Vec::new();
+    for (folder, place) in PACKAGING {
+        for entry in fs::read_dir(root.join("xtask/packaging").join(folder))? {
+            let file = entry?.file_name();
+            for copied in [from_tarball.join(folder).join(&file), from_package.join(place).join(&file)] {
+                ensure!(copied.is_file(), "`{}` is not in what was packed", copied.display());
+            }
+            if folder == "systemd" {
+                units.push(from_package.join(place).join(&file));
+            }
+        }
+    }
+    verify_units(&units)
+}
+
+/// Lets systemd judge the units, where it is installed. It also wants the program, which is not installed here.
+fn verify_units(units: &[PathBuf]) -> anyhow::Result<()> {
+    let Ok(judged) = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(units).output() else {
+        println!("dist: systemd-analyze is not installed: the units are not judged");
+        return Ok(());
+    };
+    let said = String::from_utf8_lossy(&judged.stderr);
+    let absent = "Command /usr/bin/fullbore is not executable";
+    let wrong: Vec<&str> = said.lines().filter(|line| line.contains("fullbore") && !line.contains(absent)).collect();
+    ensure!(wrong.is_empty(), "systemd-analyze verify: {}", wrong.join("\n"));
     Ok(())
 }

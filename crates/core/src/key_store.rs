@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::cipher::{KeyFile, LARGEST_KEY_FILE, LARGEST_SIDECAR, Sidecar};
 use crate::error::{Error, Result};
-use crate::io::read_small;
+use crate::io::{is_credential, read_small};
 
 impl KeyFile {
     /// Writes everything there is to a new file: mode 0600 with a secret, else 0644. Never overwrites.
@@ -23,7 +23,8 @@ impl KeyFile {
         write_new(path, 0o644, self.to_public_text().as_bytes())
     }
 
-    /// Reads a key file of either kind. One with a secret that group or others may read is refused.
+    /// Reads a key file of either kind. One with a secret that group or others may read is refused, except a credential
+    /// of systemd.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let io = |action: &'static str| {
@@ -33,7 +34,7 @@ impl KeyFile {
         let (bytes, metadata) = read_small(path, LARGEST_KEY_FILE + 1).map_err(io("read"))?;
         let mode = metadata.permissions().mode();
         let key_file = Self::parse(&name, &bytes)?;
-        if key_file.has_secret() && mode & 0o077 != 0 {
+        if key_file.has_secret() && mode & 0o077 != 0 && !is_credential(path) {
             let why = format!(
                 "it holds a secret key, and users other than its owner may use it (mode {:04o})",
                 mode & 0o7777

@@ -1,6 +1,6 @@
 //! Where this user's files are: at home, and what a host keeps of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, User};
 
@@ -26,4 +26,11 @@ pub fn state_home() -> Option<PathBuf> {
         true => Some(PathBuf::from("/var/lib")),
         false => home().map(|home| home.join(".local/state")),
     })
+}
+
+/// True for a credential that systemd passed to this unit (`LoadCredential=`): a file in `CREDENTIALS_DIRECTORY`. Only
+/// the user of the unit reads it, by an access list, and the mode of a file with an access list shows group bits.
+pub fn is_credential(path: &Path) -> bool {
+    let credentials = named("CREDENTIALS_DIRECTORY");
+    credentials.is_some_and(|directory| path.parent() == Some(directory.as_path()))
 }

@@ -23,7 +23,7 @@ pub use child::end_with_this_thread;
 pub use directory::{directory_of, free_space, real_path, rename_noreplace, sync_directory};
 pub use file::OpenedFile;
 pub use holes::{hole_bytes, written_ranges};
-pub use home::{config_home, home, state_home};
+pub use home::{config_home, home, is_credential, state_home};
 pub use latency::Latency;
 pub use lockable::LockableFile;
 #[cfg(any(test, feature = "testkit"))]

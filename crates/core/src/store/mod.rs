@@ -151,8 +151,10 @@ impl Stores {
         Self::keeping(patience, settings, ObjectOptions::default())
     }
 
-    /// With these variables, keeping families as `objects` says.
-    pub fn keeping(patience: Duration, settings: Vec<(String, String)>, objects: ObjectOptions) -> Self {
+    /// With these variables, keeping families as `objects` says. An empty variable is as one that is not set: a file
+    /// of variables may have `AWS_ENDPOINT_URL=`.
+    pub fn keeping(patience: Duration, mut settings: Vec<(String, String)>, objects: ObjectOptions) -> Self {
+        settings.retain(|(_, value)| !value.is_empty());
         let locked_until = AtomicI64::new(objects.lock.as_ref().map_or(0, |lock| lock.until.as_second()));
         let (stopped, signal) = (Arc::new(watch::Sender::new(0)), Arc::default());
         let control = Control { patience, stopped, retries: Arc::default(), signal, settings, objects, locked_until };
@@ -282,4 +284,17 @@ fn silent(thing: &str, patience: Duration) -> Error {
 fn start() -> Result<Runtime> {
     let built = Builder::new_multi_thread().worker_threads(THREADS).thread_name("store").enable_all().build();
     built.map_err(|error| Error::io("start the threads of", "the object store", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_variable_is_as_one_that_is_not_set() {
+        let settings = [("AWS_ENDPOINT_URL", ""), ("AWS_REGION", "eu-1"), ("AWS_SESSION_TOKEN", "")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let stores = Stores::new(PATIENCE, settings.to_vec());
+        assert_eq!(stores.control.settings, [("AWS_REGION".to_owned(), "eu-1".to_owned())]);
+    }
 }

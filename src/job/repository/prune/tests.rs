@@ -3,9 +3,9 @@
 use fullbore_core::media::{LogRange, Position, SetKind};
 
 use super::*;
-use crate::chain::log_terms::LogTerms;
-use crate::chain::{Choice, choose};
-use crate::repository::format::{FORMAT, FamilyRecord, SetRecord};
+use fullbore_repository::chain::log_terms::LogTerms;
+use fullbore_repository::chain::{Choice, choose};
+use fullbore_repository::format::{FORMAT, FamilyRecord, SetRecord};
 
 const HOUR: i64 = 3_600_000_000;
 /// 2026-11-22T12:00:00Z.
