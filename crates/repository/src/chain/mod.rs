@@ -3,8 +3,8 @@
 mod copies;
 mod forks;
 pub mod log;
-#[cfg(test)]
-pub(crate) mod log_terms;
+#[cfg(any(test, feature = "testkit"))]
+pub mod log_terms;
 pub mod moment;
 mod protection;
 pub mod retention;
