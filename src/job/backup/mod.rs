@@ -36,7 +36,7 @@ pub use sinks::is_of_database;
 use stripes::Raised;
 
 use super::{Conduct, exclusive, limit, log, space};
-use crate::report::{FamilyReport, PositionReport, Report};
+use crate::report::{FamilyReport, PointReport, PositionReport, Report};
 use crate::repository::Repository;
 use crate::repository::format::SetRecord;
 pub use auto::Auto;
@@ -415,11 +415,12 @@ fn move_bytes(
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let warnings = report.warnings.clone();
-    let kept = OnceLock::new();
+    let (kept, point) = (OnceLock::new(), OnceLock::new());
     let manifest = || {
         let made = manifest::manifest(request, prepared, session, &warnings)?;
+        let _ = point.set(PointReport::of(&made)); // Made once.
         if within.is_some() {
-            let _ = kept.set(made.clone()); // Made once.
+            let _ = kept.set(made.clone());
         }
         Ok(made)
     };
@@ -439,6 +440,7 @@ fn move_bytes(
         permit: &|| within.map_or(Ok(()), |within| within.permit()),
     };
     let outcome = backup.run(sinks)?;
+    report.point = point.into_inner();
     let named = if request.init { prepared.devices.len() } else { 1 };
     report.published(named, prepared.devices[0].is_in_store(), outcome.publishing);
     Ok((outcome, kept.into_inner()))
