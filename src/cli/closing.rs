@@ -466,3 +466,67 @@ fn details(report: &Report, out: &mut Vec<String>) {
     }
     out.push(devices.to_string());
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::args::{Arguments, Verb};
+
+    fn flags(verbose: bool) -> OutputFlags {
+        let words = ["fullbore", "verify", "a"].into_iter().chain(verbose.then_some("-v"));
+        match Arguments::parse_from(words).verb {
+            Verb::Verify(args) => args.shown,
+            _ => unreachable!("the verb is verify"),
+        }
+    }
+
+    fn of_a_server() -> Report {
+        let mut report = Report::begin("restore");
+        report.kind = Some("full".into());
+        report.engine = Some("mariadb".into());
+        report.database = Some("db1.example.com:3306".into());
+        report.backup_set_id = Some("01a2092b-9560-7c4d-8e5f-9fcdf68770de".into());
+        report.sets = vec!["full".into()];
+        report.into = Some("dir:/srv/copy".into());
+        report.point = Some(PointReport {
+            at: Some("2026-11-22T10:00:00.123456Z".into()),
+            binary_log_file: Some("mariadb-bin.000012".into()),
+            binary_log_position: Some(4_521),
+            gtid: Some((1..40).map(|domain| format!("{domain}-1-77,")).collect()),
+        });
+        (report.source_bytes, report.elapsed_s) = (209 << 20, 725.0);
+        report
+    }
+
+    #[test]
+    fn lines_are_short_and_name_set_point_position_and_target() {
+        let lines = restore(&of_a_server(), &flags(false));
+        assert!(lines.iter().all(|line| line.chars().count() <= 120), "{lines:#?}");
+        for (line, part) in [
+            (0, "full of mariadb db1.example.com:3306 up to 2026-11-22T10:00:00Z into dir:/srv/copy"),
+            (0, " (set 01a2092b-9560)"),
+            (1, "  binary log mariadb-bin.000012 position 4521, GTID 1-1-77,"),
+            (2, "  start the server on /srv/copy"),
+            (3, "  209.0 MiB in 12 min 5 s ("),
+        ] {
+            assert!(lines[line].contains(part), "{part}: {lines:#?}");
+        }
+        let whole = restore(&of_a_server(), &flags(true)).join("\n");
+        assert!(whole.contains("9fcdf68770de") && whole.contains("39-1-77") && whole.contains(".123456Z"), "{whole}");
+    }
+
+    #[test]
+    fn a_set_of_a_file_has_no_server_and_several_sets_are_counted() {
+        let mut file = of_a_server();
+        (file.engine, file.point) = (Some("sqlite".into()), None);
+        file.sets = vec!["full".into(), "log".into(), "log".into()];
+        let lines = restore(&file, &flags(false));
+        assert!(lines[0].contains("full and the 2 sets before it of sqlite ") && lines.len() == 2, "{lines:#?}");
+        assert_eq!(
+            (seconds(0.7964), seconds(95.25), seconds(7_500.0)),
+            ("0.796 s".into(), "95.2 s".into(), "2 h 5 min".into())
+        );
+    }
+}

@@ -109,14 +109,16 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
 
 /// Runs `catalog`; gives the exit code.
 pub fn catalog(args: &Catalog, config: &Config) -> Result<u8> {
-    let CatalogAction::Rebuild { repo, key } = &args.action;
+    let CatalogAction::Rebuild { repo, key, shown } = &args.action;
     let conduct = super::stop_on_signals(&config.of_repository(repo))?;
     let key = key.clone().or_else(|| config.of_repository(repo).key);
     let rebuilt = catalog::rebuild(Setting { name: repo, config }, key.as_deref(), &conduct)?;
-    show::line(&format!(
-        "{} sets are in the catalog; {} were found by their media alone, and {} records were written for them",
-        rebuilt.sets, rebuilt.by_media, rebuilt.records
-    ));
+    if shown.write("catalog rebuild", &rebuilt)? {
+        show::line(&format!(
+            "{} sets are in the catalog; {} were found by their media alone, and {} records were written for them",
+            rebuilt.sets, rebuilt.by_media, rebuilt.records
+        ));
+    }
     rebuilt.warnings.iter().for_each(|warning| show::warning(warning));
     rebuilt.notes.iter().for_each(|note| show::note(note));
     Ok(if rebuilt.warnings.is_empty() { 0 } else { WITH_WARNINGS })

@@ -202,5 +202,8 @@ pub enum CatalogAction {
         /// The key that opens encrypted sets. If their records were lost, only this key tells their database.
         #[arg(long, value_name = "KEYFILE")]
         key: Option<PathBuf>,
+        /// The text or its JSON object.
+        #[command(flatten, next_help_heading = "Output")]
+        shown: ReportFlags,
     },
 }

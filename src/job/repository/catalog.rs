@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
+use serde::Serialize;
 
 use super::Setting;
 use crate::job::{Conduct, media};
@@ -11,7 +12,7 @@ use crate::repository::inventory::{Inventory, StoredSet};
 use crate::repository::{self, Repository};
 
 /// What was found.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Rebuilt {
     /// Sets in all.
     pub sets: usize,
