@@ -44,8 +44,9 @@ def measure(name, fullbore, home, repository, sets, rounds, variables):
         shutil.rmtree(os.path.join(home, "state"), ignore_errors=True)
         for what, more in (("bare", []), ("again", []), ("catalog", ["--catalog"])):
             seconds, out = run(fullbore, home, ["list", "--repo", repository, "--json", *more], variables)
-            if len(json.loads(out)) != sets:
-                sys.exit(f"{len(json.loads(out))} sets were listed, and {sets} are there")
+            listed = len(json.loads(out)["sets"])
+            if listed != sets:
+                sys.exit(f"{listed} sets were listed, and {sets} are there")
             times[what].append(seconds)
     row = [statistics.median(times[what][1:]) for what in ("catalog", "again", "bare")]
     print(f"| {name} | {sets:,} | " + " | ".join(f"{seconds:.2f} s" for seconds in row) + " |", flush=True)

@@ -14,9 +14,11 @@ mod costs;
 mod followed;
 mod judge;
 mod calibrated;
+mod point;
 
 pub use followed::{BacklogReport, FollowingReport, StretchReport};
 pub use judge::{CalibratedReport, CostReport, UseReport, VerdictReport, WhatIfReport};
+pub use point::PointReport;
 
 /// Version of the report; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -38,6 +40,8 @@ pub struct Report {
     pub status: String,
     /// The text of the error, if the job failed.
     pub error: Option<String>,
+    /// The next step after this error, if there is one.
+    pub hint: Option<String>,
     /// The exit code of the program.
     pub exit_code: u8,
     /// RFC 3339.
@@ -102,6 +106,10 @@ pub struct Report {
     pub limit: Option<LimitReport>,
     /// The engine's own positions.
     pub position: Option<PositionReport>,
+    /// The state that the set holds; of a restore, the state of the restored database.
+    pub point: Option<PointReport>,
+    /// The target of a restore, as `--into` names it.
+    pub into: Option<String>,
     /// How long writers to the database may have waited.
     pub writers_blocked_s: f64,
     /// With `--resume`: what was kept of the partial restore, and what was fetched.
@@ -493,7 +501,8 @@ impl Report {
             Some(error) => {
                 let cancelled = matches!(error, fullbore_core::Error::Cancelled { .. });
                 self.status = if cancelled { "cancelled" } else { "failed" }.into();
-                self.error = Some(error.to_string());
+                self.error = Some(error.without_hint());
+                self.hint = Some(error.hint().to_owned()).filter(|hint| !hint.is_empty());
                 self.exit_code = error.exit_kind().exit_code();
             }
         }

@@ -9,8 +9,9 @@ use fullbore::job::reading::Reading;
 
 use super::advise::GoalFlags;
 use super::engine_flags::BackupFlags;
+use super::listing::{ListFlags, ReportFlags};
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
-use super::tuning::{BackupTuning, Tuning};
+use super::tuning::{BackupTuning, ReadTuning};
 
 /// Back up and restore databases at the speed of the hardware, and say which part of the hardware is the limit.
 ///
@@ -22,7 +23,7 @@ use super::tuning::{BackupTuning, Tuning};
 #[command(name = "fullbore", version, max_term_width = 110)]
 pub struct Arguments {
     /// The flags of every verb.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Every command")]
     pub global: Global,
     /// What to do.
     #[command(subcommand)]
@@ -39,12 +40,18 @@ pub struct Global {
     /// variable FULLBORE_CONFIG names a file as this flag does.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Append all messages to this file too, each with the time: errors, warnings, notes, progress lines and closing
+    /// lines, also those that --quiet leaves out.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
     /// Time limit for one request to an object store (s3://), in seconds, including all retries.
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, global = true, value_name = "SECONDS", help_heading = "Object store")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub device_timeout: Option<u64>,
     /// How long an object store may be unreachable in the middle of a stripe, in seconds. Until then, fullbore repeats
     /// the writes or reads [default: 0].
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=604_800))]
+    #[arg(long, global = true, value_name = "SECONDS", help_heading = "Object store")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=604_800))]
     pub outage: Option<u64>,
 }
 
@@ -184,20 +191,20 @@ pub struct Backup {
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
     /// How long to wait for a lock on the database, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "SQLite")]
     pub lock_timeout: u64,
     /// Stop the backup when the write-ahead log (WAL) has grown by this much. SQLite cannot reset it during a backup.
-    #[arg(long, value_name = "BYTES", default_value = "8GiB")]
+    #[arg(long, value_name = "BYTES", default_value = "8GiB", help_heading = "SQLite")]
     pub max_wal_growth: String,
     /// File with the server's password in its first line. Without this flag: FULLBORE_PASSWORD, then the server's own
     /// option file (~/.my.cnf).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "MySQL and MariaDB")]
     pub password_file: Option<PathBuf>,
     /// The flags of single engines.
     #[command(flatten)]
     pub flags: BackupFlags,
     /// Accept a server series that this version of fullbore is not tested with. Prove such a backup by a restore.
-    #[arg(long)]
+    #[arg(long, help_heading = "MySQL and MariaDB")]
     pub accept_unverified: bool,
     /// Back up damage at the source as it is, instead of failing. MySQL and MariaDB: damaged pages in the server's own
     /// files; the set records them, and its restore needs the same flag. SQLite: a schema that cannot be parsed.
@@ -213,13 +220,13 @@ pub struct Backup {
     #[arg(long)]
     pub dry_run: bool,
     /// Buffers and threads.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Tuning")]
     pub tuning: BackupTuning,
     /// How an object store keeps the stripes.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Object store")]
     pub kept: ObjectStoreFlags,
     /// Messages and report.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
 }
 
@@ -318,14 +325,14 @@ pub enum Kind {
 /// Messages and report.
 #[derive(Debug, Args)]
 pub struct OutputFlags {
-    /// Write a machine-readable report, also on failure: json (to standard output) or json:FILE.
-    #[arg(long, value_name = "json[:FILE]", value_parser = report_to)]
-    pub report: Option<ReportTo>,
+    /// The report.
+    #[command(flatten)]
+    pub report: ReportFlags,
     /// Print progress in steps of this many percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub stats: u8,
-    /// How to show progress. auto: one changing line on a terminal, plain lines elsewhere. rich: stages, speed and
-    /// memory on a terminal, plain lines elsewhere. plain: lines. none: no progress.
+    /// How to show progress. auto, rich: stages, speed and memory on a terminal, plain lines elsewhere. line: one
+    /// changing line on a terminal. plain: lines, each with the time. none: no progress.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = How::Auto, hide_possible_values = true)]
     pub progress: How,
     /// Print errors and warnings only.
@@ -339,10 +346,12 @@ pub struct OutputFlags {
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum How {
-    /// One line on a terminal, lines elsewhere.
+    /// A picture on a terminal, lines elsewhere.
     Auto,
     /// Lines.
     Plain,
+    /// One line on a terminal.
+    Line,
     /// A picture, on a terminal.
     Rich,
     /// Not at all.
@@ -381,7 +390,8 @@ pub struct SetFlags {
 /// A repository, and a database in it.
 #[derive(Debug, Args)]
 pub struct InRepository {
-    /// Instead of --from: a repository, by its name in the configuration, or as a directory or prefix ending in /.
+    /// Instead of --from: a repository, by its name in the configuration, or as a directory or prefix ending in /. If
+    /// you give neither, the environment variable FULLBORE_REPO names it.
     #[arg(long, value_name = "REPOSITORY", conflicts_with = "from")]
     pub repo: Option<String>,
     /// The database in the repository: as fullbore list shows it, or the name of its file.
@@ -451,22 +461,22 @@ pub struct Restore {
     pub start_check: bool,
     /// Restore only this InnoDB table (DATABASE.TABLE) from a server's backup, ready for IMPORT TABLESPACE. A private
     /// server recovers the files that the table needs. Repeatable. Not as root.
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["check", "start_check", "replace", "integrity_check"])]
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["check", "start_check", "replace", "integrity_check"], help_heading = "MySQL and MariaDB")]
     pub table: Vec<String>,
     /// Server program for --check full and --table, of the same series as the backup [default: mariadbd or mysqld in
     /// PATH].
-    #[arg(long, value_name = "PATH", requires = "server")]
+    #[arg(long, value_name = "PATH", requires = "server", help_heading = "MySQL and MariaDB")]
     pub server_program: Option<PathBuf>,
     /// Option for that server, without dashes: NAME=VALUE. Repeatable. An encrypted server needs its keys.
-    #[arg(long, value_name = "OPTION", requires = "server")]
+    #[arg(long, value_name = "OPTION", requires = "server", help_heading = "MySQL and MariaDB")]
     pub server_option: Vec<String>,
     /// Restore tablespaces outside the server's data directory (DATA DIRECTORY) to their old places. Nothing may exist
     /// there.
-    #[arg(long, conflicts_with = "table")]
+    #[arg(long, conflicts_with = "table", help_heading = "MySQL and MariaDB")]
     pub place_outside: bool,
     /// Owner of the restored files of a server: names, e.g. mysql or mysql:mysql, or numbers [default: the user that
     /// runs the restore].
-    #[arg(long, value_name = "USER[:GROUP]")]
+    #[arg(long, value_name = "USER[:GROUP]", help_heading = "MySQL and MariaDB")]
     pub owner: Option<String>,
     /// With log sets: stop after the last commit that was seen at or before this time. The time has a zone:
     /// 2026-11-22T10:00:00+01:00, 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin] [default: the newest commit].
@@ -488,18 +498,21 @@ pub struct Restore {
     #[command(flatten)]
     pub chosen: SetFlags,
     /// Buffers and threads.
-    #[command(flatten)]
-    pub tuning: Tuning,
+    #[command(flatten, next_help_heading = "Tuning")]
+    pub tuning: ReadTuning,
     /// Messages and report.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
 }
 
 /// Read and check every byte of a backup; write nothing. Exit code 3 when damage is found.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("sets").args(["place", "from", "repo"]).required(true).multiple(true))]
 pub struct Verify {
-    /// Stripes, directories or patterns; - for standard input. fullbore verifies all sets that it finds. Repeatable.
+    /// Stripes, directories or patterns; - for standard input. fullbore verifies all sets that it finds.
+    #[arg(value_name = "PLACE", conflicts_with = "repo")]
+    pub place: Vec<String>,
+    /// The same as PLACE. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
@@ -515,10 +528,10 @@ pub struct Verify {
     #[command(flatten)]
     pub chosen: SetFlags,
     /// Buffers and threads.
-    #[command(flatten)]
-    pub tuning: Tuning,
+    #[command(flatten, next_help_heading = "Tuning")]
+    pub tuning: ReadTuning,
     /// Messages and report.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
 }
 
@@ -526,35 +539,47 @@ pub struct Verify {
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// What to show.
-    #[arg(value_enum)]
+    #[command(subcommand)]
     pub what: Inspected,
-    /// Stripes, directories or patterns. Repeatable.
-    #[arg(long, value_name = "DEVICE", required = true)]
+}
+
+/// The questions that inspect answers.
+#[derive(Debug, Subcommand)]
+pub enum Inspected {
+    /// Backup sets: kind, time, size, families, codec (HEADERONLY).
+    Header(InspectedMedia),
+    /// The files that a restore will make, and the positions (FILELISTONLY).
+    Files(InspectedMedia),
+    /// Media-set id, name and description (LABELONLY).
+    Label(InspectedMedia),
+}
+
+/// The media to inspect.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("media").args(["place", "from"]).required(true).multiple(true))]
+pub struct InspectedMedia {
+    /// Stripes, directories or patterns.
+    #[arg(value_name = "PLACE")]
+    pub place: Vec<String>,
+    /// The same as PLACE. Repeatable.
+    #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// The key that opens encrypted media. `inspect files` needs it: the manifest is encrypted.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The questions that inspect answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Inspected {
-    /// Backup sets: kind, time, size, families, codec (HEADERONLY).
-    Header,
-    /// The files that a restore will make, and the positions (FILELISTONLY).
-    Files,
-    /// Media-set id, name and description (LABELONLY).
-    Label,
+    /// The text or its JSON object.
+    #[command(flatten, next_help_heading = "Output")]
+    pub shown: ReportFlags,
 }
 
 /// List the backup sets in directories or in a repository: which exist, which are complete, which belong together.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("sets").args(["place", "from", "repo"]).required(true).multiple(true))]
 pub struct List {
-    /// Directories, stripes or patterns. Repeatable.
+    /// Directories, stripes or patterns.
+    #[arg(value_name = "PLACE", conflicts_with = "repo")]
+    pub place: Vec<String>,
+    /// The same as PLACE. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
     /// Which repository.
@@ -566,9 +591,24 @@ pub struct List {
     /// The key that opens encrypted sets. With it, the list shows the names that a repository hides (hide-names).
     #[arg(long, value_name = "KEYFILE", requires = "repo", conflicts_with = "catalog")]
     pub key: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// Only the newest N sets.
+    #[arg(long, value_name = "N")]
+    pub last: Option<usize>,
+    /// Only sets in this state.
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<SetState>,
+    /// The table or its JSON object.
+    #[command(flatten, next_help_heading = "Output")]
+    pub shown: ListFlags,
+}
+
+/// The states of a backup set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SetState {
+    /// All its parts are there.
+    Complete,
+    /// A part is missing or damaged.
+    Incomplete,
 }
 
 /// Make keys, and wrap the data keys of existing backups for new keys.
@@ -629,11 +669,20 @@ pub struct Completions {
 }
 
 /// The input of restore and verify. The configuration fills in missing flags.
-pub fn reading(from: &[String], key: Option<&PathBuf>, chosen: &SetFlags, tuning: &Tuning, config: &Config) -> Reading {
-    Reading {
-        from: from.to_vec(),
-        knobs: tuning.knobs(config),
+///
+/// # Errors
+/// The throttle is not a bandwidth.
+pub fn reading(
+    from: Vec<String>,
+    key: Option<&PathBuf>,
+    chosen: &SetFlags,
+    tuning: &ReadTuning,
+    config: &Config,
+) -> fullbore::Result<Reading> {
+    Ok(Reading {
+        from,
+        knobs: tuning.knobs(config)?,
         key: key.cloned().or_else(|| config.key.clone()),
         choice: Choice { set: chosen.set.clone(), latest: chosen.latest, stop_at: None },
-    }
+    })
 }

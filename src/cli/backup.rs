@@ -13,7 +13,7 @@ use fullbore_core::media::SetKind;
 use fullbore_engines::engine::resolve_options;
 
 use super::args::{Backup, Kind, ReportTo};
-use super::{outside, show};
+use super::{closing, outside};
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Backup, config: &Config) -> Result<u8> {
@@ -27,11 +27,11 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
         .into_iter()
         .try_for_each(|name| outside::refuse_in_repository(flag, name.as_ref(), config))?;
     if request.to.iter().any(|device| matches!(device.place(), Destination::Pipe))
-        && args.shown.report == Some(ReportTo::Output)
+        && args.shown.report.to() == Some(ReportTo::Output)
     {
         return Err(Error::usage("--report json", "standard output is the backup itself", "write json:FILE"));
     }
-    super::refuse_report_in_database(args.shown.report.as_ref(), &request.source)?;
+    super::refuse_report_in_database(args.shown.report.to().as_ref(), &request.source)?;
     if let Some(name) = &args.repo {
         let setting = Setting { name, config };
         let wanted = wanted(args.kind);
@@ -48,7 +48,8 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
                 let copy_to = second.as_ref().map(|(name, config)| Setting { name, config });
                 repository::backup::run(&request, wanted, setting, copy_to, conduct, report)
             },
-            |report| show::backup_result(report, &args.shown, false),
+            |report| closing::backup(report, &args.shown),
+            false,
         );
     }
     let piped = request.to.iter().any(|device| matches!(device.place(), Destination::Pipe));
@@ -61,7 +62,8 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             backup::run(&request, conduct, report)
         },
-        |report| show::backup_result(report, &args.shown, piped),
+        |report| closing::backup(report, &args.shown),
+        piped,
     )
 }
 

@@ -14,7 +14,7 @@ use fullbore_core::device::{Destination, Device};
 use fullbore_core::plan::Knobs;
 
 use super::args::{InRepository, ObjectStoreFlags, OutputFlags, ReportTo};
-use super::{outside, show};
+use super::{closing, outside};
 
 /// Copy backup sets between devices, stores and repositories: as they are, or with other stripes, codec or key.
 ///
@@ -88,10 +88,10 @@ pub struct Copy {
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// How an object store keeps the copy.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Object store")]
     pub kept: ObjectStoreFlags,
     /// Messages and report.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
 }
 
@@ -130,7 +130,8 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
                 true => repository::copy::run(&request, between, conduct, report),
             }
         },
-        |report| show::copy_result(report, &args.shown, piped),
+        |report| closing::copy(report, &args.shown),
+        piped,
     )
 }
 
@@ -169,7 +170,7 @@ fn refuse(args: &Copy, request: &Request, config: &Config) -> Result<()> {
     outside::refuse(args.kept.first(), &request.to)?;
     outside::refuse_in_repository(args.kept.first(), args.to_repo.as_ref(), config)?;
     if request.to.iter().any(|device| matches!(device.place(), Destination::Pipe))
-        && args.shown.report == Some(ReportTo::Output)
+        && args.shown.report.to() == Some(ReportTo::Output)
     {
         return Err(Error::usage("--report json", "standard output is the copy itself", "write json:FILE"));
     }

@@ -36,9 +36,9 @@ const ALL: [Examples; 20] = [
     (
         &["verify"],
         [
-            ("All sets in two directories", "verify --from /mnt/a --from /mnt/b"),
+            ("All sets in two directories", "verify /mnt/a /mnt/b"),
             ("The newest set of a database, with a verdict", "verify --repo nightly --database app --latest"),
-            ("An encrypted set", "verify --from /mnt/a --key app.key"),
+            ("An encrypted set", "verify /mnt/a --key app.key"),
         ],
     ),
     (
@@ -79,15 +79,15 @@ const ALL: [Examples; 20] = [
     (
         &["inspect"],
         [
-            ("Which set, how it was written", "inspect header --from /mnt/a/app.bore"),
-            ("Which files are in it", "inspect files --from /mnt/a --json"),
-            ("The label of each stripe", "inspect label --from /mnt/a"),
+            ("Which set, how it was written", "inspect header /mnt/a/app.bore"),
+            ("Which files are in it", "inspect files /mnt/a --json"),
+            ("The label of each stripe", "inspect label /mnt/a"),
         ],
     ),
     (
         &["list"],
         [
-            ("Directories", "list --from /mnt/a --from /mnt/b"),
+            ("Directories", "list /mnt/a /mnt/b"),
             ("A repository", "list --repo nightly"),
             ("As JSON", "list --repo nightly --json"),
         ],

@@ -1,31 +1,68 @@
 //! `fullbore inspect` and `fullbore list`.
 
+use fullbore::Result;
 use fullbore::config::Config;
-use fullbore::job::inspect::{self, SetSummary};
+use fullbore::job::inspect::{self, Remarks, SetSummary};
+use fullbore::job::repository::list::ListedSet;
 use fullbore::job::repository::{self, Setting};
 pub(super) use fullbore::report::WITH_WARNINGS;
-use fullbore::{Error, Result};
+use fullbore_core::media::Manifest;
+use serde::Serialize;
 
-use super::args::{Inspect, Inspected, List};
-use super::show;
+use super::args::{Inspect, Inspected, InspectedMedia, List, SetState};
+use super::listing::newest;
+use super::{show, tables};
+
+/// Sets as an object.
+#[derive(Serialize)]
+struct Sets<'a, T> {
+    sets: &'a [T],
+    warnings: &'a [String],
+    notes: &'a [String],
+}
+
+/// Manifests as an object.
+#[derive(Serialize)]
+struct Manifests<'a> {
+    manifests: &'a [Manifest],
+    warnings: &'a [String],
+}
 
 /// Runs `inspect`; gives the exit code.
 pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
-    match args.what {
-        Inspected::Files => {
-            let key = args.key.clone().or_else(|| config.key.clone());
-            let (manifests, notes) = inspect::manifests(&args.from, key.as_ref(), &super::stores(config)?)?;
-            if args.json {
-                print_json(&manifests)?;
-            } else {
-                show::files(&manifests);
-            }
-            notes.iter().for_each(|note| show::warning(note));
-            Ok(if notes.is_empty() { 0 } else { WITH_WARNINGS })
-        }
-        Inspected::Header => print_sets(&args.from, args.json, config, show::headers),
-        Inspected::Label => print_sets(&args.from, args.json, config, show::labels),
+    match &args.what {
+        Inspected::Files(media) => files(media, config),
+        Inspected::Header(media) => headers("inspect header", media, config, show::headers),
+        Inspected::Label(media) => headers("inspect label", media, config, show::labels),
     }
+}
+
+fn files(media: &InspectedMedia, config: &Config) -> Result<u8> {
+    let (from, key) = ([&media.place[..], &media.from].concat(), media.key.clone().or_else(|| config.key.clone()));
+    let (manifests, notes) = inspect::manifests(&from, key.as_ref(), &super::stores(config)?)?;
+    if media.shown.write("inspect files", &Manifests { manifests: &manifests, warnings: &notes })? {
+        show::files(&manifests);
+    }
+    notes.iter().for_each(|note| show::warning(note));
+    Ok(if notes.is_empty() { 0 } else { WITH_WARNINGS })
+}
+
+fn headers(command: &str, media: &InspectedMedia, config: &Config, show: impl Fn(&[SetSummary])) -> Result<u8> {
+    let (sets, remarks) = inspect::header(&[&media.place[..], &media.from].concat(), &super::stores(config)?)?;
+    let Remarks { warnings, notes, .. } = &remarks;
+    if media.shown.write(command, &Sets { sets: &sets, warnings, notes })? {
+        show(&sets);
+    }
+    Ok(remarked(&remarks, false))
+}
+
+/// Prints the remarks; gives the exit code.
+fn remarked(remarks: &Remarks, quiet: bool) -> u8 {
+    remarks.warnings.iter().for_each(|warning| show::warning(warning));
+    if !quiet {
+        remarks.notes.iter().for_each(|note| show::note(note));
+    }
+    if remarks.warnings.is_empty() && !remarks.incomplete { 0 } else { WITH_WARNINGS }
 }
 
 /// Runs `list`; gives the exit code.
@@ -33,38 +70,40 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
     if let Some(name) = &args.repository.repo {
         return list_repository(name, args, config);
     }
-    print_sets(&args.from, args.json, config, show::list)
+    let (mut sets, remarks) = inspect::header(&[&args.place[..], &args.from].concat(), &super::stores(config)?)?;
+    sets.retain(|set| is_asked(args.state, set.complete));
+    let sets = newest(sets, args.last);
+    let Remarks { warnings, notes, .. } = &remarks;
+    if args.shown.report.write("list", &Sets { sets: &sets, warnings, notes })? {
+        let shown: Vec<SetSummary> = sets.into_iter().filter(|set| !args.shown.quiet || !set.complete).collect();
+        if !args.shown.quiet || !shown.is_empty() {
+            show::table(&tables::found_sets(&shown, args.shown.view()));
+        }
+    }
+    Ok(remarked(&remarks, args.shown.quiet))
+}
+
+fn is_asked(state: Option<SetState>, complete: bool) -> bool {
+    state.is_none_or(|state| complete == (state == SetState::Complete))
 }
 
 fn list_repository(name: &str, args: &List, config: &Config) -> Result<u8> {
     let conduct = super::stop_on_signals(&config.of_repository(name))?;
     let database = args.repository.database.as_deref();
     let key = args.key.as_deref();
-    let listing = repository::list::list(Setting { name, config }, database, args.catalog, key, &conduct)?;
-    if args.json {
-        print_json(&listing.sets)?;
-    } else {
-        show::line(&super::tables::sets(&listing.sets));
+    let mut listing = repository::list::list(Setting { name, config }, database, args.catalog, key, &conduct)?;
+    listing.sets.retain(|set| is_asked(args.state, set.why_incomplete.is_none()));
+    let sets = newest(listing.sets, args.last);
+    let (warnings, notes) = (&listing.warnings[..], &listing.notes[..]);
+    if args.shown.report.write("list", &Sets { sets: &sets, warnings, notes })? {
+        let shown: Vec<ListedSet> = sets.into_iter().filter(|set| !args.shown.quiet || !tables::is_good(set)).collect();
+        if !args.shown.quiet || !shown.is_empty() {
+            show::table(&tables::sets(&shown, args.shown.view()));
+        }
     }
-    listing.warnings.iter().for_each(|warning| show::warning(warning));
-    listing.notes.iter().for_each(|note| show::note(note));
-    Ok(if listing.warnings.is_empty() { 0 } else { WITH_WARNINGS })
-}
-
-fn print_sets(from: &[String], json: bool, config: &Config, show: impl Fn(&[SetSummary])) -> Result<u8> {
-    let (sets, remarks) = inspect::header(from, &super::stores(config)?)?;
-    if json {
-        print_json(&sets)?;
-    } else {
-        show(&sets);
+    warnings.iter().for_each(|warning| show::warning(warning));
+    if !args.shown.quiet {
+        notes.iter().for_each(|note| show::note(note));
     }
-    remarks.warnings.iter().for_each(|warning| show::warning(warning));
-    remarks.notes.iter().for_each(|note| show::note(note));
-    Ok(if remarks.warnings.is_empty() && !remarks.incomplete { 0 } else { WITH_WARNINGS })
-}
-
-pub(super) fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let json = serde_json::to_string_pretty(value).map_err(|e| Error::io("write", "standard output", e.into()))?;
-    show::as_it_is(&json);
-    Ok(())
+    Ok(if warnings.is_empty() { 0 } else { WITH_WARNINGS })
 }

@@ -16,8 +16,8 @@ use fullbore_engines::GivenFlags;
 use fullbore_engines::engine::resolve_options;
 
 use super::args::{Log, LogVerb, OutputFlags};
+use super::closing;
 use super::progress::FollowerLine;
-use super::show;
 use super::tuning::Tuning;
 
 /// The flags of `log follow`.
@@ -78,10 +78,10 @@ pub struct Follow {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub lock_timeout: u64,
     /// Buffers and threads.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Tuning")]
     pub tuning: Tuning,
     /// Messages and report.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
 }
 
@@ -98,7 +98,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
         checkpoint_after: units::bytes("--checkpoint-after", &args.checkpoint_after)?,
     };
     super::outside::refuse_in_repository(None, args.repo.as_ref(), config)?;
-    super::refuse_report_in_database(args.shown.report.as_ref(), &following.backup.source)?;
+    super::refuse_report_in_database(args.shown.report.to().as_ref(), &following.backup.source)?;
     // The last set is still stored after a signal, so a signal does not end the requests to these stores.
     let stores = super::stores(config)?;
     super::with_report(
@@ -122,7 +122,8 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
             line.stop();
             done
         },
-        |report| show::follow_result(report, &args.shown),
+        |report| closing::follow(report, &args.shown),
+        false,
     )
 }
 

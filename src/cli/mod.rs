@@ -4,14 +4,17 @@ mod advise;
 mod args;
 mod backup;
 mod calibrate;
+mod closing;
 mod bench;
 mod copy;
 mod engine_flags;
 mod estimate;
 mod examples;
 mod foreseen;
+mod grid;
 mod inspect;
 mod key;
+mod listing;
 mod log;
 mod manual;
 mod outside;
@@ -26,6 +29,7 @@ mod tasks;
 mod tuning;
 mod verify;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -47,12 +51,11 @@ use args::{Arguments, Global, ReportTo, Verb};
 
 /// Parses, runs, and gives the exit code.
 pub fn main() -> ExitCode {
-    let command = examples::added_to(Arguments::command());
-    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
-    let arguments = match parsed {
+    let arguments = match parsed(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(error) => return show::clap_error(&error),
     };
+    arguments.global.log_file.iter().for_each(|path| show::log_to(path));
     let for_output = arguments.verb.is_for_output();
     let code = run(arguments).unwrap_or_else(|error| {
         show::error(&error);
@@ -61,12 +64,33 @@ pub fn main() -> ExitCode {
     ExitCode::from(show::ended(code, for_output))
 }
 
+/// The command line. If it names neither places nor a repository, FULLBORE_REPO names the repository.
+fn parsed(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
+    let parse = |words: &[OsString]| {
+        let matches = examples::added_to(Arguments::command()).try_get_matches_from(words)?;
+        Arguments::from_arg_matches(&matches)
+    };
+    let error = match parse(&words) {
+        Err(error) if error.kind() == clap::error::ErrorKind::MissingRequiredArgument => error,
+        parsed => return parsed,
+    };
+    let Some(repository) = std::env::var_os("FULLBORE_REPO").filter(|name| !name.is_empty()) else {
+        return Err(error);
+    };
+    let more = parse(&[words, vec!["--repo".into(), repository]].concat());
+    // With places on the command line, something else is missing.
+    more.map_err(|other| if other.kind() == error.kind() { other } else { error })
+}
+
 fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
     let from_environment = || std::env::var_os("FULLBORE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
     let global = Global { config: global.config.or_else(from_environment), ..global };
     let mut config = fullbore::config::load(global.config.as_deref())?;
     config.device_timeout = global.device_timeout.or(config.device_timeout);
     config.outage = global.outage.or(config.outage);
+    if global.log_file.is_none() {
+        config.log_file.iter().for_each(|path| show::log_to(path));
+    }
     match verb {
         Verb::Backup(args) => backup::run(&args, &config),
         Verb::Log(args) => log::run(&args, &config),
@@ -149,9 +173,11 @@ fn with_report(
     shown: &args::OutputFlags,
     config: &Config,
     job: impl FnOnce(&Conduct, &mut Report) -> Result<()>,
-    result_line: impl FnOnce(&Report),
+    closing: impl FnOnce(&Report) -> Vec<String>,
+    piped: bool,
 ) -> Result<u8> {
-    if let Some(ReportTo::File(path)) = &shown.report {
+    let report_to = shown.report.to();
+    if let Some(ReportTo::File(path)) = &report_to {
         prove_report_place(path)?;
     }
     let conduct = conduct(config, shown.quiet)?;
@@ -162,10 +188,13 @@ fn with_report(
         fullbore::job::follow::COMMAND => progress::Display::none(), // It has its own line.
         _ => progress::Display::start(command, shown, &conduct.progress),
     };
+    show::log(&format!("{command}: begins, process {}", std::process::id()));
+    show::job_runs(true);
     let done = job(&conduct, &mut report);
     display.stop();
+    show::job_runs(false);
     report.finish(done.as_ref().err());
-    let written = match &shown.report {
+    let written = match &report_to {
         None => Ok(()),
         Some(ReportTo::Output) => json_of(&report).and_then(|json| show::must_print(&json)),
         Some(to) => write_report(to, &report),
@@ -174,14 +203,16 @@ fn with_report(
         report.not_written(&error);
     }
     report.warnings.iter().for_each(|warning| show::warning(warning));
-    if !shown.quiet {
-        report.notes.iter().for_each(|note| show::note(note));
-    }
+    let told: fn(&str) = if shown.quiet { |note| show::log(&format!("note: {note}")) } else { show::note };
+    report.notes.iter().for_each(|note| told(note));
     match &done {
-        Ok(()) if !shown.quiet && !matches!(shown.report, Some(ReportTo::Output)) => result_line(&report),
-        Ok(()) => {}
+        Ok(()) if !shown.quiet && report_to != Some(ReportTo::Output) => {
+            show::closing(&closing(&report), piped);
+        }
+        Ok(()) => closing(&report).iter().for_each(|line| show::log(line)),
         Err(error) => show::error(error),
     }
+    show::log(&format!("{command}: ended with exit code {}", report.exit_code));
     Ok(report.exit_code)
 }
 

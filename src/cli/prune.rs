@@ -4,13 +4,22 @@ use std::time::Duration;
 
 use fullbore::chain::retention::KeepRules;
 use fullbore::config::Config;
+use fullbore::job::repository::check::DatabaseHealth;
 use fullbore::job::repository::{Setting, catalog, check, prune};
 use fullbore::{Error, Result, units};
 use fullbore_core::io::replace_whole;
+use serde::Serialize;
 
-use super::inspect::{WITH_WARNINGS, print_json};
+use super::inspect::WITH_WARNINGS;
 use super::repository_args::{Catalog, CatalogAction, Check, Prune};
 use super::{show, tables};
+
+/// The state of databases as an object.
+#[derive(Serialize)]
+struct Databases<'a> {
+    databases: &'a [DatabaseHealth],
+    warnings: &'a [String],
+}
 
 /// Runs `prune`; gives the exit code.
 pub fn run(args: &Prune, config: &Config) -> Result<u8> {
@@ -22,15 +31,16 @@ pub fn run(args: &Prune, config: &Config) -> Result<u8> {
     };
     let conduct = super::stop_on_signals(&config.of_repository(&args.repo))?;
     let pruned = prune::run(&request, Setting { name: &args.repo, config }, &conduct)?;
-    if args.json {
-        print_json(&pruned)?;
-    } else {
-        show::line(&tables::pruned(&pruned, args.confirm));
+    let (quiet, all_well) = (args.shown.quiet, pruned.refusals.is_empty() && pruned.warnings.is_empty());
+    if args.shown.report.write("prune", &pruned)? && (!quiet || !all_well) {
+        show::table(&tables::pruned(&pruned, args.confirm, args.shown.view()));
     }
     let said = pruned.refusals.iter().chain(&pruned.warnings);
     said.for_each(|warning| show::warning(warning));
-    pruned.dead_runs.iter().chain(&pruned.notes).for_each(|note| show::note(note));
-    Ok(if pruned.refusals.is_empty() && pruned.warnings.is_empty() { 0 } else { WITH_WARNINGS })
+    if !quiet {
+        pruned.dead_runs.iter().chain(&pruned.notes).for_each(|note| show::note(note));
+    }
+    Ok(if all_well { 0 } else { WITH_WARNINGS })
 }
 
 /// The rules of the configuration. Rules on the command line replace them.
@@ -75,10 +85,11 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
         written.map_err(|e| Error::io("write the metrics", path.display().to_string(), e))?;
     }
     let standings = checked?;
-    if args.json {
-        print_json(&standings)?;
-    } else {
-        show::line(&tables::standings(&standings));
+    if args.shown.report.write("check", &Databases { databases: &standings, warnings: &warnings })? {
+        let shown: Vec<_> = standings.iter().filter(|of| !args.shown.quiet || !of.problems.is_empty()).collect();
+        if !args.shown.quiet || !shown.is_empty() {
+            show::table(&tables::standings(&shown, args.shown.view()));
+        }
     }
     warnings.iter().for_each(|warning| show::warning(warning));
     let bad: Vec<String> = standings
@@ -98,14 +109,16 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
 
 /// Runs `catalog`; gives the exit code.
 pub fn catalog(args: &Catalog, config: &Config) -> Result<u8> {
-    let CatalogAction::Rebuild { repo, key } = &args.action;
+    let CatalogAction::Rebuild { repo, key, shown } = &args.action;
     let conduct = super::stop_on_signals(&config.of_repository(repo))?;
     let key = key.clone().or_else(|| config.of_repository(repo).key);
     let rebuilt = catalog::rebuild(Setting { name: repo, config }, key.as_deref(), &conduct)?;
-    show::line(&format!(
-        "{} sets are in the catalog; {} were found by their media alone, and {} records were written for them",
-        rebuilt.sets, rebuilt.by_media, rebuilt.records
-    ));
+    if shown.write("catalog rebuild", &rebuilt)? {
+        show::line(&format!(
+            "{} sets are in the catalog; {} were found by their media alone, and {} records were written for them",
+            rebuilt.sets, rebuilt.by_media, rebuilt.records
+        ));
+    }
     rebuilt.warnings.iter().for_each(|warning| show::warning(warning));
     rebuilt.notes.iter().for_each(|note| show::note(note));
     Ok(if rebuilt.warnings.is_empty() { 0 } else { WITH_WARNINGS })

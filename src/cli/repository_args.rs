@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::args::{OutputFlags, SetFlags};
-use super::tuning::Tuning;
+use super::listing::{ListFlags, ReportFlags};
+use super::tuning::ReadTuning;
 
 /// Restore the newest chain of a database into a scratch directory, check it, and record the verdict.
 ///
@@ -15,7 +16,7 @@ use super::tuning::Tuning;
 /// counts it.
 #[derive(Debug, Args)]
 pub struct RestoreTest {
-    /// The repository: its name in the configuration, or a directory or prefix ending in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in / [default: FULLBORE_REPO].
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
     /// The database in the repository [default: the only one].
@@ -37,22 +38,56 @@ pub struct RestoreTest {
     #[command(flatten)]
     pub chosen: SetFlags,
     /// Buffers and threads.
-    #[command(flatten)]
-    pub tuning: Tuning,
+    #[command(flatten, next_help_heading = "Tuning")]
+    pub tuning: ReadTuning,
     /// Messages and report.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
 }
 
 /// Show the runs of a repository: state, speed and time left.
 #[derive(Debug, Args)]
 pub struct Tasks {
-    /// The repository: its name in the configuration, or a directory or prefix ending in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in / [default: FULLBORE_REPO].
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// Only the newest N runs.
+    #[arg(long, value_name = "N")]
+    pub last: Option<usize>,
+    /// Only runs in this state.
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<RunState>,
+    /// The table or its JSON object.
+    #[command(flatten, next_help_heading = "Output")]
+    pub shown: ListFlags,
+}
+
+/// The states of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RunState {
+    /// It writes heartbeats.
+    Running,
+    /// It ended well.
+    Done,
+    /// It ended with an error.
+    Failed,
+    /// It was asked to end.
+    Cancelled,
+    /// It should run, but is silent.
+    Dead,
+}
+
+impl RunState {
+    /// The word of the tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Dead => "dead",
+        }
+    }
 }
 
 /// Name one run of a repository.
@@ -61,12 +96,12 @@ pub struct OneTask {
     /// The id of the run. The start or the end of the id is enough.
     #[arg(value_name = "TASK")]
     pub task: String,
-    /// The repository: its name in the configuration, or a directory or prefix ending in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in / [default: FULLBORE_REPO].
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// The text or its JSON object.
+    #[command(flatten, next_help_heading = "Output")]
+    pub shown: ReportFlags,
 }
 
 /// Remove the backup sets that no rule keeps, that no kept set needs, and that something newer and verified replaces.
@@ -77,7 +112,7 @@ pub struct OneTask {
 /// Exit code 4: a set stays because nothing newer was verified, or there is another warning.
 #[derive(Debug, Args)]
 pub struct Prune {
-    /// The repository: its name in the configuration, or a directory or prefix ending in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in / [default: FULLBORE_REPO].
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
     /// Only this database [default: all databases].
@@ -113,9 +148,9 @@ pub struct Prune {
     /// How long to wait between writing the tombstones and removing the sets.
     #[arg(long, value_name = "TIME", default_value = "1m")]
     pub grace: String,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// The table or its JSON object.
+    #[command(flatten, next_help_heading = "Output")]
+    pub shown: ListFlags,
 }
 
 /// Is last night good? Check that each database has a backup that is new enough and proven.
@@ -124,7 +159,7 @@ pub struct Prune {
 /// --metrics /var/lib/node_exporter/fullbore.prom
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The repository: its name in the configuration, or a directory or prefix ending in /.
+    /// The repository: its name in the configuration, or a directory or prefix ending in / [default: FULLBORE_REPO].
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
     /// Only this database [default: all databases].
@@ -143,9 +178,9 @@ pub struct Check {
     /// Write the result into this file as metrics for Prometheus, also when the repository cannot be reached.
     #[arg(long, value_name = "FILE")]
     pub metrics: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// The table or its JSON object.
+    #[command(flatten, next_help_heading = "Output")]
+    pub shown: ListFlags,
 }
 
 /// This host's catalog of repositories.
@@ -161,11 +196,14 @@ pub struct Catalog {
 pub enum CatalogAction {
     /// Read the repository again. If its records were lost, make them again from the media.
     Rebuild {
-        /// The repository: its name in the configuration, or a directory or prefix ending in /.
+        /// The repository: its name in the configuration, or a directory or prefix ending in / [default: FULLBORE_REPO].
         #[arg(long, value_name = "REPOSITORY")]
         repo: String,
         /// The key that opens encrypted sets. If their records were lost, only this key tells their database.
         #[arg(long, value_name = "KEYFILE")]
         key: Option<PathBuf>,
+        /// The text or its JSON object.
+        #[command(flatten, next_help_heading = "Output")]
+        shown: ReportFlags,
     },
 }

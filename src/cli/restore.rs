@@ -7,13 +7,13 @@ use fullbore::job::repository::{self, Setting};
 use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request, StartCheck, Tables};
 
 use super::args::{CheckDepth, Restore};
-use super::show;
+use super::closing;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     let config = &args.repository.config(config);
     let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
-    let mut reading = super::args::reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config);
+    let mut reading = super::args::reading(args.from.clone(), args.key.as_ref(), &args.chosen, &args.tuning, config)?;
     reading.choice.stop_at = args.stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?;
     let request = Request {
         reading,
@@ -34,7 +34,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         continue_after_error: args.continue_after_error,
         tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
     };
-    super::refuse_report_in_database(args.shown.report.as_ref(), &args.into)?;
+    super::refuse_report_in_database(args.shown.report.to().as_ref(), &args.into)?;
     super::with_report(
         "restore",
         &args.shown,
@@ -49,7 +49,8 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
                 }
             }
         },
-        |report| show::restore_result(report, &args.shown),
+        |report| closing::restore(report, &args.shown),
+        false,
     )
 }
 

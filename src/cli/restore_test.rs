@@ -6,15 +6,15 @@ use fullbore::job::repository::{Setting, restore_test};
 use fullbore::job::restore::StartCheck;
 
 use super::args::reading;
+use super::closing;
 use super::repository_args::RestoreTest;
-use super::show;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &RestoreTest, config: &Config) -> Result<u8> {
     let config = &config.of_repository(&args.repo);
     let request = restore_test::Request {
         database: args.database.clone(),
-        reading: reading(&[], args.key.as_ref(), &args.chosen, &args.tuning, config),
+        reading: reading(Vec::new(), args.key.as_ref(), &args.chosen, &args.tuning, config)?,
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
         server: StartCheck { program: args.server_program.clone(), options: args.server_option.clone() },
     };
@@ -23,6 +23,7 @@ pub fn run(args: &RestoreTest, config: &Config) -> Result<u8> {
         &args.shown,
         config,
         |conduct, report| restore_test::run(&request, Setting { name: &args.repo, config }, conduct, report),
-        |report| show::restore_result(report, &args.shown),
+        |report| closing::restore(report, &args.shown),
+        false,
     )
 }

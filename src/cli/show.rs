@@ -1,29 +1,112 @@
 //! All terminal output. Messages and progress go to standard error, results to standard output.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use comfy_table::{Table, presets};
 use fullbore::Error;
 use fullbore::job::follow::{Event, Shipped};
 use fullbore::job::inspect::SetSummary;
-use fullbore::report::{CalibratedReport, LimitReport, PlannedReport, Report, WITH_WARNINGS};
-use fullbore::units::{counted, harmless, mib_per_s, show_bytes};
+use fullbore::report::WITH_WARNINGS;
+use fullbore::units::{counted, harmless, show_bytes};
 use fullbore_core::media::Manifest;
-
-use super::args::OutputFlags;
-
-/// Bytes of a page in the closing line: SQL Server counts in 8 KiB.
-const PAGE: u64 = 8192;
 
 /// Why a part of the result is not on standard output.
 static LOST: OnceLock<std::io::Error> = OnceLock::new();
+/// The file that gets all messages (`--log-file`).
+static LOG: OnceLock<File> = OnceLock::new();
+/// A message could not be written to that file: said once.
+static LOG_FAILED: AtomicBool = AtomicBool::new(false);
+/// A job runs: its lines on standard error begin with the time, if that is not a terminal.
+static JOB_RUNS: AtomicBool = AtomicBool::new(false);
+
+/// Colours of messages and tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    /// An error, damage.
+    Red,
+    /// A warning.
+    Yellow,
+    /// Everything is good.
+    Green,
+}
+
+impl Colour {
+    /// The text in this colour, for a terminal.
+    pub fn paint(self, text: &str) -> String {
+        let code = match self {
+            Colour::Red => 31,
+            Colour::Yellow => 33,
+            Colour::Green => 32,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// True if the user wants colours on a terminal: `NO_COLOR` and a terminal without abilities turn them off.
+fn colours_wanted() -> bool {
+    let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    unset("NO_COLOR") && std::env::var_os("TERM").is_some_and(|kind| kind != "dumb")
+}
+
+/// True if the result may have colours.
+pub fn result_has_colours() -> bool {
+    colours_wanted() && std::io::stdout().is_terminal()
+}
+
+/// The columns of standard output; `None` if it is not a terminal.
+pub fn result_width() -> Option<usize> {
+    let out = std::io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    let said = rustix::termios::tcgetwinsize(out).ok().filter(|size| size.ws_col > 0);
+    Some(said.map_or(80, |size| size.ws_col.into()))
+}
+
+/// Opens the file that gets all messages. If that fails, the command goes on, with a warning.
+pub fn log_to(path: &Path) {
+    match File::options().create(true).append(true).mode(0o600).open(path) {
+        Ok(file) => drop(LOG.set(file)),
+        Err(e) => warning(&Error::io("append messages to", path.display().to_string(), e).to_string()),
+    }
+}
+
+/// Writes a text to the log file only, each line with the time.
+pub fn log(text: &str) {
+    let Some(mut file) = LOG.get() else { return };
+    let lines: String = printable(text).lines().map(|line| format!("{} {line}\n", now())).collect();
+    // One write for each message: other processes may append to this file too.
+    if let Err(e) = file.write_all(lines.as_bytes())
+        && !LOG_FAILED.swap(true, Ordering::Relaxed)
+    {
+        let _ = writeln!(std::io::stderr(), "warning: messages are missing in the log file: {e}");
+    }
+}
+
+/// Says that a job runs, or has ended.
+pub fn job_runs(runs: bool) {
+    JOB_RUNS.store(runs, Ordering::Relaxed);
+}
+
+/// The time in UTC, to the second.
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
 
 /// A line of the result, or several.
 pub fn line(text: &str) {
     as_it_is(&printable(text));
+}
+
+/// A table. It has shown control characters of its texts already, and may have colours.
+pub fn table(text: &str) {
+    as_it_is(text);
 }
 
 /// A line that a program reads: JSON, which has its own escapes.
@@ -84,17 +167,30 @@ pub fn must_print(text: &str) -> fullbore::Result<()> {
 
 /// A line to standard error.
 pub(super) fn message(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", printable(text));
+    said(None, text);
+}
+
+/// A line to standard error that begins with a coloured word.
+fn said(word: Option<(Colour, &str)>, text: &str) {
+    let (plain, text) = (word.map_or_else(String::new, |(_, word)| format!("{word}: ")), printable(text));
+    log(&format!("{plain}{text}"));
+    let terminal = std::io::stderr().is_terminal();
+    let time = if JOB_RUNS.load(Ordering::Relaxed) && !terminal { now() + " " } else { String::new() };
+    let word = match word {
+        Some((colour, word)) if terminal && colours_wanted() => colour.paint(&format!("{word}:")) + " ",
+        _ => plain,
+    };
+    let _ = writeln!(std::io::stderr(), "{time}{word}{text}");
 }
 
 /// An error, with its hint.
 pub fn error(error: &Error) {
-    message(&format!("error: {error}"));
+    said(Some((Colour::Red, "error")), &error.to_string());
 }
 
 /// A warning.
 pub fn warning(text: &str) {
-    message(&format!("warning: {text}"));
+    said(Some((Colour::Yellow, "warning")), text);
 }
 
 /// The present step of a long command.
@@ -139,12 +235,12 @@ impl Terminal {
 
     /// True if the terminal can move its cursor.
     pub fn is_able(&self) -> bool {
-        std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+        std::env::var_os("TERM").is_some_and(|kind| kind != "dumb")
     }
 
     /// True unless the user turns colours off (`NO_COLOR`).
     pub fn colours(&self) -> bool {
-        std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        colours_wanted()
     }
 
     /// Columns now: users resize their windows.
@@ -190,200 +286,16 @@ impl Terminal {
     }
 }
 
-/// The closing line in SQL Server's shape.
-fn closing(report: &Report, what: &str) -> String {
-    let pages = report.source_bytes.div_ceil(PAGE);
-    if pages == 0 && what == "BACKUP LOG" {
-        return format!("{what} successfully ended in {:.3} seconds: there were no new pages.", report.elapsed_s);
-    }
-    let pages = counted(pages, "page");
-    format!(
-        "{what} successfully processed {pages} in {:.3} seconds ({:.1} MB/sec).",
-        report.elapsed_s, report.mib_per_s
-    )
-}
-
-/// Which database went where. The places are directories or prefixes, each once.
-fn backed_up(report: &Report) -> Option<String> {
-    let (kind, database) = (report.kind.as_ref()?, report.database.as_ref()?);
-    let mut places: Vec<&str> = Vec::new();
-    for family in &report.families {
-        let place = family.device.rfind('/').map_or(family.device.as_str(), |end| &family.device[..=end]);
-        if !places.contains(&place) {
-            places.push(place);
+/// The closing lines of a job. With `piped`, the media themselves are on standard output.
+pub fn closing(lines: &[String], piped: bool) {
+    for text in lines {
+        if piped {
+            message(text);
+        } else {
+            log(text);
+            line(text);
         }
     }
-    let more = places.len().saturating_sub(PLACES_NAMED);
-    let mut named: Vec<String> = places.iter().take(PLACES_NAMED).map(|place| value(place)).collect();
-    if more > 0 {
-        named.push(format!("{more} more"));
-    }
-    Some(format!("  {kind} of {} to {}", value(database), named.join(", ")))
-}
-
-/// Which sets came to which target.
-fn restored(report: &Report) -> Option<String> {
-    let (last, target) = (report.sets.last()?, report.database_at.as_ref()?);
-    let before = match report.sets.len() - 1 {
-        0 => String::new(),
-        sets => format!(" (with {} before it)", counted(sets as u64, "set")),
-    };
-    Some(format!("  {}{before} into {}", value(last), value(target)))
-}
-
-/// What a backup did.
-pub fn backup_result(report: &Report, shown: &OutputFlags, piped: bool) {
-    let mut out = Vec::new();
-    if report.status == "planned" {
-        plan(report, &mut out);
-    } else {
-        let what = match report.kind.as_deref() {
-            Some("differential") => "BACKUP DATABASE WITH DIFFERENTIAL",
-            Some("log") => "BACKUP LOG",
-            _ => "BACKUP DATABASE",
-        };
-        out.push(closing(report, what));
-        out.extend(backed_up(report));
-        out.push(format!(
-            "  stored {} in {}{}, skipped {}",
-            show_bytes(report.stored_bytes),
-            counted(report.families.len() as u64, "family"),
-            // Zero bytes have no ratio.
-            if report.source_bytes == 0 { String::new() } else { format!(" ({:.2} : 1)", report.ratio) },
-            show_bytes(report.skipped_bytes),
-        ));
-        out.extend(read_besides(report));
-        tail(report, shown, &mut out);
-        if let Some(id) = &report.backup_set_id {
-            out.push(format!("  backup set {id}"));
-        }
-    }
-    for text in out {
-        // The backup itself may be on standard output.
-        if piped { message(&text) } else { line(&text) }
-    }
-}
-
-/// What was copied.
-pub fn copy_result(report: &Report, shown: &OutputFlags, piped: bool) {
-    let mut out = Vec::new();
-    if report.status == "planned" {
-        plan(report, &mut out);
-    } else {
-        let copied = report.copied.iter().filter(|copy| copy.how != "there already").count();
-        out.push(match copied {
-            0 => "COPY stored nothing: the target has every set already.".to_owned(),
-            _ => format!(
-                "COPY of {} successfully stored {} in {:.3} seconds ({:.1} MiB/s of media).",
-                counted(copied as u64, "set"),
-                show_bytes(report.stored_bytes),
-                report.elapsed_s,
-                mib_per_s(report.stored_bytes, report.elapsed_s),
-            ),
-        });
-        out.extend(report.sets.iter().map(|set| format!("  {set}")));
-        tail(report, shown, &mut out);
-    }
-    for text in out {
-        // The copy itself may be on standard output.
-        if piped { message(&text) } else { line(&text) }
-    }
-}
-
-/// The planned memory of the job: pool, codecs, parts of objects, and their sum.
-fn memory(report: &Report) -> String {
-    let pool = &report.pool;
-    let parts = match pool.part_bytes {
-        0 => String::new(),
-        bytes => format!(" + parts of objects {}", show_bytes(bytes)),
-    };
-    format!(
-        "pool {} ({} buffers × {}) + codecs {}{parts} = {}",
-        show_bytes(pool.bytes),
-        pool.buffer_count,
-        show_bytes(pool.max_transfer_size),
-        show_bytes(pool.codec_bytes),
-        show_bytes(pool.bytes + pool.codec_bytes + pool.part_bytes),
-    )
-}
-
-fn plan(report: &Report, out: &mut Vec<String>) {
-    out.push("plan (nothing was written):".to_owned());
-    out.push(format!("  memory: {}", memory(report)));
-    for (at, set) in report.sets.iter().enumerate() {
-        out.push(format!("  {}. {set}", at + 1));
-    }
-    if report.stored_bytes > 0 {
-        out.push(format!("  media: about {}", show_bytes(report.stored_bytes)));
-    }
-    if report.allocated_bytes > 0 {
-        out.push(format!("  database: {}", in_use(report)));
-    }
-    if let Some(planned) = &report.planned {
-        plan_of_backup(report, planned, out);
-    }
-    origin(report, out);
-}
-
-/// What a backup would do.
-fn plan_of_backup(report: &Report, planned: &PlannedReport, out: &mut Vec<String>) {
-    let (kind, engine) = (report.kind.as_deref().unwrap_or("full"), report.engine.as_deref().unwrap_or("?"));
-    out.push(format!(
-        "  {kind} by engine {engine}, compression {}, {}, {}, queue depth {}",
-        planned.compression,
-        counted(planned.readers, "reader"),
-        counted(planned.workers, "worker"),
-        planned.queue_depth
-    ));
-    if report.encrypted_to.is_empty() {
-        out.push("  not encrypted".to_owned());
-    }
-    for (what, families) in [("family", &planned.families), ("copy of family", &planned.copies)] {
-        for (at, family) in families.iter().enumerate() {
-            let about = match family.expected_bytes {
-                0 => String::new(),
-                bytes => format!(", about {}", show_bytes(bytes)),
-            };
-            let free =
-                family.free_bytes.map_or_else(String::new, |bytes| format!(", {} free there", show_bytes(bytes)));
-            out.push(format!("  {what} {}: {}{about}{free}", at + 1, value(&family.device)));
-        }
-    }
-}
-
-/// The keys that open the set, and the configuration that was used.
-fn origin(report: &Report, out: &mut Vec<String>) {
-    for key in &report.encrypted_to {
-        let file = key.file.as_ref().map_or_else(String::new, |file| format!(" ({})", value(file)));
-        out.push(format!("  encrypted to {}{file}", key.key_id));
-    }
-    out.extend(report.configuration.iter().map(|path| format!("  configuration {}", value(path))));
-}
-
-/// The size of a database: the bytes in use, and for a server the part that must be read. An estimate counts that part.
-fn in_use(report: &Report) -> String {
-    let used = format!("{} in use", show_bytes(report.allocated_bytes));
-    match report.hole_bytes {
-        0 => used,
-        holes => {
-            let left = show_bytes(report.allocated_bytes.saturating_sub(holes));
-            format!("{used}; of these, {} were never written: {left} to read", show_bytes(holes))
-        }
-    }
-}
-
-/// For a server whose files changed during the backup: the bytes read beyond those in use at the start.
-fn read_besides(report: &Report) -> Option<String> {
-    let more = report.source_bytes.saturating_sub(report.allocated_bytes);
-    let is_server = report.engine.as_deref().and_then(fullbore_engines::named).is_some_and(|engine| engine.is_server());
-    (is_server && more > report.allocated_bytes / 100).then(|| {
-        format!(
-            "  read {}: {} in use at the start, and {} of redo log and of files that changed during the backup",
-            show_bytes(report.source_bytes),
-            show_bytes(report.allocated_bytes),
-            show_bytes(more)
-        )
-    })
 }
 
 /// What happened while a log is followed.
@@ -402,185 +314,6 @@ pub fn event(event: &Event) {
             warning(&format!("a log set could not be stored: {why}; next try in {:.1} s", pause.as_secs_f64()))
         }
     }
-}
-
-/// The result of following a log.
-pub fn follow_result(report: &Report, shown: &OutputFlags) {
-    let mut out = vec![closing(report, "BACKUP LOG")];
-    tail(report, shown, &mut out);
-    out.iter().for_each(|text| line(text));
-}
-
-/// What a restore did.
-pub fn restore_result(report: &Report, shown: &OutputFlags) {
-    let mut out = Vec::new();
-    if report.status == "planned" {
-        plan(report, &mut out);
-    } else {
-        out.push(closing(report, "RESTORE DATABASE"));
-        out.extend(restored(report));
-        if let Some(resumed) = report.resumed.as_ref().filter(|resumed| resumed.fetched_blocks + resumed.kept_bytes > 0)
-        {
-            out.push(format!(
-                "  kept {} of the partial restore, and fetched {} blocks ({}) for the rest",
-                show_bytes(resumed.kept_bytes),
-                resumed.fetched_blocks,
-                show_bytes(resumed.fetched_bytes)
-            ));
-        }
-        if let Some(started) = &report.start_check {
-            out.push(format!(
-                "  {} {} was ready after {:.3} seconds; {} OK ({:.3} seconds)",
-                value(&started.program),
-                value(&started.version),
-                started.ready_s,
-                tables_are(started.tables),
-                started.check_s
-            ));
-            if started.loaded > 0 {
-                let loaded = counted(started.loaded, "table");
-                out.push(format!("  of these, {loaded} of other engines than InnoDB, loaded from SQL text"));
-            }
-        }
-        if let Some(taken) = &report.tables {
-            out.push(format!(
-                "  {} {} was ready after {:.3} seconds, on {} of {} ({})",
-                value(&taken.program),
-                value(&taken.version),
-                taken.ready_s,
-                taken.restored_files,
-                counted(taken.restored_files + taken.passed_over_files, "file"),
-                show_bytes(taken.restored_bytes)
-            ));
-            let tables = taken.tables.iter();
-            out.extend(tables.map(|table| {
-                let files = counted(table.files.len() as u64, "file");
-                format!("  {}: {files}, {}", value(&table.table), show_bytes(table.bytes))
-            }));
-        }
-        tail(report, shown, &mut out);
-    }
-    out.iter().for_each(|text| line(text));
-}
-
-fn tables_are(tables: u64) -> String {
-    if tables == 1 { "the only table is".to_owned() } else { format!("all {tables} tables are") }
-}
-
-/// What a verification found.
-pub fn verify_result(report: &Report, shown: &OutputFlags) {
-    let mut out = vec![format!(
-        "{}: {} in {}, {:.3} seconds ({:.1} MiB/s of media).",
-        if report.sets.len() == 1 {
-            "The backup set is valid".to_owned()
-        } else {
-            format!("All {} backup sets are valid", report.sets.len())
-        },
-        show_bytes(report.stored_bytes),
-        counted(report.families.len() as u64, "family"),
-        report.elapsed_s,
-        mib_per_s(report.stored_bytes, report.elapsed_s),
-    )];
-    tail(report, shown, &mut out);
-    out.iter().for_each(|text| line(text));
-}
-
-/// Stages, limit and devices.
-fn tail(report: &Report, shown: &OutputFlags, out: &mut Vec<String>) {
-    match (&report.verdict, &report.bottleneck) {
-        (Some(verdict), _) => {
-            out.push(format!("  limit: {}: {}", verdict.limit, value(&verdict.why)));
-            let calibrated = verdict.calibrated.iter().filter(|one| one.percent >= LEAST_PERCENT);
-            out.extend(calibrated.map(|calibrated| {
-                format!("  {}: {} (profile `{}`)", of_calibrated(calibrated), calibrated.limit, calibrated.profile)
-            }));
-            out.extend(verdict.what_if.iter().map(|what_if| format!("  what if: {}", value(&what_if.text))));
-        }
-        (None, Some(bottleneck)) => out.push(format!("  limit: {}: {}", bottleneck.stage, bottleneck.why)),
-        (None, None) => {}
-    }
-    if let Some(limit) = &report.limit {
-        let sink = limit.sink_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
-        let copy =
-            limit.copy_mib_per_s.map_or_else(String::new, |speed| format!("; source and sink at once {speed:.0}"));
-        let transform =
-            limit.transform_mib_per_s.map_or_else(|| "not measured".to_owned(), |speed| format!("{speed:.0}"));
-        let alone =
-            format!("alone: source {:.0}, transform {transform}, sink {sink} MiB/s{copy}", limit.source_mib_per_s);
-        out.push(format!("  {}, {} ({alone})", of_probe(limit), limit.stage));
-    }
-    out.push(format!(
-        "  memory: {}, peak {}; processor {:.2} s",
-        memory(report),
-        show_bytes(report.peak_rss_bytes),
-        report.cpu_s,
-    ));
-    origin(report, out);
-    if shown.verbose {
-        details(report, out);
-    }
-}
-
-/// Places that a closing line names.
-const PLACES_NAMED: usize = 3;
-/// A job that reached less than this of a calibrated limit moved too few bytes for a comparison.
-const LEAST_PERCENT: f64 = 0.5;
-
-/// The speed of the job as a share of the calibrated limit; of a copy in bytes of media.
-fn of_calibrated(calibrated: &CalibratedReport) -> String {
-    let (limit, percent) = (calibrated.mib_per_s, calibrated.percent);
-    let speed = limit * percent / 100.0;
-    match percent <= 100.0 {
-        true => format!("{speed:.0} of {limit:.0} MiB/s, {percent:.0} % of the calibrated limit"),
-        false => format!("{speed:.0} MiB/s; calibrated limit: {limit:.0} (the job met something faster)"),
-    }
-}
-
-/// The speed of the job as a share of the probe before it. A share above 100 % shows that the probe was disturbed.
-fn of_probe(limit: &LimitReport) -> String {
-    let (probe, percent) = (limit.mib_per_s, limit.percent);
-    let speed = probe * percent / 100.0;
-    match percent <= 100.0 {
-        true => format!("{speed:.0} of {probe:.0} MiB/s, {percent:.0} %"),
-        false => format!("{speed:.0} MiB/s; probe before: {probe:.0} (disturbed)"),
-    }
-}
-
-fn details(report: &Report, out: &mut Vec<String>) {
-    let mut stages = Table::new();
-    stages.load_style(presets::NOTHING).set_header(["stage", "MiB", "busy s", "starved s", "blocked s"]);
-    for stage in &report.stages {
-        let seconds = |value: f64| format!("{value:.2}");
-        let bytes = format!("{:.0}", stage.bytes as f64 / f64::from(1 << 20));
-        stages.add_row([
-            stage.name.clone(),
-            bytes,
-            seconds(stage.busy_s),
-            seconds(stage.starved_s),
-            seconds(stage.blocked_s),
-        ]);
-    }
-    out.push(stages.to_string());
-    let mut devices = Table::new();
-    devices.load_style(presets::NOTHING).set_header([
-        "device",
-        "operations",
-        "mean KiB",
-        "mean depth",
-        "p99 µs",
-        "direct",
-    ]);
-    for device in &report.io {
-        devices.add_row([
-            device.device.clone(),
-            device.ops.to_string(),
-            format!("{:.0}", device.mean_bytes / 1024.0),
-            format!("{:.1}", device.mean_queue_depth),
-            device.p99_us.to_string(),
-            if device.direct { "yes" } else { "no" }.to_owned(),
-        ]);
-    }
-    out.push(devices.to_string());
 }
 
 /// HEADERONLY.
@@ -612,7 +345,7 @@ pub fn headers(sets: &[SetSummary]) {
         line(&format!("  transfer    {} (block size {})", show_bytes(set.max_transfer_size.into()), set.block_size));
         line(&format!("  written by  fullbore {}", value(&set.tool_version)));
         let state =
-            set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), |why| format!("INCOMPLETE: {why}"));
+            set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), |why| format!("incomplete: {why}"));
         line(&format!(
             "  families    {} of {}, {}, {state}",
             set.devices.len(),
@@ -642,39 +375,6 @@ pub fn labels(sets: &[SetSummary]) {
 /// When the commits in a log set were seen.
 fn log_span(set: &SetSummary) -> Option<String> {
     Some(format!("after {} to {}", set.log_from.as_deref()?, set.log_at.as_deref()?))
-}
-
-/// The sets in directories.
-pub fn list(sets: &[SetSummary]) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header([
-        "backup set",
-        "kind",
-        "started",
-        "database",
-        "size",
-        "families",
-        "state",
-    ]);
-    for set in sets {
-        table.add_row([
-            set.backup_set_id.clone(),
-            set.kind.clone(),
-            set.started_at.clone(),
-            set.database.as_deref().map_or_else(|| "(encrypted)".to_owned(), value),
-            show_bytes(set.stored_bytes),
-            format!("{}/{}", set.devices.len(), set.families),
-            set.why_incomplete.as_deref().map_or_else(|| "complete".to_owned(), value),
-        ]);
-        if let Some(base) = &set.base_backup_set_id {
-            let on = if set.kind == "log" { "  continues" } else { "  based on full" };
-            table.add_row([on.to_owned(), base.clone()]);
-        }
-        if let Some(span) = log_span(set) {
-            table.add_row(["  commits".to_owned(), span]);
-        }
-    }
-    line(&table.to_string());
 }
 
 /// FILELISTONLY.

@@ -1,75 +1,206 @@
-//! Tables of the sets and runs of a repository; [`show`](super::show) prints them.
+//! Tables of sets, runs and databases, newest first; [`show`](super::show) prints them.
 
-use comfy_table::{Table, presets};
-use fullbore::ids;
+use fullbore::job::inspect::SetSummary;
 use fullbore::job::repository::check::DatabaseHealth;
 use fullbore::job::repository::list::ListedSet;
-use fullbore::job::repository::prune::Pruned;
+use fullbore::job::repository::prune::{Pruned, SetDecision};
 use fullbore::job::repository::tasks::ListedTask;
 use fullbore::units::show_bytes;
 
-use super::show::value;
+use super::grid::{Column, Text, render};
+use super::listing::View;
+use super::show::{Colour, value};
 
-/// The sets of a repository.
-pub fn sets(sets: &[ListedSet]) -> String {
-    let mut table = Table::new();
-    let heads =
-        ["backup set", "kind", "started", "database", "size", "based on", "state", "verified", "restore tested"];
-    table.load_style(presets::NOTHING).set_header(heads);
-    for set in sets {
-        let state = match (&set.why_incomplete, set.tombstone) {
-            (_, true) => "being removed".to_owned(),
-            (Some(why), _) => value(why),
-            (None, _) => "complete".to_owned(),
-        };
-        let kind = if set.copy_only { format!("{} (copy-only)", set.kind) } else { set.kind.clone() };
-        table.add_row([
-            set.backup_set_id.clone(),
-            kind,
-            set.started_at.clone(),
-            if set.database.is_empty() { "(encrypted)".to_owned() } else { value(&set.database) },
-            show_bytes(set.stored_bytes),
-            set.base_backup_set_id.as_deref().map_or("", ids::short).to_owned(),
-            state,
-            verified(set),
-            set.proven_at.clone().unwrap_or_else(|| "never".to_owned()),
-        ]);
-    }
-    table.to_string()
+/// The sets in directories.
+pub fn found_sets(sets: &[SetSummary], view: View) -> String {
+    let columns = [
+        Column::always("backup set"),
+        Column::always("kind"),
+        Column::always("started"),
+        Column::wrapping("database"),
+        Column::rank(4, "engine"),
+        Column::always("size"),
+        Column::rank(5, "families"),
+        Column::rank(6, "codec"),
+        Column::rank(7, "encrypted"),
+        Column::rank(2, "based on"),
+        Column::rank(8, "commits after"),
+        Column::rank(3, "up to"),
+        Column::always("state"),
+        Column::wrapping("why"),
+    ];
+    let time = |time: &Option<String>| time.as_deref().map_or_else(String::new, |time| view.time(time));
+    let row = |set: &SetSummary| {
+        let is_log = set.kind == "log";
+        [
+            view.id(&set.backup_set_id).into(),
+            set.kind.clone().into(),
+            view.time(&set.started_at).into(),
+            set.database.as_deref().map_or_else(|| "(encrypted)".to_owned(), value).into(),
+            value(&set.engine).into(),
+            show_bytes(set.stored_bytes).into(),
+            format!("{}/{}", set.devices.len(), set.families).into(),
+            set.codec.clone().into(),
+            yes(set.encrypted).into(),
+            set.base_backup_set_id.as_deref().map_or_else(String::new, |id| view.id(id)).into(),
+            if is_log { time(&set.log_from) } else { String::new() }.into(),
+            if is_log { time(&set.log_at) } else { String::new() }.into(),
+            wholeness(set.complete),
+            set.why_incomplete.as_deref().map_or_else(String::new, value).into(),
+        ]
+    };
+    without_last_if_empty(columns, sets.iter().rev().map(row).collect(), view)
 }
 
-fn verified(set: &ListedSet) -> String {
-    match (&set.verified_at, &set.failed_at) {
-        (Some(passed), Some(failed)) if failed > passed => format!("FAILED {failed}"),
-        (None, Some(failed)) => format!("FAILED {failed}"),
-        (Some(passed), _) => passed.clone(),
-        (None, None) => "never".to_owned(),
+/// The sets of a repository.
+pub fn sets(sets: &[ListedSet], view: View) -> String {
+    let columns = [
+        Column::always("backup set"),
+        Column::always("kind"),
+        Column::always("started"),
+        Column::wrapping("database"),
+        Column::rank(7, "engine"),
+        Column::rank(6, "host"),
+        Column::always("size"),
+        Column::rank(8, "codec"),
+        Column::rank(9, "encrypted"),
+        Column::rank(5, "based on"),
+        Column::always("state"),
+        Column::rank(3, "verified"),
+        Column::rank(2, "restore tested"),
+        Column::wrapping("why"),
+    ];
+    let row = |set: &ListedSet| {
+        let state = if set.tombstone { "being removed".into() } else { wholeness(set.why_incomplete.is_none()) };
+        let kind = if set.copy_only { format!("{} (copy-only)", set.kind) } else { set.kind.clone() };
+        [
+            view.id(&set.backup_set_id).into(),
+            kind.into(),
+            view.time(&set.started_at).into(),
+            name(&set.database).into(),
+            value(&set.engine).into(),
+            value(&set.host).into(),
+            show_bytes(set.stored_bytes).into(),
+            value(&set.codec).into(),
+            yes(set.encrypted).into(),
+            set.base_backup_set_id.as_deref().map_or_else(String::new, |id| view.id(id)).into(),
+            state,
+            verified(set, view),
+            set.proven_at.as_deref().map_or_else(|| "never".to_owned(), |time| view.time(time)).into(),
+            set.why_incomplete.as_deref().filter(|_| !set.tombstone).map_or_else(String::new, value).into(),
+        ]
+    };
+    without_last_if_empty(columns, sets.iter().rev().map(row).collect(), view)
+}
+
+/// Leaves the last column out if all its texts are empty.
+fn without_last_if_empty<const N: usize>(columns: [Column; N], rows: Vec<[Text; N]>, view: View) -> String {
+    let mut columns = columns;
+    if let Some(last) = columns.last_mut().filter(|_| rows.iter().all(|row| row[N - 1].is_empty())) {
+        *last = Column::rank(1, "");
     }
+    render(&columns, &rows, view.width, view.colours)
+}
+
+fn name(database: &str) -> String {
+    if database.is_empty() { "(encrypted)".to_owned() } else { value(database) }
+}
+
+fn yes(is_so: bool) -> &'static str {
+    if is_so { "yes" } else { "" }
+}
+
+fn wholeness(complete: bool) -> Text {
+    match complete {
+        true => Text::coloured("complete", Some(Colour::Green)),
+        false => Text::coloured("incomplete", Some(Colour::Red)),
+    }
+}
+
+fn verified(set: &ListedSet, view: View) -> Text {
+    let failed = |time: &str| Text::coloured(format!("failed {}", view.time(time)), Some(Colour::Red));
+    match (&set.verified_at, &set.failed_at) {
+        (Some(passed), Some(time)) if time > passed => failed(time),
+        (None, Some(time)) => failed(time),
+        (Some(passed), _) => view.time(passed).into(),
+        (None, None) => "never".into(),
+    }
+}
+
+/// True if a set is whole and its last verification was good.
+pub fn is_good(set: &ListedSet) -> bool {
+    let failed = match (&set.verified_at, &set.failed_at) {
+        (Some(passed), Some(failed)) => failed > passed,
+        (None, failed) => failed.is_some(),
+        (Some(_), None) => false,
+    };
+    set.tombstone || set.why_incomplete.is_none() && !failed
 }
 
 /// The runs of a repository.
-pub fn tasks(tasks: &[ListedTask]) -> String {
-    let mut table = Table::new();
-    let heads = ["task", "verb", "database", "state", "done", "speed", "left", "host", "started"];
-    table.load_style(presets::NOTHING).set_header(heads);
-    for task in tasks {
-        table.add_row([
-            task.task.clone(),
-            value(&task.verb),
-            task.database.as_deref().map_or_else(String::new, value),
-            state(task),
-            task.percent.map_or_else(String::new, |percent| format!("{percent:.0} %")),
-            format!("{:.1} MiB/s", task.mib_per_s),
-            task.eta_s.map_or_else(String::new, |seconds| format!("{seconds:.0} s")),
-            value(&task.host),
-            value(&task.started_at),
-        ]);
-    }
-    table.to_string()
+pub fn tasks(tasks: &[ListedTask], view: View) -> String {
+    let columns = [
+        Column::always("task"),
+        Column::always("verb"),
+        Column::wrapping("database"),
+        Column::always("state"),
+        Column::rank(6, "done"),
+        Column::rank(3, "speed"),
+        Column::rank(4, "left"),
+        Column::rank(5, "host"),
+        Column::always("started"),
+        Column::rank(2, "took"),
+        Column::wrapping("why"),
+    ];
+    let row = |task: &ListedTask| {
+        let state = state(task);
+        [
+            view.id(&task.task).into(),
+            value(&task.verb).into(),
+            task.database.as_deref().map_or_else(String::new, value).into(),
+            Text::coloured(silence(task, state), state_colour(state)),
+            task.percent.map_or_else(String::new, |percent| format!("{percent:.0} %")).into(),
+            format!("{:.1} MiB/s", task.mib_per_s).into(),
+            task.eta_s.map_or_else(String::new, |seconds| format!("{seconds:.0} s")).into(),
+            value(&task.host).into(),
+            view.time(&task.started_at).into(),
+            took(task).into(),
+            task.error.as_deref().and_then(|error| error.lines().next()).map_or_else(String::new, value).into(),
+        ]
+    };
+    without_last_if_empty(columns, tasks.iter().rev().map(row).collect(), view)
 }
 
-fn state(task: &ListedTask) -> String {
-    if task.dead { format!("{}, silent for {} s: dead", task.state, task.silent_s) } else { task.state.clone() }
+/// How long a run took.
+fn took(task: &ListedTask) -> String {
+    let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
+    let ended = task.ended_at.as_deref().and_then(time);
+    let seconds = ended.zip(time(&task.started_at)).map(|(ended, started)| ended.as_second() - started.as_second());
+    seconds.map_or_else(String::new, |seconds| format!("{} s", seconds.max(0)))
+}
+
+/// The state of a run, in one of the words that people see: running, done, failed, cancelled, dead.
+pub fn state(task: &ListedTask) -> &'static str {
+    match task.state.as_str() {
+        _ if task.dead => "dead",
+        "SUCCESS" => "done",
+        "ERROR" => "failed",
+        "CANCELLED" => "cancelled",
+        _ => "running",
+    }
+}
+
+fn silence(task: &ListedTask, state: &str) -> String {
+    if task.dead { format!("{state}, silent for {} s", task.silent_s) } else { state.to_owned() }
+}
+
+fn state_colour(state: &str) -> Option<Colour> {
+    match state {
+        "dead" | "failed" => Some(Colour::Red),
+        "cancelled" => Some(Colour::Yellow),
+        "done" => Some(Colour::Green),
+        _ => None,
+    }
 }
 
 /// One run.
@@ -77,7 +208,7 @@ pub fn task(task: &ListedTask) -> String {
     let mut lines = vec![
         format!("task      {}", task.task),
         format!("verb      {} {}", value(&task.verb), task.database.as_deref().map_or_else(String::new, value)),
-        format!("state     {}", state(task)),
+        format!("state     {}", silence(task, state(task))),
         format!("host      {}, process {}", value(&task.host), task.process),
         format!("started   {}", value(&task.started_at)),
     ];
@@ -101,21 +232,33 @@ pub fn task(task: &ListedTask) -> String {
 }
 
 /// The decisions of prune, and their result.
-pub fn pruned(pruned: &Pruned, confirmed: bool) -> String {
-    let mut table = Table::new();
-    let heads = ["backup set", "kind", "started", "database", "size", "", "why"];
-    table.load_style(presets::NOTHING).set_header(heads);
-    for set in &pruned.sets {
-        table.add_row([
-            set.backup_set_id.clone(),
-            set.kind.clone(),
-            set.started_at.clone(),
-            if set.database.is_empty() { "(encrypted)".to_owned() } else { value(&set.database) },
-            show_bytes(set.stored_bytes),
-            if set.delete { "delete" } else { "keep" }.to_owned(),
-            value(&set.reasons.join("; ")),
-        ]);
-    }
+pub fn pruned(pruned: &Pruned, confirmed: bool, view: View) -> String {
+    let columns = [
+        Column::always("backup set"),
+        Column::always("kind"),
+        Column::always("started"),
+        Column::wrapping("database"),
+        Column::rank(4, "engine"),
+        Column::rank(3, "host"),
+        Column::rank(1, "size"),
+        Column::always(""),
+        Column::wrapping("why"),
+    ];
+    let row = |set: &SetDecision| {
+        [
+            view.id(&set.backup_set_id).into(),
+            set.kind.clone().into(),
+            view.time(&set.started_at).into(),
+            name(&set.database).into(),
+            value(&set.engine).into(),
+            value(&set.host).into(),
+            show_bytes(set.stored_bytes).into(),
+            if set.delete { Text::coloured("delete", Some(Colour::Yellow)) } else { "keep".into() },
+            value(&set.reasons.join("; ")).into(),
+        ]
+    };
+    let rows: Vec<_> = pruned.sets.iter().rev().map(row).collect();
+    let table = render(&columns, &rows, view.width, view.colours);
     let go = pruned.sets.iter().filter(|set| set.delete).count();
     let end = match confirmed {
         true if pruned.deleted.len() == 1 => "1 set was removed".to_owned(),
@@ -130,23 +273,31 @@ pub fn pruned(pruned: &Pruned, confirmed: bool) -> String {
 }
 
 /// The state of each database.
-pub fn standings(standings: &[DatabaseHealth]) -> String {
-    let mut table = Table::new();
-    let heads = ["database", "newest backup", "last proven", "sets", "size", "state"];
-    table.load_style(presets::NOTHING).set_header(heads);
-    for of in standings {
-        table.add_row([
-            format!("{} {}", value(&of.engine), value(&of.database)),
-            of.stored_at.clone().unwrap_or_else(|| "none".to_owned()),
-            of.proven_at.clone().unwrap_or_else(|| "never".to_owned()),
-            of.sets.to_string(),
-            show_bytes(of.stored_bytes),
+pub fn standings(standings: &[&DatabaseHealth], view: View) -> String {
+    let columns = [
+        Column::rank(2, "engine"),
+        Column::wrapping("database"),
+        Column::always("newest backup"),
+        Column::rank(1, "last proven"),
+        Column::rank(4, "sets"),
+        Column::rank(3, "size"),
+        Column::always("state"),
+    ];
+    let row = |of: &&DatabaseHealth| {
+        [
+            value(&of.engine).into(),
+            value(&of.database).into(),
+            of.stored_at.as_deref().map_or_else(|| "none".to_owned(), |time| view.time(time)).into(),
+            of.proven_at.as_deref().map_or_else(|| "never".to_owned(), |time| view.time(time)).into(),
+            of.sets.to_string().into(),
+            show_bytes(of.stored_bytes).into(),
             match (of.problems.is_empty(), of.retired) {
-                (true, false) => "good".to_owned(),
-                (true, true) => "good, retired".to_owned(),
-                (false, _) => "NOT GOOD".to_owned(),
+                (true, false) => Text::coloured("good", Some(Colour::Green)),
+                (true, true) => Text::coloured("good, retired", Some(Colour::Green)),
+                (false, _) => Text::coloured("not good", Some(Colour::Red)),
             },
-        ]);
-    }
-    table.to_string()
+        ]
+    };
+    let rows: Vec<_> = standings.iter().map(row).collect();
+    render(&columns, &rows, view.width, view.colours)
 }

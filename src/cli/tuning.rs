@@ -20,6 +20,18 @@ pub struct Tuning {
     pub workers: Option<usize>,
 }
 
+/// Buffers and threads of a job that reads media.
+#[derive(Debug, Args)]
+pub struct ReadTuning {
+    /// Buffers and threads.
+    #[command(flatten)]
+    pub shared: Tuning,
+    /// Read at most this much of the media per second: 200MiB/s. The configuration's throttle is for backups and
+    /// copies only.
+    #[arg(long, value_name = "RATE")]
+    pub throttle: Option<String>,
+}
+
 /// Buffers and threads of the restore, in an estimate.
 #[derive(Debug, Args)]
 pub struct RestoreTuning {
@@ -63,6 +75,17 @@ impl Tuning {
             workers: self.workers.or(config.workers),
             ..Knobs::default()
         }
+    }
+}
+
+impl ReadTuning {
+    /// The knobs, with the configuration where a flag was left out.
+    ///
+    /// # Errors
+    /// The throttle is not a bandwidth.
+    pub fn knobs(&self, config: &Config) -> Result<Knobs> {
+        let throttle = self.throttle.as_ref().map(|text| units::bytes_per_second("--throttle", text)).transpose()?;
+        Ok(Knobs { throttle, ..self.shared.knobs(config) })
     }
 }
 

@@ -6,12 +6,13 @@ use fullbore::job::repository::{self, Setting};
 use fullbore::job::verify;
 
 use super::args::{Verify, reading};
-use super::show;
+use super::closing;
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Verify, config: &Config) -> Result<u8> {
     let config = &args.repository.config(config);
-    let request = reading(&args.from, args.key.as_ref(), &args.chosen, &args.tuning, config);
+    let from = [&args.place[..], &args.from].concat();
+    let request = reading(from, args.key.as_ref(), &args.chosen, &args.tuning, config)?;
     super::with_report(
         "verify",
         &args.shown,
@@ -26,6 +27,7 @@ pub fn run(args: &Verify, config: &Config) -> Result<u8> {
                 }
             }
         },
-        |report| show::verify_result(report, &args.shown),
+        |report| closing::verify(report, &args.shown),
+        false,
     )
 }

@@ -10,6 +10,7 @@ use fullbore_core::cipher::{CipherId, SecretKey};
 use fullbore_core::codec::{self, Compression};
 use fullbore_core::device::Device;
 use fullbore_core::io::Mode;
+use fullbore_core::pipeline::throttle;
 use fullbore_core::plan::{Knobs, UnpackPlan};
 use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::sink::DeviceAccount;
@@ -17,7 +18,7 @@ use fullbore_core::supply::{self, Supply};
 use fullbore_core::unpack::{MediaSet, Target, Unpack, UnpackOutcome};
 use fullbore_core::{Error, Result};
 
-use crate::report::{FamilyReport, PoolReport, Report};
+use crate::report::{FamilyReport, PointReport, PoolReport, Report};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::resources;
 use fullbore_core::units::counted;
@@ -179,6 +180,7 @@ pub(super) fn naming_smallest(too_large: Error, knobs: &Knobs, report: &Report) 
 
 fn claim(plan: &UnpackPlan, families: usize, encrypted: bool, report: &mut Report) -> Result<()> {
     report.setup = Some(Setup { encrypted, ..Setup::of_unpacking(plan, families) });
+    report.throttle = plan.throttle;
     let codec_bytes = (plan.workers * codec::memory(Compression::None, plan.transfer_size as usize)) as u64;
     report.pool = PoolReport {
         buffer_count: plan.buffer_count() as u64,
@@ -272,6 +274,7 @@ pub(super) fn unpack_with(
         on_volume = volumes.target(target, &halt);
     }
     let target = on_volume.as_deref().unwrap_or(target);
+    plan.throttle.iter().for_each(|rate| throttle(set, *rate, &halt));
     let unpack = Unpack { plan, target, progress: &conduct.progress, halt: &halt, tick: &|| conduct.check(), input };
     unpack.run(set).map_err(|error| conduct.why_halted(error))
 }
@@ -282,6 +285,7 @@ pub(super) fn book(outcome: &UnpackOutcome, report: &mut Report) {
     report.kind = Some(manifest.kind.to_string());
     report.engine = Some(manifest.engine.clone());
     report.database = Some(manifest.database.clone());
+    report.point = Some(PointReport::of(manifest));
     if let Some(setup) = &mut report.setup {
         setup.codec.clone_from(&manifest.codec);
     }

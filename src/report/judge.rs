@@ -103,6 +103,11 @@ impl Report {
             if copies { stages[0].account.bytes } else { self.source_bytes.saturating_sub(self.unread_bytes) } as f64;
         let data_bytes =
             if copies { self.allocated_bytes } else { self.source_bytes.saturating_sub(self.skipped_bytes) };
+        // A restore's throttle counts bytes of the media.
+        let of_media = match direction {
+            Direction::Restore => plain_bytes / (self.stored_bytes as f64).max(1.0),
+            Direction::Backup => 1.0,
+        };
         let one_set = sets == 1;
         let setup =
             self.setup.clone().filter(|_| one_set).map(|setup| verdict::Setup { in_flight: self.in_flight(), ..setup });
@@ -122,7 +127,7 @@ impl Report {
             processor_s: (self.cpu_s - self.cpu_before_s).max(0.0),
             processors: processors(),
             plain_bytes,
-            throttle: self.throttle.map(|rate| rate as f64),
+            throttle: self.throttle.map(|rate| rate as f64 * of_media),
             setup,
             measured_limit: self.limit.as_ref().map(|limit| limit.mib_per_s * MIB),
             raw_media: self.limit.as_ref().and_then(|limit| {

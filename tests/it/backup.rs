@@ -86,12 +86,51 @@ fn free_pages_are_not_stored() {
 }
 
 #[test]
-fn a_closing_line_in_the_shape_that_dbas_know_goes_to_standard_output() {
+fn three_short_closing_lines_say_what_the_result_and_the_limit() {
     let world = World::with_database();
-    let ended = world.run("backup sqlite:app.db --to nul: --to nul:").done();
-    let text = ended.text();
-    assert!(text.starts_with("BACKUP DATABASE successfully processed "), "{text}");
-    assert!(text.contains(" pages in ") && text.contains(" seconds (") && text.contains(" MB/sec)."), "{text}");
+    let text = world.run("backup sqlite:app.db --to a/ --to b/").done().text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() == 3 && lines.iter().all(|line| line.len() < 120), "{text}");
+    let made = &world.run("list --from a --from b --json").done().json()[0];
+    let id = &made["backup_set_id"].as_str().unwrap()[..13];
+    assert!(lines[0].starts_with("BACKUP DATABASE: full of sqlite:app.db as of 20"), "{text}");
+    assert!(lines[0].ends_with(&format!("Z to a/, b/ (set {id})")), "{text}");
+    assert!(lines[1].contains(" MiB/s), ") && lines[1].contains(" stored in 2 families ("), "{text}");
+    assert!(lines[2].starts_with("  limit: "), "{text}");
+    let text = world.run("restore --from a --from b --into sqlite:copy.db").done().text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("RESTORE DATABASE: full of sqlite "), "{text}");
+    assert!(
+        lines[0].contains(" up to 20") && lines[0].ends_with(&format!(" into sqlite:copy.db (set {id})")),
+        "{text}"
+    );
+    let text = world.run("verify --from a --from b").done().text();
+    assert!(
+        text.starts_with("VERIFY: the backup set is valid: full of sqlite ") && text.lines().count() == 3,
+        "{text}"
+    );
+    let text = world.run("verify --from a --from b -v").done().text();
+    assert!(text.contains("  memory: pool ") && text.contains(made["backup_set_id"].as_str().unwrap()), "{text}");
+}
+
+#[test]
+fn a_log_file_gets_all_messages_with_times_also_those_that_quiet_leaves_out() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/ -q --log-file all.log").done();
+    world.run("verify nowhere --log-file all.log").with_code(1);
+    world.write("fullbore.toml", b"log-file = \"all.log\"\n");
+    world.run("verify a -q").done();
+    let text = String::from_utf8(world.read("all.log")).unwrap();
+    let is_timed = |line: &str| line.starts_with("20") && line.as_bytes()[19] == b'Z';
+    assert!(text.lines().all(is_timed), "{text}");
+    for part in ["backup: begins", "BACKUP DATABASE: full of", "  limit: ", "error: ", "exit code 1", "VERIFY: the"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(world.at("all.log")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    // A log file that cannot be written is a warning, and the work is done.
+    let ended = world.run("verify a -q --log-file nowhere/all.log").done();
+    assert_eq!(ended.err.matches("warning: ").count(), 1, "{ended}");
 }
 
 #[test]

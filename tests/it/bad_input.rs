@@ -488,6 +488,6 @@ fn what_is_missing_is_named_with_the_repository_that_would_do_too() {
         ("copy --to a/", "--from"),
     ] {
         let refused = world.run(line).with_code(2);
-        assert!(refused.err.contains(&format!("<{flag} <DEVICE>|--repo <REPOSITORY>")), "{refused}");
+        assert!(refused.err.contains(&format!("{flag} <DEVICE>|--repo <REPOSITORY>")), "{refused}");
     }
 }

@@ -66,7 +66,7 @@ fn every_job_that_moves_a_set_says_how_near_it_came_to_the_calibrated_limit() {
         assert!(limits.contains(&limit), "no database is written: {limit}");
         assert_eq!(read["verdict"]["one_device"], false);
     }
-    let text = world.run("backup sqlite:app.db --to b/").done();
+    let text = world.run("backup sqlite:app.db --to b/ -v").done();
     assert_tells_limit(&text, "default");
     let measured = world.run("backup sqlite:app.db --to b/ --measure-limit --report json").done().json();
     let [said, percent] =

@@ -66,13 +66,13 @@ fn a_result_names_the_configuration_that_counted_and_the_keys_of_the_set() {
     assert_eq!(report["configuration"], path.as_str());
     let [key, configuration] = [format!("encrypted to {id}"), format!("configuration {path}")];
     for line in [BACKUP, "backup sqlite:app.db --to a/ --dry-run", "copy --from b --latest --to a/ --key night.key"] {
-        let text = world.run(line).done().text();
+        let text = world.run(&format!("{line} -v")).done().text();
         assert!(text.contains(&key) && text.contains(&configuration), "{line}: {text}");
     }
-    let restored = world.run("restore --from b --latest --into sqlite:copy.db --key night.key").done().text();
+    let restored = world.run("restore --from b --latest --into sqlite:copy.db --key night.key -v").done().text();
     assert!(restored.contains(&configuration), "{restored}");
     fs::remove_file(world.at("fullbore.toml")).unwrap();
-    let clear = world.run(BACKUP).done().text();
+    let clear = world.run(&format!("{BACKUP} -v")).done().text();
     assert!(!clear.contains("encrypted") && !clear.contains("configuration"), "{clear}");
 }
 

@@ -67,7 +67,7 @@ fn sets_go_to_a_store_between_buckets_and_back_to_files() {
     assert_eq!((store.uploads("media"), store.uploads("other")), (Vec::new(), Vec::new()));
     // Again: it is there.
     let again = run(&world, &store, "copy --from a --to s3://media/night/").done();
-    assert!(again.text().contains("COPY stored nothing"), "{again}");
+    assert!(again.text().contains("COPY: stored nothing"), "{again}");
     again.says(&["is already there, as it is"]);
     let family = keys(&store, "media").remove(0);
     run(&world, &store, &format!("copy --from a --to s3://media/{family} --stripes 1")).refused(

@@ -103,7 +103,7 @@ fn a_copy_is_compared_with_a_profile_that_knows_both_its_places() {
             "of the media that were read: {report:#}"
         );
         assert_eq!(verdict(&report)["percent_of_limit"], limit["percent"]);
-        let text = world.run(&line("text")).done();
+        let text = world.run(&format!("{} -v", line("text"))).done();
         assert_tells_limit(&text, "night");
     }
     world.run("copy --from a --to b/ --profile day").refused(2, "profile `day`", "there is no such profile");

@@ -81,7 +81,7 @@ fn a_follower_that_cannot_keep_up_says_so_and_what_holds_it_up() {
 fn a_database_that_writes_nothing_is_said_to_and_what_was_there_before_is_told_apart() {
     let world = world();
     world.run("backup sqlite:app.db --to a/").done();
-    let text = world.run(&format!("{FOLLOW} --base a --for 1s")).done().text();
+    let text = world.run(&format!("{FOLLOW} --base a --for 1s -v")).done().text();
     assert!(text.contains("limit: source: the database wrote nothing"), "{text}");
     let report: Value = serde_json::from_slice(&world.read("r.json")).unwrap();
     assert_eq!((&report["following"]["run"]["sets"], &report["following"]["last"]), (&0.into(), &Value::Null));

@@ -8,6 +8,7 @@ mod backup;
 mod bad_input;
 mod bad_stores;
 mod calibrate;
+mod calling;
 mod calibrated;
 mod bench_matrix;
 mod bench_places;

@@ -159,9 +159,12 @@ fn comes_back(kind: Kind) {
     writers.work(6);
     writers.end(&source);
     world.run("verify --from a --from b").done();
-    world.run("restore --from a --from b --into dir:copy").done();
+    let told = world.run("restore --from a --from b --into dir:copy").done().text();
     let manifest = &world.run("inspect files --json --from a --from b").done().json()[0];
     let position = &manifest["position"]["last"];
+    let (file, offset) = (position["binary_log"]["file"].as_str().unwrap(), &position["binary_log"]["offset"]);
+    assert!(told.contains(&format!("  binary log {file} position {offset}, GTID ")), "{told}");
+    assert!(told.contains(&format!("  start the server on {}", world.at("copy").display())), "{told}");
     let went = manifest["streams"].as_array().unwrap().iter().filter(|stream| stream["name"] == "").count();
     assert!(went > 0, "files that went or changed while they were copied are on the media too: {manifest}");
     assert!(position["end_lsn"].as_u64() > position["checkpoint_lsn"].as_u64(), "{position}");

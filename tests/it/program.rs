@@ -46,7 +46,8 @@ pub fn command(folder: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsS
 }
 
 /// How variables begin that the program reads. Those of the user who runs the tests do not count.
-const READ: [&str; 6] = ["AWS_", "AZURE_", "GOOGLE_", "FULLBORE_PASSWORD", "FULLBORE_HOST", "FULLBORE_CONFIG"];
+const READ: [&str; 7] =
+    ["AWS_", "AZURE_", "GOOGLE_", "FULLBORE_PASSWORD", "FULLBORE_HOST", "FULLBORE_CONFIG", "FULLBORE_REPO"];
 
 /// The folder and the environment of a run.
 pub fn surroundings(command: &mut Command, folder: &Path) {
@@ -223,9 +224,24 @@ impl Ended {
         String::from_utf8(self.out.clone()).unwrap()
     }
 
-    /// Standard output as JSON.
+    /// Standard output as JSON: the object of a job, or what a listing lists.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
+        let object = self.object();
+        let listed = match object["command"].as_str() {
+            Some("list" | "inspect header" | "inspect label") => "sets",
+            Some("inspect files") => "manifests",
+            Some("tasks") => "tasks",
+            Some("task" | "cancel") => "task",
+            Some("check") => "databases",
+            _ => return object,
+        };
+        object[listed].clone()
+    }
+
+    /// Standard output as a JSON object.
+    #[track_caller]
+    pub fn object(&self) -> serde_json::Value {
         serde_json::from_slice(&self.out).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 }

@@ -17,7 +17,8 @@ fn said(world: &World, line: &str) -> String {
 fn plain_lines_name_the_limit_of_their_interval_and_a_picture_needs_a_terminal() {
     let world = World::with_database();
     let rich = said(&world, &format!("{SLOWED} --progress rich --stats 20"));
-    assert!(rich.lines().filter(|line| line.starts_with("backup: ")).count() >= 2, "{rich}");
+    let lines: Vec<&str> = rich.lines().filter(|line| line.contains("Z backup: ")).collect();
+    assert!(lines.len() >= 2 && lines.iter().all(|line| line.starts_with("20")), "each begins with the time: {rich}");
     assert!(!rich.contains('\x1b'), "{rich}");
     for none in ["--progress none", "--quiet --progress plain"] {
         let none = said(&world, &format!("{SLOWED} {none}"));
@@ -44,13 +45,13 @@ fn on_a_terminal(world: &World, line: &str, environment: &[(&str, &str)]) -> Opt
 #[test]
 fn on_a_terminal_the_stages_are_drawn_in_place_and_gone_at_the_end() {
     let world = World::with_database();
-    let Some(sent) = on_a_terminal(&world, &format!("{SLOWED} --progress rich"), &[]) else { return };
+    let Some(sent) = on_a_terminal(&world, SLOWED, &[]) else { return };
     for part in ["  source    ", "  transform ", "  sink      ", "MiB/s", "buffers in use", "░"] {
         assert!(sent.contains(part), "{part}: {sent}");
     }
     assert!(sent.contains("\r\x1b[5A"), "six lines are written over from the first one on");
     let (_, end) = sent.rsplit_once("\x1b[J").unwrap();
-    assert!(end.starts_with("BACKUP DATABASE successfully"), "nothing of the picture is left: {end}");
+    assert!(end.starts_with("BACKUP DATABASE: full of "), "nothing of the picture is left: {end}");
 }
 
 #[test]
@@ -65,6 +66,20 @@ fn the_stages_and_the_buffers_of_a_copy_are_drawn_as_well() {
         }
         assert!(sent.contains("buffers in use") && !sent.contains(" of 0 buffers"), "{sent}");
     }
+}
+
+#[test]
+fn a_terminal_gets_colours_ages_and_a_table_that_fits_and_no_color_turns_colours_off() {
+    let world = World::with_database();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
+    world.run("backup sqlite:app.db --repo night").done();
+    let listed = |environment: &[(&str, &str)]| on_a_terminal(&world, "list --repo night", environment);
+    let Some(coloured) = listed(&[]) else { return };
+    assert!(coloured.contains(" ago") && coloured.contains("\u{1b}[") && coloured.contains("complete"), "{coloured}");
+    let plain = listed(&[("NO_COLOR", "1")]).unwrap();
+    assert!(!plain.contains('\u{1b}') && plain.lines().all(|line| line.trim_end().chars().count() <= 80), "{plain}");
+    let failed = on_a_terminal(&world, "verify nowhere || true", &[]).unwrap();
+    assert!(failed.contains("\u{1b}[31merror:\u{1b}[0m "), "{failed}");
 }
 
 #[test]

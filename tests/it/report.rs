@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::database;
 use crate::world::World;
 
-const FIELDS: &str = "schema_version tool_version host command status error exit_code started_at finished_at kind engine database \
+const FIELDS: &str = "schema_version tool_version host command status error hint exit_code started_at finished_at kind engine database \
     backup_set_id media_set_id sets task families copies copied source_bytes unread_bytes allocated_bytes hole_bytes skipped_bytes stored_bytes ratio elapsed_s mib_per_s pool \
-    peak_rss_bytes stages io cpu_before_s cpu_s bottleneck verdict following limit position writers_blocked_s resumed start_check tables configuration encrypted_to planned warnings notes";
+    peak_rss_bytes stages io cpu_before_s cpu_s bottleneck verdict following limit position point into writers_blocked_s resumed start_check tables configuration encrypted_to planned warnings notes";
 
 #[track_caller]
 fn assert_fields(value: &Value, fields: &str) {
@@ -34,6 +34,7 @@ fn a_report_has_exactly_the_documented_fields() {
     );
     assert_fields(&report["verdict"]["uses"][0], "name share ceiling_mib_per_s");
     assert_fields(&report["position"], "first checkpoint last");
+    assert_fields(&report["point"], "at binary_log_file binary_log_position gtid");
     assert_eq!(
         (report["status"].as_str(), report["exit_code"].as_u64(), report["error"].is_null()),
         (Some("done"), Some(0), true)

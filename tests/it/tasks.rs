@@ -39,15 +39,24 @@ fn a_run_is_seen_while_it_runs_and_can_be_ended_from_elsewhere() {
     );
     let id = task["task"].as_str().unwrap();
     let ended = world.run(&format!("cancel {} --repo night", &id[..8])).done();
-    assert!(ended.text().contains("CANCELLED"), "{ended}");
+    assert!(ended.text().contains("state     cancelled"), "{ended}");
     running.wait().with_code(130).says(&["cancelled by fullbore cancel", "nothing usable was left behind"]);
     assert_eq!(families(&world), 1);
     let shown = world.run(&format!("task {id} --repo night")).done().text();
-    assert!(shown.contains("CANCELLED") && shown.contains("error     "), "{shown}");
+    assert!(shown.contains("state     cancelled") && shown.contains("error     "), "{shown}");
     world.run(&format!("cancel {id} --repo night")).refused(1, "task", "has already ended");
     world.run("cancel 0000000000 --repo night").refused(2, "task", "not known");
     let states: Vec<_> = tasks(&world).iter().map(|task| task["state"].clone()).collect();
     assert_eq!(states, ["SUCCESS", "CANCELLED"]);
+    let table = world.run("tasks --repo night").done().text();
+    let rows: Vec<&str> = table.lines().skip(1).collect();
+    assert!(rows.len() == 2 && rows[0].contains(" cancelled ") && rows[1].contains(" done "), "newest first: {table}");
+    let last = world.run("tasks --repo night --last 1").done().text();
+    assert!(last.lines().count() == 2 && last.contains(" cancelled "), "{last}");
+    let done = world.run("tasks --repo night --state done --json").done().object();
+    assert_eq!((&done["command"], &done["tasks"][0]["state"]), (&"tasks".into(), &"SUCCESS".into()), "{done}");
+    assert!(done["schema_version"] == 1 && done["tasks"].as_array().unwrap().len() == 1, "{done}");
+    assert_eq!(world.run("tasks --repo night -q").done().text(), "", "nothing failed");
 }
 
 #[test]

@@ -110,6 +110,24 @@ impl ExitKind {
 }
 
 impl Error {
+    /// The next step; empty if there is none to name.
+    pub fn hint(&self) -> &str {
+        match self {
+            Error::Io { hint, .. }
+            | Error::Usage { hint, .. }
+            | Error::Refused { hint, .. }
+            | Error::Damaged { hint, .. }
+            | Error::Incomplete { hint, .. } => hint,
+            _ => "",
+        }
+    }
+
+    /// The message without its hint.
+    pub fn without_hint(&self) -> String {
+        let whole = self.to_string();
+        whole.strip_suffix(&hint_line(self.hint())).unwrap_or(&whole).to_owned()
+    }
+
     /// An operating-system error on `thing`, with the hint that its number suggests.
     pub fn io(action: impl Into<String>, thing: impl Into<String>, source: io::Error) -> Self {
         let hint = hint_for(&source).to_owned();

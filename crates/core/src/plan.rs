@@ -91,7 +91,7 @@ pub struct Knobs {
     pub readers: Option<usize>,
     /// Transform threads.
     pub workers: Option<usize>,
-    /// Source bytes per second, at most.
+    /// Source bytes per second, at most; of a job that reads media, bytes of the media.
     pub throttle: Option<u64>,
 }
 
@@ -237,6 +237,8 @@ pub struct UnpackPlan {
     pub output_buffers: usize,
     /// Of these, for blocks of ordered streams that wait for an earlier one.
     pub window: usize,
+    /// Bytes of the media that are read per second, at most.
+    pub throttle: Option<u64>,
 }
 
 impl UnpackPlan {
@@ -280,6 +282,7 @@ impl UnpackPlan {
             input_buffers,
             output_buffers,
             window,
+            throttle: knobs.throttle,
         })
     }
 

@@ -50,6 +50,8 @@ pub struct Config {
     pub device_timeout: Option<u64>,
     /// `--outage`, in seconds.
     pub outage: Option<u64>,
+    /// `--log-file`.
+    pub log_file: Option<PathBuf>,
     /// The profile of the AWS tools whose keys, region and endpoint are used, instead of those of the environment.
     pub aws_profile: Option<String>,
     /// `--sse`.

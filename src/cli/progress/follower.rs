@@ -47,7 +47,7 @@ impl FollowerLine {
     pub fn start(shown: &OutputFlags) -> Self {
         let terminal = match shown.progress {
             _ if shown.quiet => None,
-            How::Auto | How::Rich => Terminal::on_standard_error(),
+            How::Auto | How::Rich | How::Line => Terminal::on_standard_error(),
             How::Plain | How::None => None,
         };
         let draws = terminal.is_some();

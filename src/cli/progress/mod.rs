@@ -1,4 +1,5 @@
-//! Progress of a running job on standard error: plain lines, one changing line, or (`--progress rich`) a small picture.
+//! Progress of a running job on standard error: a small picture on a terminal, one changing line, or
+//! plain lines.
 
 mod draw;
 mod follower;
@@ -41,8 +42,8 @@ impl Style {
     fn of(how: How) -> Self {
         let terminal = Terminal::on_standard_error();
         match (how, terminal) {
-            (How::Rich, Some(terminal)) if terminal.is_able() => Self::Picture(terminal),
-            (How::Auto | How::Rich, Some(terminal)) => Self::OneLine(terminal),
+            (How::Auto | How::Rich, Some(terminal)) if terminal.is_able() => Self::Picture(terminal),
+            (How::Auto | How::Rich | How::Line, Some(terminal)) => Self::OneLine(terminal),
             _ => Self::Lines,
         }
     }

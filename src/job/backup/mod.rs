@@ -36,7 +36,7 @@ pub(super) use planned::encrypted_to;
 pub use sinks::is_of_database;
 
 use super::{exclusive, limit, space};
-use crate::report::{FamilyReport, PositionReport, Report};
+use crate::report::{FamilyReport, PointReport, PositionReport, Report};
 pub use auto::Auto;
 use fullbore_core::conduct::Conduct;
 use fullbore_repository::Repository;
@@ -416,11 +416,12 @@ fn move_bytes(
     let total: u64 = session.source().streams().iter().map(|stream| stream.size).sum();
     conduct.progress.total.store(total, std::sync::atomic::Ordering::Relaxed);
     let warnings = report.warnings.clone();
-    let kept = OnceLock::new();
+    let (kept, point) = (OnceLock::new(), OnceLock::new());
     let manifest = || {
         let made = manifest::manifest(request, prepared, session, &warnings)?;
+        let _ = point.set(PointReport::of(&made)); // Made once.
         if within.is_some() {
-            let _ = kept.set(made.clone()); // Made once.
+            let _ = kept.set(made.clone());
         }
         Ok(made)
     };
@@ -440,6 +441,7 @@ fn move_bytes(
         permit: &|| within.map_or(Ok(()), |within| within.permit()),
     };
     let outcome = backup.run(sinks)?;
+    report.point = point.into_inner();
     let named = if request.init { prepared.devices.len() } else { 1 };
     report.published(named, prepared.devices[0].is_in_store(), outcome.publishing);
     Ok((outcome, kept.into_inner()))

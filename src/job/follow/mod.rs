@@ -478,6 +478,7 @@ impl Run<'_> {
         report.backup_set_id.clone_from(&set.backup_set_id);
         report.media_set_id.clone_from(&set.media_set_id);
         report.families.clone_from(&set.families);
+        report.point.clone_from(&set.point);
         if let Some(position) = &set.position {
             let first = report.position.take().map_or_else(|| position.first.clone(), |before| before.first);
             report.position = Some(crate::report::PositionReport { first, ..position.clone() });

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
+use serde::Serialize;
 
 use super::Setting;
 use fullbore_core::conduct::Conduct;
@@ -12,7 +13,7 @@ use fullbore_repository::inventory::{Inventory, StoredSet};
 use fullbore_repository::{self, Repository};
 
 /// What was found.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Rebuilt {
     /// Sets in all.
     pub sets: usize,

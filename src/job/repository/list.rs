@@ -30,6 +30,10 @@ pub struct ListedSet {
     pub engine: String,
     /// The database; empty if the name is encrypted.
     pub database: String,
+    /// The host that made it.
+    pub host: String,
+    /// The codec asked for.
+    pub codec: String,
     /// RFC 3339.
     pub started_at: String,
     /// RFC 3339.
@@ -146,6 +150,8 @@ fn listed(set: &StoredSet) -> ListedSet {
         base_backup_set_id: record.base.map(|id| id.to_string()),
         engine: record.engine.clone(),
         database: record.database.clone(),
+        host: record.host.clone(),
+        codec: record.codec.clone(),
         started_at: show_time(record.started_at),
         finished_at: show_time(record.finished_at),
         copy_only: record.copy_only,

@@ -45,6 +45,10 @@ pub struct SetDecision {
     pub backup_set_id: String,
     /// full, differential, log.
     pub kind: String,
+    /// Name of the engine.
+    pub engine: String,
+    /// The host that made it.
+    pub host: String,
     /// The database.
     pub database: String,
     /// RFC 3339.
@@ -329,6 +333,8 @@ fn decision(set: &StoredSet, names: &Names<'_>, decided: &KeepOrDelete) -> SetDe
     SetDecision {
         backup_set_id: set.record.backup_set_id.to_string(),
         kind: set.record.kind.to_string(),
+        engine: set.record.engine.clone(),
+        host: set.record.host.clone(),
         database: names.name(&set.record),
         started_at: show_time(set.record.started_at),
         stored_bytes: set.stored_bytes(),

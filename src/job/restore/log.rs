@@ -122,6 +122,9 @@ pub(super) fn apply(
         apply_one((found, engine), &mut opened, database, reached, request, conduct, report)?;
     }
     if let (Some(stop), Some(_)) = (request.reading.choice.stop_at, database) {
+        if let (Some(point), Some(time)) = (&mut report.point, reached.stands.time) {
+            point.at = Some(moment::show(time));
+        }
         let last = reached.stands.time.map_or_else(|| "an unknown time".into(), moment::show_with_local);
         report.notes.push(format!("stopped at {}: the last commit was seen at {last}", moment::show_with_local(stop)));
     }

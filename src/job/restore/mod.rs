@@ -89,6 +89,16 @@ impl Into {
     }
 }
 
+impl std::fmt::Display for Into {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File { engine, path } => write!(out, "{engine}:{}", path.display()),
+            Self::Directory(path) => write!(out, "dir:{}", path.display()),
+            Self::Null => out.write_str("nul:"),
+        }
+    }
+}
+
 /// The error if a set of `engine` cannot go into a file of the engine `asked`.
 fn of_another_engine(asked: &str, path: &Path, engine: &str) -> Error {
     let hint = "restore its files into a directory: --into dir:PATH";
@@ -159,6 +169,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         Into::File { path, .. } | Into::Directory(path) => Some(path.display().to_string()),
         Into::Null => None,
     };
+    report.into = Some(request.into.to_string());
     resume::refuse(request)?;
     refuse_check_of_nothing(request)?;
     if steps::go_on(request, conduct, report)? {

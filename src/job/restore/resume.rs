@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::io::{Mode, OpenedFile};
 use fullbore_core::media::{SetKind, StreamRecord};
+use fullbore_core::pipeline::throttle;
 use fullbore_core::unpack::{
     BaseMap, Compared, FileTarget, Marks, MediaSet, NullTarget, Target, Unpack, UnpackOutcome,
 };
@@ -129,6 +130,7 @@ pub(super) fn standing(
     let mut resumed = report.resumed.take().unwrap_or_default();
     resumed.kept_bytes = before.kept;
     report.resumed = Some(resumed.clone());
+    opened.plan.throttle.iter().for_each(|rate| throttle(map.set_mut(), *rate, &conduct.halt()));
     let fetched = with_unpack(opened, files.target, conduct, |unpack| unpack.fetch(map.set_mut(), &before.differ))?;
     (files.finish)()?;
     (resumed.fetched_bytes, resumed.fetched_blocks) = (fetched.bytes, fetched.blocks);

@@ -30,6 +30,7 @@ use crossbeam_channel::bounded;
 
 pub use page_map::map_window;
 pub use remake::{Remade, Remake};
+pub use tee::throttle;
 pub use verbatim::{Copied, Verbatim};
 
 use crate::checksum::UnitHasher;

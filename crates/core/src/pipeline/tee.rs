@@ -16,6 +16,7 @@ use crate::meter::Progress;
 use crate::pool::{self, Piece};
 use crate::sink::DeviceAccount;
 use crate::supply::Supply;
+use crate::unpack::MediaSet;
 
 /// The way of a family's bytes to the device of its copy. Bytes from `held_from` on, the footer, are held back.
 pub(super) struct ToWriter {
@@ -77,6 +78,15 @@ impl Ways for Vec<Arc<ToWriter>> {
     }
 }
 
+/// Reads the families of `set` with at most this many bytes per second, all of them together.
+pub fn throttle(set: &mut MediaSet, bytes_per_second: u64, halt: &Halt) {
+    let throttle = Arc::new(Throttle::new(bytes_per_second));
+    set.listen(|supply| {
+        let (throttle, halt) = (Some(Arc::clone(&throttle)), halt.clone());
+        Box::new(Tee { supply, way: None, throttle, progress: None, halt, position: 0 })
+    });
+}
+
 /// A supply that is copied from.
 pub(super) struct Tee {
     pub supply: Box<dyn Supply>,
@@ -124,8 +134,11 @@ impl Supply for Tee {
         Ok(Some(piece))
     }
 
-    fn aim(&mut self, _: Vec<Range<u64>>) -> Result<()> {
-        Err(Error::refused(self.supply.device(), "a copy reads all of a family, in order", ""))
+    fn aim(&mut self, ranges: Vec<Range<u64>>) -> Result<()> {
+        match self.way {
+            None => self.supply.aim(ranges),
+            Some(_) => Err(Error::refused(self.supply.device(), "a copy reads all of a family, in order", "")),
+        }
     }
 
     fn begin_at(&mut self, offset: u64) {

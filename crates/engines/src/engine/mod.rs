@@ -82,6 +82,32 @@ pub trait Engine: Sync {
         let _ = position;
         None
     }
+
+    /// The place in the server's binary log that a set is consistent with. `position` is from its manifest.
+    fn binary_log(&self, position: &serde_json::Value) -> Option<BinaryLogPlace> {
+        let _ = position;
+        None
+    }
+}
+
+/// A place in the binary log of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BinaryLogPlace {
+    /// The file's name.
+    pub file: String,
+    /// The offset of the next event in it.
+    pub offset: u64,
+    /// The transactions up to it, in the words of the server; empty if it has no GTIDs.
+    pub gtid: String,
+}
+
+impl BinaryLogPlace {
+    /// From the fields of a position with these names. None for a server without a binary log.
+    pub(crate) fn of(place: &serde_json::Value, [file, offset, gtid]: [&str; 3]) -> Option<Self> {
+        let text = |name| place[name].as_str().unwrap_or_default().to_owned();
+        let found = Self { file: text(file), offset: place[offset].as_u64().unwrap_or(0), gtid: text(gtid) };
+        (!found.file.is_empty()).then_some(found)
+    }
 }
 
 /// The identity of a database.

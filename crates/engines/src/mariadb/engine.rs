@@ -5,7 +5,7 @@ use std::path::Path;
 use fullbore_core::Result;
 
 use super::{restore, session, undo_length};
-use crate::engine::{DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems};
+use crate::engine::{BinaryLogPlace, DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::url::{server_identity, server_stems};
@@ -60,6 +60,10 @@ impl Engine for MariaDb {
 
     fn pages(&self) -> Option<&dyn PageEngine> {
         Some(&InnodbPages(Dialect::MariaDb))
+    }
+
+    fn binary_log(&self, position: &serde_json::Value) -> Option<BinaryLogPlace> {
+        BinaryLogPlace::of(&position["binary_log"], ["file", "offset", "gtid_binlog_pos"])
     }
 }
 

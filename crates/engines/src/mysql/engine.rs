@@ -6,7 +6,7 @@ use fullbore_core::Result;
 use fullbore_core::media::ManifestStream;
 
 use super::{restore, session};
-use crate::engine::{DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems, TextOfTable};
+use crate::engine::{BinaryLogPlace, DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems, TextOfTable};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical::load::{self, TableText};
@@ -70,6 +70,10 @@ impl Engine for MySql {
 
     fn pages(&self) -> Option<&dyn PageEngine> {
         Some(&InnodbPages(Dialect::MySql))
+    }
+
+    fn binary_log(&self, position: &serde_json::Value) -> Option<BinaryLogPlace> {
+        BinaryLogPlace::of(&position["binary_log_exact"], ["binary_log_file", "binary_log_position", "gtid_executed"])
     }
 }
 

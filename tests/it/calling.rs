@@ -1,0 +1,137 @@
+//! How the program is called: places without a flag, a repository from the environment, one JSON object for each verb.
+
+use serde_json::Value;
+
+use crate::program::{self, Ended};
+use crate::world::World;
+
+fn world() -> World {
+    let world = World::with_database();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
+    world
+}
+
+/// Runs `fullbore LINE` with FULLBORE_REPO.
+fn with_repository(world: &World, line: &str) -> Ended {
+    let mut command = program::command(world.folder(), line.split_whitespace());
+    command.env("FULLBORE_REPO", "night");
+    program::run(command)
+}
+
+#[test]
+fn places_need_no_flag_and_both_forms_can_be_mixed() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/ --to b/").done();
+    for line in ["verify a b", "verify --from a b", "list a b", "inspect header a b", "inspect files a --from b"] {
+        world.run(line).done();
+    }
+    assert!(world.run("list a").with_code(4).text().contains(" incomplete "), "half of the set");
+    world.run("inspect label a b").done();
+    for line in ["verify", "list", "inspect header"] {
+        world.run(line).with_code(2).says(&["PLACE"]);
+    }
+    world.run("verify a --repo night").with_code(2).says(&["cannot be used with"]);
+    world.run("help backup").done();
+    world.run("inspect --help").done();
+}
+
+#[test]
+fn the_environment_names_the_repository_where_the_line_names_neither_it_nor_places() {
+    let world = world();
+    assert!(with_repository(&world, "backup sqlite:app.db").done().text().contains(" to a/ "));
+    for line in ["list", "verify", "tasks", "check", "restore --into sqlite:copy.db", "prune --keep-last 1"] {
+        let ended = with_repository(&world, line);
+        assert!([0, 4].contains(&ended.code), "{ended}");
+        world.run(line).with_code(2).says(&["--repo"]);
+    }
+    with_repository(&world, "backup sqlite:app.db --to b/").done();
+    assert_eq!(with_repository(&world, "list b").done().text().lines().count(), 2, "the line wins");
+    with_repository(&world, "restore").with_code(2).says(&["--into <TARGET>"]);
+    with_repository(&world, "copy --to b/").done();
+}
+
+#[test]
+fn every_listing_writes_an_object_to_standard_output_or_into_a_file() {
+    let world = world();
+    world.run("backup sqlite:app.db --repo night").done();
+    let tasks = world.run("tasks --repo night --json").done().json();
+    let task = format!("task {} --repo night", tasks[0]["task"].as_str().unwrap());
+    for (line, command, listed) in [
+        ("list --repo night", "list", "sets"),
+        ("list a", "list", "sets"),
+        ("inspect header a", "inspect header", "sets"),
+        ("inspect label a", "inspect label", "sets"),
+        ("inspect files a", "inspect files", "manifests"),
+        ("tasks --repo night", "tasks", "tasks"),
+        (task.as_str(), "task", "task"),
+        ("check --repo night", "check", "databases"),
+        ("prune --repo night --keep-last 1", "prune", "sets"),
+    ] {
+        let short = world.run(&format!("{line} --json"));
+        let object = short.object();
+        assert_eq!((&object["schema_version"], &object["command"]), (&1.into(), &command.into()), "{short}");
+        assert!(!object[listed].is_null(), "{short}");
+        world.run(&format!("{line} --report json:r.json"));
+        let written: Value = serde_json::from_slice(&world.read("r.json")).unwrap();
+        let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&written), keys(&object), "{line}");
+        world.run(&format!("{line} --json --report json")).with_code(2);
+    }
+    let before = world.read("app.db");
+    world.run("list a --report json:app.db").refused(2, "app.db", "is not a report");
+    assert_eq!(world.read("app.db"), before);
+}
+
+#[test]
+fn a_report_has_the_hint_in_a_field_of_its_own() {
+    let world = World::with_database();
+    let report = world.run("verify nowhere --json").with_code(1).object();
+    let text = |name: &str| report[name].as_str().unwrap().to_owned();
+    assert!(text("error").contains("nowhere") && !text("error").contains("hint"), "{report:#}");
+    assert!(text("hint").contains("not mounted"), "{report:#}");
+}
+
+#[test]
+fn quiet_listings_print_only_what_is_not_good() {
+    let world = world();
+    world.run("backup sqlite:app.db --repo night").done();
+    for line in ["check --repo night -q", "list --repo night -q", "tasks --repo night -q", "list a -q"] {
+        let ended = world.run(line).done();
+        assert_eq!((ended.text().as_str(), ended.err.as_str()), ("", ""), "{line}");
+    }
+    assert_eq!(world.run("list --repo night --state incomplete").done().text().lines().count(), 1, "the heads");
+    let family = world.names("a").into_iter().find(|name| name.ends_with(".bore")).unwrap();
+    std::fs::remove_file(world.at(&format!("a/{family}"))).unwrap();
+    let listed = world.run("list --repo night -q").with_code(4).text();
+    assert!(listed.contains(" incomplete ") && listed.lines().count() == 2, "{listed}");
+    assert!(world.run("check --repo night -q").with_code(1).text().contains("not good"));
+}
+
+#[test]
+fn a_throttle_slows_what_reads_media() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/ --compression none").done();
+    let stored: u64 = world.names("a").iter().map(|name| world.read(&format!("a/{name}")).len() as u64).sum();
+    for line in ["verify a", "restore --from a --into sqlite:copy.db"] {
+        let begun = std::time::Instant::now();
+        let report = world.run(&format!("{line} --throttle 1MiB/s --json")).done().object();
+        let least = stored as f64 / f64::from(1 << 20) * 0.6;
+        assert!(begun.elapsed().as_secs_f64() > least, "{line}: {:?} for {stored} bytes", begun.elapsed());
+        assert_eq!(report["verdict"]["limit"], "throttle", "{line}: {report:#}");
+    }
+    world.assert_copy();
+    world.run("verify a --throttle 5").refused(2, "--throttle", "has no unit");
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_a_usage_error_and_a_missing_place_is_not() {
+    let world = world();
+    world.run("backup sqlite:app.db --repo night").done();
+    for line in ["list --repo nigthly", "verify --repo night --set zzzz", "list --repo night --database foo"] {
+        world.run(line).with_code(2);
+    }
+    world.run("list a --config nowhere.toml").with_code(1);
+    world.run("list nowhere").with_code(1);
+    std::fs::create_dir(world.at("empty")).unwrap();
+    world.run("list empty").with_code(3);
+}
