@@ -12,8 +12,8 @@ pub mod ids;
 pub mod job;
 pub mod report;
 pub mod repository;
+pub mod svg;
 pub mod tune;
 pub mod units;
-mod xml;
 
 pub use fullbore_core::{Error, Result};
