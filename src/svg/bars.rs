@@ -64,6 +64,8 @@ impl Bar {
 
 /// Bars in one chart; the table has the other rows.
 const MOST_BARS: usize = 60;
+/// How much wider bold letters are.
+const BOLD: f64 = 1.08;
 const THICK: f64 = 13.0;
 /// From the top of a bar to the top of the next bar of its row.
 const EACH: f64 = 17.0;
@@ -86,7 +88,9 @@ impl Bars<'_> {
             return canvas.finish(self.title, self.foot);
         }
         let scale = Linear::up_to(bars().map(Bar::most).fold(self.end, f64::max));
-        let widest = bars().map(|bar| width_of(&bar.label, FONT)).fold(0.0, f64::max);
+        // Bold letters are wider.
+        let width = |bar: &Bar| width_of(&bar.label, FONT) * if bar.marked { BOLD } else { 1.0 };
+        let widest = bars().map(width).fold(0.0, f64::max);
         let last_tick = scale.ticks().last().map_or(0.0, |(_, text)| width_of(text, FONT));
         let field = Field {
             left: MARGIN + widest.min(WIDTH * 0.45) + 8.0,
@@ -126,9 +130,8 @@ impl Field<'_> {
         if !(row.name.is_empty() && row.remark.is_empty()) {
             canvas.y += LINE;
             let class = if row.marked { "best" } else { "" };
-            let remark = width_of(&row.remark, FONT);
-            // Bold letters are wider.
-            let room = (WIDTH - 2.0 * MARGIN - remark - 10.0) * if row.marked { 0.93 } else { 1.0 };
+            let remark = width_of(&row.remark, FONT) * BOLD;
+            let room = (WIDTH - 2.0 * MARGIN - remark - 10.0) / if row.marked { BOLD } else { 1.0 };
             canvas.text((MARGIN, canvas.y - 3.0), Anchor::Start, class, &cut(&row.name, room));
             canvas.text(
                 (WIDTH - MARGIN, canvas.y - 3.0),
@@ -163,7 +166,7 @@ impl Field<'_> {
             canvas.rectangle("outline", area(end));
         }
         if let Some((least, greatest)) = bar.whisker() {
-            canvas.whisker((self.x(least), middle), (self.x(greatest), middle));
+            canvas.whisker("", (self.x(least), middle), (self.x(greatest), middle));
         }
         canvas.y += EACH;
     }

@@ -195,11 +195,11 @@ impl Canvas {
         );
     }
 
-    /// A line with a short line across each end. A halo separates it from a bar below it.
-    fn whisker(&mut self, from: (f64, f64), to: (f64, f64)) {
+    /// A line with a short line across each end. A halo separates it from a bar below it. `colour`: its class.
+    fn whisker(&mut self, colour: &str, from: (f64, f64), to: (f64, f64)) {
         let (dx, dy) = if from.1 == to.1 { (0.0, 4.0) } else { (4.0, 0.0) };
         let parts = [(from, to)].into_iter().chain([from, to].map(|(x, y)| ((x - dx, y - dy), (x + dx, y + dy))));
-        for class in ["halo", "whisker"] {
+        for class in ["halo", &format!("whisker{colour}")] {
             parts.clone().for_each(|(from, to)| self.line(class, from, to));
         }
     }
@@ -208,6 +208,7 @@ impl Canvas {
     fn legend(&mut self, entries: &[(Mark, String)]) {
         const BEFORE: f64 = 20.0;
         let mut x = MARGIN;
+        self.y += 4.0;
         for (at, (mark, text)) in entries.iter().enumerate() {
             let text = cut(text, WIDTH - 2.0 * MARGIN - BEFORE);
             let width = BEFORE + width_of(&text, FONT);
@@ -220,7 +221,7 @@ impl Canvas {
                     let area = Area { left: x + 2.0, top: y - 9.5, right: x + 13.0, bottom: y + 1.5 };
                     self.rectangle(&format!("c{}", at % COLOURS), area);
                 }
-                Mark::Whisker => self.whisker((x + 1.0, y - 4.0), (x + 14.0, y - 4.0)),
+                Mark::Whisker => self.whisker("", (x + 1.0, y - 4.0), (x + 14.0, y - 4.0)),
             }
             self.text((x + BEFORE, y), Anchor::Start, "", &text);
             x += width + 14.0;

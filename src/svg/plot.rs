@@ -82,7 +82,7 @@ impl Series {
 /// Units of the height of the field.
 const HEIGHT: f64 = 190.0;
 /// The points keep this distance from the sides of the field.
-const INSET: f64 = 10.0;
+const INSET: f64 = 14.0;
 const RADIUS: f64 = 3.5;
 
 impl Plot<'_> {
@@ -106,7 +106,7 @@ impl Plot<'_> {
         canvas.y = area.bottom + 18.0;
         field.axis(&mut canvas, &self.x, points());
         for (at, series) in self.series.iter().enumerate() {
-            field.series(&mut canvas, at, series);
+            field.series(&mut canvas, at, series, self.aside(at));
         }
         field.labels(&mut canvas, &self.series);
         let named = self.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty());
@@ -116,6 +116,18 @@ impl Plot<'_> {
         }
         canvas.legend(&entries);
         canvas.finish(self.title, self.foot)
+    }
+
+    /// How far the points of a series are beside their place: over settings, which several series have, whiskers would
+    /// cover each other.
+    fn aside(&self, at: usize) -> f64 {
+        match self.x {
+            Axis::Linear(_) => 0.0,
+            Axis::Logarithmic(..) => {
+                let between = (self.series.len() as f64 - 1.0) / 2.0;
+                (at as f64 - between) * (INSET / between.max(1.0)).min(5.0)
+            }
+        }
     }
 }
 
@@ -178,18 +190,19 @@ impl Field {
         canvas.text((WIDTH - MARGIN, canvas.y), Anchor::End, "muted", &cut(title, WIDTH - 2.0 * MARGIN));
     }
 
-    fn series(&self, canvas: &mut Canvas, at: usize, series: &Series) {
+    fn series(&self, canvas: &mut Canvas, at: usize, series: &Series, aside: f64) {
         let colour = at % COLOURS;
+        let place = |point: &Point| (self.x(point.x) + aside, self.y(point.y));
         if series.joined && series.points.len() > 1 {
             let dash = if at >= COLOURS { " dash" } else { "" };
-            let places = series.points.iter().map(|point| format!("{:.1},{:.1}", self.x(point.x), self.y(point.y)));
+            let places = series.points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}"));
             let places = places.collect::<Vec<_>>().join(" ");
             let _ = write!(canvas.content, "<polyline class=\"l{colour} line{dash}\" points=\"{places}\"/>");
         }
         for point in &series.points {
-            let (x, y) = (self.x(point.x), self.y(point.y));
+            let (x, y) = place(point);
             if let Some((least, greatest)) = point.whisker() {
-                canvas.whisker((x, self.y(least)), (x, self.y(greatest)));
+                canvas.whisker(&format!(" l{colour}"), (x, self.y(least)), (x, self.y(greatest)));
             }
             let _ = write!(canvas.content, "<circle class=\"c{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{RADIUS}\"/>");
         }

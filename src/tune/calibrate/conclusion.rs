@@ -124,7 +124,7 @@ fn best_backup(profile: &Profile) -> Option<(Prediction, Compression)> {
         Some((predict(&profile.path(&asked).path, &job).ok()?, compression))
     };
     let names = profile.codecs.iter().map(|cell| cell.codec.as_str());
-    let codecs: std::collections::BTreeSet<&str> = names.collect();
+    let codecs: std::collections::BTreeSet<&str> = names.chain(["none"]).collect();
     let codecs = codecs.into_iter().filter_map(|name| name.parse::<Compression>().ok());
     let jobs = codecs.flat_map(|codec| STRIPES_PER_PLACE.map(|stripes| (codec, stripes * media.len())));
     let made = jobs.filter_map(|(codec, stripes)| predicted(codec, stripes));
