@@ -3,8 +3,8 @@
 
 mod blocks;
 pub mod chart;
-
 mod closing;
+pub mod conclusion;
 mod disk;
 mod in_memory;
 mod pace;

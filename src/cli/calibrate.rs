@@ -8,9 +8,10 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use fullbore::calibrate::{self, Request, SECONDS, THOROUGH, chart};
 use fullbore::config::Config;
+use fullbore::calibrate::conclusion::{conclusion, next};
 use fullbore::units::{self, MIB, show_bytes};
 use fullbore::{Error, Result};
-use fullbore_model::profile::{self, Access, Cell, Machine, MeasuredPath, Order, Profile, Round};
+use fullbore_model::profile::{self, Access, Cell, CodecCell, Machine, MeasuredPath, Order, Profile, Round};
 use fullbore_model::statistics::median;
 use fullbore_model::throughput::Direction;
 use serde::Serialize;
@@ -20,6 +21,17 @@ use super::inspect::WITH_WARNINGS;
 use super::show;
 
 const SCHEMA_VERSION: u32 = 1;
+/// Rows of each way to use a place that are shown without -v.
+const MAIN: usize = 3;
+/// The order of the rows of a place.
+const WAYS: [(Access, Order); 6] = [
+    (Access::Read, Order::Sequential),
+    (Access::Write, Order::Sequential),
+    (Access::Read, Order::Random),
+    (Access::Write, Order::Random),
+    (Access::Read, Order::Files),
+    (Access::Write, Order::Files),
+];
 
 /// Measure how fast the path between database and media is on this machine, and keep the result as a named profile.
 ///
@@ -55,7 +67,8 @@ pub struct Calibrate {
     /// Measure nothing: show the stored profile.
     #[arg(long, conflicts_with_all = ["read", "write", "thorough", "seconds", "space", "throttle"])]
     pub show: bool,
-    /// Write charts (SVG) into this directory. fullbore makes it if it is missing.
+    /// Write charts (SVG) and a page that shows them (index.html) into this directory. fullbore makes it if it is
+    /// missing.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
     /// Also write the profile as JSON (docs/CALIBRATION.md): json (to standard output) or json:FILE.
@@ -64,6 +77,9 @@ pub struct Calibrate {
     /// Print only errors, warnings and the result.
     #[arg(short, long)]
     pub quiet: bool,
+    /// Show every measurement, not only the fastest ones of each place.
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 /// A profile as a report.
@@ -90,7 +106,7 @@ pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
         (made, Some(path))
     };
     if args.report != Some(ReportTo::Output) {
-        show::line(&told(&profile));
+        show::line(&told(&profile, args.verbose));
     }
     if let Some(to) = &args.report {
         super::write_report(to, &CalibrationReport { schema_version: SCHEMA_VERSION, profile: &profile })?;
@@ -139,11 +155,13 @@ fn measure(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
 fn write_charts(profile: &Profile, directory: &Path) -> Result<()> {
     let failed = |path: &Path, e| Error::io("write charts to", path.display().to_string(), e);
     fs::create_dir_all(directory).map_err(|e| failed(directory, e))?;
-    for (name, svg) in chart::charts(profile) {
-        let path = directory.join(format!("{name}.svg"));
-        fs::write(&path, svg).map_err(|e| failed(&path, e))?;
-    }
-    Ok(())
+    let write = |name: String, text: &str| {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(|e| failed(&path, e))
+    };
+    let charts = chart::charts(profile);
+    charts.iter().try_for_each(|chart| write(format!("{}.svg", chart.name), &chart.svg))?;
+    write("index.html".into(), &chart::page(profile, &charts))
 }
 
 fn table(heads: &[&str]) -> Table {
@@ -152,31 +170,94 @@ fn table(heads: &[&str]) -> Table {
     table
 }
 
-/// The profile for people.
-fn told(profile: &Profile) -> String {
+/// The profile for people: the conclusion, the next step, and the tables.
+fn told(profile: &Profile, verbose: bool) -> String {
     let machine = &profile.machine;
     let mut text = format!(
-        "profile `{}` of {}, {}: {} × {}, Linux {}\n",
-        profile.name, machine.host, profile.made_at, machine.cores, machine.cpu_model, machine.kernel
+        "profile `{}` of {}, {}: {} × {}, Linux {}\n{}\n{}\n",
+        profile.name,
+        machine.host,
+        profile.made_at,
+        machine.cores,
+        machine.cpu_model,
+        machine.kernel,
+        conclusion(profile).join("\n"),
+        next(profile)
     );
+    let mut hidden = 0;
     for place in &profile.places {
-        text += &format!("\n{} ({})\n", show::value(&place.path), show_bytes(place.bytes));
-        let heads = match place.is_in_store() {
-            true => ["", "part or range", "in flight", "objects", "MiB/s", "rounds", "sync ms"],
-            false => ["", "block", "queue depth", "files", "MiB/s", "rounds", "sync ms"],
-        };
-        // A speed through the page cache is not a speed of the device: they are shown apart.
-        let (cached, device): (Vec<&Cell>, Vec<&Cell>) = place.cells.iter().partition(|cell| is_cached(place, cell));
-        for (cells, above) in [(device, ""), (cached, "through the page cache, which is faster than the device:\n")] {
-            let mut rows = table(&heads);
-            cells.iter().for_each(|cell| {
-                rows.add_row(row(cell, place.is_in_store()));
-            });
-            if !cells.is_empty() {
-                text += &format!("{above}{rows}\n");
-            }
+        let (shown, left_out) = told_place(place, verbose);
+        text += &shown;
+        hidden += left_out;
+    }
+    if verbose {
+        text += &told_pairs(profile);
+    }
+    let most = profile.codecs.iter().map(|cell| cell.threads).max().unwrap_or(0);
+    let mut rows = table(&["", "threads", "MiB/s", "back MiB/s", "stored", "rounds"]);
+    let speed = |rounds: &[Round]| profile::rate(rounds).map_or_else(String::new, |rate| format!("{:.0}", rate / MIB));
+    let mut codecs: Vec<_> = profile.codecs.iter().filter(|cell| verbose || cell.threads == most).collect();
+    hidden += profile.codecs.len() - codecs.len();
+    let rate = |cell: &CodecCell| profile::rate(&cell.pack).unwrap_or(0.0);
+    codecs.sort_by(|one, other| rate(other).total_cmp(&rate(one)));
+    for cell in codecs {
+        let stored = format!("{:.1} %", 100.0 * cell.stored_share);
+        let (threads, rounds) = (cell.threads.to_string(), cell.pack.len().to_string());
+        rows.add_row([cell.codec.clone(), threads, speed(&cell.pack), speed(&cell.unpack), stored, rounds]);
+    }
+    for (name, cells) in [("checksums", &profile.checksums), ("aes-256-gcm", &profile.ciphers)] {
+        for cell in cells.iter().filter(|_| verbose) {
+            let (threads, rounds) = (cell.threads.to_string(), cell.rounds.len().to_string());
+            rows.add_row([name.into(), threads, speed(&cell.rounds), String::new(), String::new(), rounds]);
         }
     }
+    if rows.row_count() > 0 {
+        text += &format!("\nin memory, the fastest first\n{rows}\n");
+    }
+    if !verbose {
+        text += &format!("\n-v shows {hidden} more rows, and what was measured of both at once and of tiny jobs\n");
+    }
+    text.trim_end().to_owned()
+}
+
+/// The tables of a place, the fastest way to use it first, and the number of the rows that are left out.
+fn told_place(place: &MeasuredPath, verbose: bool) -> (String, usize) {
+    let mut text = format!("\n{} ({})\n", show::value(&place.path), show_bytes(place.bytes));
+    let heads = match place.is_in_store() {
+        true => ["", "part or range", "in flight", "objects", "MiB/s", "rounds", "sync ms"],
+        false => ["", "block", "queue depth", "files", "MiB/s", "rounds", "sync ms"],
+    };
+    // A speed through the page cache is not a speed of the device: they are shown apart.
+    let (cached, device): (Vec<&Cell>, Vec<&Cell>) = place.cells.iter().partition(|cell| place.is_cached(cell));
+    let only_cached = device.is_empty();
+    let mut shown = 0;
+    for (cells, above) in [(device, ""), (cached, "through the page cache, which is faster than the device:\n")] {
+        if cells.is_empty() || !(verbose || only_cached || above.is_empty()) {
+            continue;
+        }
+        let mut rows = table(&heads);
+        for (way, order) in WAYS {
+            let of = |cell: &&&Cell| (cell.shape.way, cell.shape.order) == (way, order);
+            let mut cells: Vec<&Cell> = cells.iter().filter(of).copied().collect();
+            cells.sort_by(|one, other| other.rate().total_cmp(&one.rate()));
+            let most = match (verbose, order) {
+                (true, _) => usize::MAX,
+                (false, Order::Sequential) => MAIN,
+                (false, _) => 0,
+            };
+            for cell in cells.into_iter().take(most) {
+                rows.add_row(row(cell, place.is_in_store()));
+                shown += 1;
+            }
+        }
+        text += &format!("{above}{rows}\n");
+    }
+    (text, place.cells.len() - shown)
+}
+
+/// Reading and writing at the same time, and tiny jobs.
+fn told_pairs(profile: &Profile) -> String {
+    let mut text = String::new();
     for pair in &profile.together {
         let [read, written] = [pair.read, pair.written].map(|at| show::value(&profile.places[at].path));
         let of = |value: fn(&profile::BothRound) -> f64| median(pair.rounds.iter().map(value)).unwrap_or(0.0) / MIB;
@@ -204,21 +285,7 @@ fn told(profile: &Profile) -> String {
             cost.backup_s.len()
         );
     }
-    text += "\nin memory\n";
-    let mut rows = table(&["", "threads", "MiB/s", "back MiB/s", "stored", "rounds"]);
-    let speed = |rounds: &[Round]| profile::rate(rounds).map_or_else(String::new, |rate| format!("{:.0}", rate / MIB));
-    for cell in &profile.codecs {
-        let stored = format!("{:.1} %", 100.0 * cell.stored_share);
-        let (threads, rounds) = (cell.threads.to_string(), cell.pack.len().to_string());
-        rows.add_row([cell.codec.clone(), threads, speed(&cell.pack), speed(&cell.unpack), stored, rounds]);
-    }
-    for (name, cells) in [("checksums", &profile.checksums), ("aes-256-gcm", &profile.ciphers)] {
-        for cell in cells {
-            let (threads, rounds) = (cell.threads.to_string(), cell.rounds.len().to_string());
-            rows.add_row([name.into(), threads, speed(&cell.rounds), String::new(), String::new(), rounds]);
-        }
-    }
-    text + &rows.to_string()
+    text
 }
 
 /// The median, the least and the greatest.
@@ -226,12 +293,6 @@ fn seconds(rounds: &[f64]) -> String {
     let (least, most) =
         (rounds.iter().copied().fold(f64::INFINITY, f64::min), rounds.iter().copied().fold(0.0, f64::max));
     format!("{:.2} s ({least:.2}…{most:.2})", median(rounds.iter().copied()).unwrap_or(0.0))
-}
-
-/// True for a cell whose bytes went through the page cache, as whole files. Small files are synced. A store has no
-/// cache here.
-fn is_cached(place: &MeasuredPath, cell: &Cell) -> bool {
-    !cell.shape.direct && !place.is_in_store() && cell.shape.order != Order::Files
 }
 
 fn row(cell: &Cell, in_store: bool) -> [String; 7] {

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use fullbore::config::Config;
-use fullbore::job::estimate::{self, EstimateReport, Request};
+use fullbore::job::estimate::{self, EstimateReport, GridLine, Request};
 use fullbore::units::{self, counted, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_model::estimate::Steps;
 
-use super::foreseen::{Direction, ForeseenJob, answer, deadline, show_seconds, table, told_configuration};
+use super::foreseen::{Direction, ForeseenJob, answer, deadline, distinct, show_seconds, table, told_configuration};
 use super::tuning::RestoreTuning;
 
 const DAY: f64 = 86_400.0;
@@ -118,12 +118,31 @@ fn told(made: &EstimateReport) -> String {
     }
     lines.extend(told_deadline(made));
     if let Some(grid) = &made.grid {
-        lines.push(table(&grid[..grid.len().min(LINES)]));
-        if grid.len() > LINES {
-            lines.push(format!("… and {} slower ones: --report json has them all", grid.len() - LINES));
-        }
+        lines.extend(told_grid(grid, asked));
     }
     lines.join("\n")
+}
+
+fn told_grid(grid: &[GridLine], asked: &GridLine) -> Vec<String> {
+    let kept = distinct(grid, asked);
+    let (shown, slower) = kept.split_at(kept.len().min(LINES));
+    // The configuration of the flags is always shown.
+    let last = slower.iter().filter(|line| line.is(asked));
+    let mut lines = vec![
+        "  sorted by the time of the backup, the fastest first; * is the configuration of the flags".to_owned(),
+        table(shown.iter().chain(last).copied(), Some(asked)),
+    ];
+    let alike = grid.len() - kept.len();
+    if alike > 0 {
+        lines.push(format!(
+            "{} left out: the same codec, times within the interval and as much memory as a line above",
+            counted(alike as u64, "configuration")
+        ));
+    }
+    if !slower.is_empty() {
+        lines.push(format!("… and {} slower ones: --report json has them all", slower.len()));
+    }
+    lines
 }
 
 /// Says why the estimate is smaller than the bytes in use of a server: a backup does not read what was never written.
@@ -138,12 +157,12 @@ fn told_deadline(made: &EstimateReport) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(fits) = made.fits.as_ref().filter(|fits| !fits.is_empty()) {
         let many = counted(fits.len() as u64, "configuration");
-        lines.push(format!("  within the deadline, least memory first: {many}"));
-        lines.push(table(&fits[..fits.len().min(LINES)]));
+        lines.push(format!("  within the deadline, least memory first: {many}; * is the configuration of the flags"));
+        lines.push(table(&fits[..fits.len().min(LINES)], Some(&made.asked)));
     }
     if let Some(nearest) = &made.nearest {
         lines.push("  no configuration keeps the deadline; the nearest:".into());
-        lines.push(table(std::slice::from_ref(nearest)));
+        lines.push(table([nearest], None));
         match made.wanted.as_deref().unwrap_or_default() {
             [] => lines.push("  faster hardware would not help".into()),
             wanted => lines.extend(wanted.iter().map(|step| {

@@ -193,11 +193,11 @@ fn told_direction(foreseen: Option<ForeseenReport>) -> String {
     )
 }
 
-/// A line for each configuration.
-pub fn table(lines: &[GridLine]) -> String {
+/// A line for each configuration; `*` marks the chosen one.
+pub fn table<'a>(lines: impl IntoIterator<Item = &'a GridLine>, chosen: Option<&GridLine>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
-        "codec", "stripes", "buffers", "backup", "P90", "limit", "restore", "P90", "limit", "stored", "memory",
+        "", "codec", "stripes", "buffers", "backup", "P90", "limit", "restore", "P90", "limit", "stored", "memory",
     ]);
     for line in lines {
         let of = |one: Option<ForeseenReport>| {
@@ -205,13 +205,26 @@ pub fn table(lines: &[GridLine]) -> String {
                 [show_seconds(one.p50_s), show_seconds(one.p90_s), one.limit.to_owned()]
             })
         };
-        let mut cells = vec![line.compression.clone(), line.stripes.to_string(), line.buffer_count.to_string()];
+        let mark = if chosen.is_some_and(|chosen| line.is(chosen)) { "*" } else { "" };
+        let mut cells =
+            vec![mark.into(), line.compression.clone(), line.stripes.to_string(), line.buffer_count.to_string()];
         cells.extend(of(line.backup));
         cells.extend(of(line.restore));
         cells.extend([show_bytes(line.stored_bytes), show_bytes(line.memory_bytes)]);
         table.add_row(cells);
     }
     table.to_string()
+}
+
+/// The lines that differ from every line above them in something that matters, and the chosen one.
+pub fn distinct<'a>(lines: &'a [GridLine], chosen: &GridLine) -> Vec<&'a GridLine> {
+    let mut kept: Vec<&GridLine> = Vec::new();
+    for line in lines {
+        if line.is(chosen) || !kept.iter().any(|above| line.is_like(above)) {
+            kept.push(line);
+        }
+    }
+    kept
 }
 
 /// `8 ms`, `3.2 s`, `12.5 min`, `3.4 h`.
@@ -228,6 +241,43 @@ pub fn show_seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn line(compression: &str, stripes: u64, seconds: f64, memory_bytes: u64) -> GridLine {
+        let (p10_s, p90_s) = (0.9 * seconds, 1.1 * seconds);
+        let foreseen = ForeseenReport { p10_s, p50_s: seconds, p90_s, limit: "processor", mib_per_s: 1.0 };
+        GridLine {
+            compression: compression.into(),
+            stripes,
+            buffer_count: 16,
+            workers: 2,
+            backup: Some(foreseen),
+            restore: None,
+            stored_bytes: 1,
+            memory_bytes,
+            cpu_s: 1.0,
+            cost: None,
+        }
+    }
+
+    #[test]
+    fn a_line_that_differs_in_nothing_that_matters_is_left_out_but_never_the_chosen_one() {
+        let lines = [
+            line("lz4", 1, 100.0, 100 << 20),
+            line("lz4", 2, 105.0, 120 << 20),
+            line("zstd:1", 1, 106.0, 100 << 20),
+            line("lz4", 4, 107.0, 300 << 20),
+            line("lz4", 8, 108.0, 110 << 20),
+            line("lz4", 16, 120.0, 100 << 20),
+        ];
+        let kept = distinct(&lines, &lines[4]);
+        let stripes: Vec<u64> = kept.iter().map(|line| line.stripes).collect();
+        assert_eq!(stripes, [1, 1, 4, 8, 16], "two stripes are like one");
+        let shown = table(kept, Some(&lines[4]));
+        let marked: Vec<&str> = shown.lines().filter(|line| line.trim_start().starts_with('*')).collect();
+        assert!(marked.len() == 1 && marked[0].contains("108.0 s"), "{shown}");
+        let unknown = GridLine { backup: None, ..line("lz4", 2, 1.0, 1) };
+        assert!(unknown.is_like(&unknown) && !unknown.is_like(&lines[0]) && !lines[0].is_like(&unknown));
+    }
 
     #[test]
     fn a_time_is_told_in_the_unit_of_its_size() {

@@ -3,7 +3,7 @@
 use fullbore_core::media::Manifest;
 use serde::Serialize;
 
-use crate::chain::moment;
+use fullbore_repository::chain::moment;
 
 /// A state of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

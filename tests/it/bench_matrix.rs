@@ -6,6 +6,7 @@ use std::path::Path;
 use fullbore_test_servers::wait_until;
 use serde_json::Value;
 
+use crate::charts;
 use crate::database;
 use crate::program::{self, Ended, Running};
 use crate::world::World;
@@ -41,7 +42,7 @@ pub fn assert_swept(world: &World) {
 fn a_matrix_gives_a_record_for_each_run_and_tables_charts_and_a_page() {
     let world = world(&SMALL.replace("warm-up = 0", "warm-up = 1"));
     let text = bench(&world, "").done().text();
-    assert!(text.contains("## restore, tiny") && text.contains("| none |"), "{text}");
+    assert!(text.contains("## restore, tiny") && text.contains("| none"), "{text}");
     let records = records(&world);
     assert_eq!(records.len(), 8);
     assert_eq!(records.iter().filter(|record| record["warm_up"] == true).count(), 4);
@@ -56,6 +57,53 @@ fn a_matrix_gives_a_record_for_each_run_and_tables_charts_and_a_page() {
         assert!(!world.read(&format!("m-results/{name}")).is_empty(), "{name}");
     }
     assert_swept(&world);
+}
+
+#[test]
+fn charts_have_the_numbers_of_the_runs_and_the_page_has_their_date_commands_and_files() {
+    let world = world(&SMALL.replace("repetitions = 1", "repetitions = 2"));
+    let text = bench(&world, "").done().text();
+    assert_eq!(text.matches(", fastest |").count(), 2, "one of each table: {text}");
+    let names = ["both", "speed", "stages", "stored"].map(|name| format!("1-{name}.svg"));
+    let of_restores = ["speed", "stages", "stored"].map(|name| format!("2-{name}.svg"));
+    assert_eq!(world.names("m-results/charts"), [&names[..], &of_restores[..]].concat());
+    let chart = |name: &str| world.text(&format!("m-results/charts/{name}.svg"));
+    world
+        .names("m-results/charts")
+        .iter()
+        .for_each(|name| charts::check(&world.text(&format!("m-results/charts/{name}"))));
+    let records = records(&world);
+    let of = |operation: &str, codec: &str| {
+        let speeds = records.iter().filter(|record| {
+            (&record["cell"]["operation"], &record["cell"]["codec"]) == (&operation.into(), &codec.into())
+        });
+        let speeds: Vec<f64> = speeds.map(|record| record["mib_per_s"].as_f64().unwrap()).collect();
+        format!("{:.0}", fullbore_model::statistics::median(speeds.into_iter()).unwrap())
+    };
+    for codec in ["none", "lz4"] {
+        charts::says(&chart("1-speed"), &of("backup", codec));
+        charts::says(&chart("2-speed"), &of("restore", codec));
+        ["backup", "restore"].iter().for_each(|operation| charts::says(&chart("1-both"), &of(operation, codec)));
+        charts::says(&chart("1-stored"), codec);
+    }
+    charts::says(&chart("1-stages"), "limit: ");
+    let (page, day) = (world.text("m-results/report.html"), &records[0]["started_at"].as_str().unwrap()[..10]);
+    let command = records[0]["command"].as_str().unwrap();
+    assert!(command.contains("--compression ") || command.starts_with("fullbore restore --from "), "{command}");
+    for words in [day, command, "href=\"results.csv\"", "href=\"results.jsonl\"", "<tr class=\"best\">"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+#[test]
+fn a_command_line_is_quoted_for_a_shell() {
+    let world = world("work = \"my bench\"\nrepetitions = 1\nwarm-up = 0\n[data.tiny]\nsize = \"1MiB\"\n");
+    bench(&world, "").done();
+    let command = records(&world)[0]["command"].as_str().unwrap().to_owned();
+    assert!(command.starts_with("fullbore backup ") && !command.contains("--report"), "{command}");
+    let source = format!("sqlite:{}", world.at("my bench/data").display());
+    assert!(shlex::split(&command).unwrap()[2].starts_with(&source), "{command}");
+    assert!(world.text("m-results/report.html").contains("my bench/data"));
 }
 
 #[test]
@@ -301,7 +349,7 @@ fn a_new_price_counts_for_what_was_run_before() {
         |price: &str| format!("price-per-hour = {price}\n{SMALL}").replace("[\"backup\", \"restore\"]", "\"backup\"");
     let world = world(&priced("1"));
     let of_first = |text: String| -> f64 {
-        let row = text.lines().find(|line| line.starts_with("| none |")).unwrap().to_owned();
+        let row = text.lines().find(|line| line.starts_with("| none")).unwrap().to_owned();
         row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap().trim().parse().unwrap()
     };
     let before = of_first(bench(&world, "").done().text());

@@ -9,6 +9,7 @@ use fullbore_model::profile::{self, Access, AccessPattern, Asked, Machine, Order
 use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions, wait_until};
 use serde_json::Value;
 
+use crate::charts;
 use crate::program;
 use crate::small_disk::SmallDisk;
 use crate::world::World;
@@ -25,10 +26,17 @@ fn stored(world: &World, name: &str) -> Profile {
 fn a_run_keeps_a_profile_that_the_model_can_use_and_leaves_nothing_else() {
     let world = World::with_database();
     let before = world.read("app.db");
-    let ended = world.run(&format!("calibrate --read app.db --write a --write b {SMALL} --svg charts")).done();
+    let ended = world.run(&format!("calibrate --read app.db --write a --write b {SMALL} --svg charts -v")).done();
     for word in ["sequential read", "sequential write", "at once", "zstd:1", "aes-256-gcm"] {
         assert!(ended.text().contains(word), "{word}: {ended}");
     }
+    let short = world.run("calibrate --show").done().text();
+    assert!(short.lines().count() < ended.text().lines().count() && !short.contains("aes-256-gcm"), "{short}");
+    let opening: Vec<&str> = short.lines().skip(1).take(6).map(str::trim_start).collect();
+    let begins =
+        ["reads up to ", "writes up to ", "both at once: ", "codecs: ", "a backup here reaches at most ", "next: "];
+    assert!(opening.iter().zip(begins).all(|(line, begins)| line.starts_with(begins)), "{short}");
+    assert!(opening[5].starts_with("next: fullbore advise SOURCE --to ") && short.contains("-v shows "), "{short}");
     world.assert_no_media();
     assert_eq!(world.read("app.db"), before, "what is only read stays as it was");
     let made = stored(&world, "default");
@@ -52,7 +60,15 @@ fn a_run_keeps_a_profile_that_the_model_can_use_and_leaves_nothing_else() {
     assert!(path.path.codec("lz4").is_some_and(|codec| codec.pack > 0.0 && codec.stored_share < 1.0));
     let charts = world.names("charts");
     assert!(charts.iter().any(|name| name == "default-place2-writes.svg"), "{charts:?}");
-    assert!(charts.iter().all(|name| world.read(&format!("charts/{name}")).starts_with(b"<svg ")));
+    let (page, images) = (world.text("charts/index.html"), charts.iter().filter(|name| name.ends_with(".svg")));
+    for name in images.clone() {
+        charts::check(&world.text(&format!("charts/{name}")));
+        assert!(page.contains(&format!("<a href=\"{name}\"><svg ")), "{name}");
+    }
+    assert_eq!((charts.len(), page.matches("<svg ").count()), (images.clone().count() + 1, images.count()));
+    let codec = made.codecs.iter().max_by_key(|cell| cell.threads).unwrap();
+    let speed = profile::rate(&codec.pack).unwrap() / f64::from(1 << 20);
+    charts::says(&world.text("charts/default-codecs.svg"), &format!("pack {speed:.0}"));
 }
 
 #[test]
@@ -89,7 +105,7 @@ fn a_report_goes_to_a_file_beside_the_table_and_over_nothing_but_a_report() {
 #[test]
 fn what_a_job_takes_besides_moving_is_measured_by_tiny_jobs_in_each_place() {
     let world = World::with_database();
-    let shown = world.run(&format!("calibrate --read app.db --write a --write b {SMALL}")).done();
+    let shown = world.run(&format!("calibrate --read app.db --write a --write b {SMALL} -v")).done();
     assert_eq!(shown.text().matches("tiny jobs: backup to ").count(), 2, "{shown}");
     let costs = stored(&world, "default").job_costs;
     assert_eq!(costs.iter().map(|cost| (cost.media, cost.database)).collect::<Vec<_>>(), [(1, 1), (2, 2)]);

@@ -144,7 +144,14 @@ fn a_grid_is_ordered_by_the_time_of_the_backup() {
         grid.iter().filter_map(|line| line["compression"].as_str()).collect();
     assert!(codecs.len() >= 3 && codecs.contains("none"), "{codecs:?}");
     let shown = world.run("estimate sqlite:app.db --to a/ --grid").done();
-    assert!(shown.text().contains("slower ones"), "{shown}");
+    let text = shown.text();
+    assert!(text.contains("sorted by the time of the backup, the fastest first"), "{text}");
+    assert!(text.contains(" left out: the same codec, times within the interval"), "{text}");
+    let marked: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with("* ")).collect();
+    assert!(marked.len() == 1 && marked[0].contains("lz4"), "{text}");
+    // Three stripes are in no grid, but they were asked for.
+    let shown = world.run("estimate sqlite:app.db --to a/ --grid --stripes 3").done();
+    assert!(shown.text().lines().any(|line| line.trim_start().starts_with("* ")), "{shown}");
 }
 
 #[test]

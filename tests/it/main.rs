@@ -13,6 +13,7 @@ mod calibrated;
 mod bench_matrix;
 mod bench_places;
 mod bench_volumes;
+mod charts;
 mod configuration;
 mod copy;
 mod copy_repositories;

@@ -49,6 +49,14 @@ impl Cell {
         self.get(Axis::Operation) == Some("restore")
     }
 
+    /// It restores what `backup` writes: they differ in their operation only.
+    pub fn restores_the_backup(&self, backup: &Self) -> bool {
+        fn settings(cell: &Cell) -> impl Iterator<Item = (&Axis, &String)> {
+            cell.0.iter().filter(|(axis, _)| **axis != Axis::Operation)
+        }
+        self.restores() && !backup.restores() && settings(self).eq(settings(backup))
+    }
+
     /// A differential.
     pub fn is_differential(&self) -> bool {
         self.get(Axis::Kind) == Some("differential")

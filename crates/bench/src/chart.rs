@@ -1,229 +1,170 @@
-//! Charts as SVG text: bars for each configuration, lines over a number, shares of the stages. They are 360 units wide,
-//! as a phone is. Colours are in CSS, so that they follow a dark or a light page.
-
-use std::collections::BTreeMap;
-use std::fmt::Write;
+//! The charts of a matrix: speeds of its configurations, backup beside restore, speed over stored size, lines over a
+//! number, and shares of the stages. [`fullbore_model::svg`] draws them.
 
 use super::matrix::Axis;
-use super::medians::Row;
-use super::tables::groups;
+use super::medians::{Row, words};
+use super::tables::{groups, time};
+use fullbore_model::svg::{self, Bar, BarRow, Bars, Chart, Plot, Point, Series};
 use fullbore_core::units;
-use fullbore_model::xml::escaped;
 
-/// A chart.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Chart {
-    /// The name of its file, without an extension.
-    pub name: String,
-    /// Its title.
-    pub title: String,
-    /// The whole image.
-    pub svg: String,
-}
+const SPEED: &str = "MiB/s of the database";
+const WHISKER: &str = "lowest to highest round";
+/// Numbers that a line is drawn over.
+const NUMBERS: [Axis; 6] =
+    [Axis::BufferCount, Axis::Stripes, Axis::Devices, Axis::BlockSize, Axis::MaxTransferSize, Axis::Workers];
 
-const WIDTH: f64 = 360.0;
-/// The area of the lines: left, right, top, bottom.
-const FIELD: (f64, f64, f64, f64) = (44.0, 350.0, 16.0, 196.0);
-/// Series that can be told apart by colour.
-const COLOURS: usize = 6;
-/// Bars in one chart; further ones are in the table.
-const MOST_BARS: usize = 40;
-
-const STYLE: &str = "text{font:11px system-ui,sans-serif;fill:currentColor}.muted{opacity:.65}\
-                     .axis{stroke:currentColor;opacity:.25}\
-.s0{--c:#2563eb}.s1{--c:#ea580c}.s2{--c:#16a34a}.s3{--c:#9333ea}.s4{--c:#0891b2}.s5{--c:#db2777}\
-.fill{fill:var(--c)}.line{stroke:var(--c);fill:none;stroke-width:2}svg{color:#1c1917}\
-@media(prefers-color-scheme:dark){svg{color:#e7e5e4}.s0{--c:#60a5fa}.s1{--c:#fb923c}.s2{--c:#4ade80}.s3{--c:#c084fc}\
-.s4{--c:#22d3ee}.s5{--c:#f472b6}}";
-
-/// All charts of a matrix.
-pub fn charts(rows: &[Row]) -> Vec<Chart> {
+/// All charts of a matrix. `foot` says where and when it was measured.
+pub fn charts(all: &[Row], foot: &str) -> Vec<Chart> {
     let mut charts = Vec::new();
-    for (number, (group, rows)) in groups(rows).into_iter().enumerate() {
+    for ((group, rows), number) in groups(all).into_iter().zip(1..) {
         let rows: Vec<&Row> = rows.into_iter().filter(|row| row.failed.is_none()).collect();
-        let number = number + 1;
+        let mut add = |name: &str, what: &str, draw: &dyn Fn(&str) -> String| {
+            let title = format!("{group}: {what}");
+            charts.push(Chart { name: format!("{number}-{name}"), svg: draw(&title), title });
+        };
         if rows.is_empty() {
             continue;
         }
-        charts.push(Chart { name: format!("{number}-speed"), title: format!("{group}: MiB/s"), svg: bars(&rows) });
-        for axis in
-            [Axis::BufferCount, Axis::Stripes, Axis::Devices, Axis::BlockSize, Axis::MaxTransferSize, Axis::Workers]
-        {
+        add("speed", "speed", &|title| speeds(title, foot, &rows));
+        let both = with_restores(&rows, all);
+        if !both.is_empty() {
+            add("both", "speed of the backup and of its restore", &|title| beside(title, foot, &both));
+        }
+        let codecs = fastest_of_codecs(&rows);
+        if codecs.len() > 1 {
+            add("stored", "speed over stored size, the fastest row of each codec", &|title| {
+                over_stored(title, foot, &codecs)
+            });
+        }
+        for axis in NUMBERS {
             let series = series(&rows, axis);
-            if series.iter().any(|(_, points)| points.len() > 1) {
-                charts.push(Chart {
-                    name: format!("{number}-{}", axis.name()),
-                    title: format!(
-                        "{group}: MiB/s over {}{}",
-                        axis.name(),
-                        if axis.is_a_size() { " in KiB" } else { "" }
-                    ),
-                    svg: lines(&series),
-                });
+            if series.iter().any(|series| series.points.len() > 1) {
+                let over = format!("speed over {}", axis.name());
+                add(axis.name(), &over, &|title| over_a_number(title, foot, axis, &series));
             }
         }
         if rows.iter().any(|row| !row.stages.is_empty()) {
-            charts.push(Chart {
-                name: format!("{number}-stages"),
-                title: format!("{group}: how busy each stage was"),
-                svg: shares(&rows),
-            });
+            add("stages", "how busy each stage was", &|title| shares(title, foot, &rows));
         }
     }
     charts
 }
 
-fn image(height: f64, content: &str) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"100%\" role=\"img\">\
-         <style>{STYLE}</style>{content}</svg>"
-    )
+fn speed_of(row: &Row, label: String, colour: usize) -> Bar {
+    Bar { label, value: row.mib_per_s, range: Some(row.range), colour, marked: false }
 }
 
-/// A bar for each row, with its name above and its speed behind; a thin line from the least to the greatest speed.
-fn bars(rows: &[&Row]) -> String {
-    let most = rows.iter().map(|row| row.range.1.max(row.mib_per_s)).fold(1e-9, f64::max);
-    let room = WIDTH - 70.0;
-    let mut content = String::new();
-    for (at, row) in rows.iter().take(MOST_BARS).enumerate() {
-        let top = at as f64 * 34.0;
-        let length = |speed: f64| (speed / most * room).max(1.0);
-        let (bar, least, greatest) = (length(row.mib_per_s), length(row.range.0), length(row.range.1));
-        let _ = write!(
-            content,
-            "<text x=\"0\" y=\"{:.0}\">{}</text><rect class=\"s0 fill\" x=\"0\" y=\"{:.0}\" width=\"{bar:.1}\" \
-             height=\"12\" rx=\"2\"/>\
-             <line class=\"axis\" style=\"opacity:.8\" x1=\"{least:.1}\" x2=\"{greatest:.1}\" y1=\"{:.0}\" y2=\"{:.0}\
-             \"/>\
-             <text x=\"{:.1}\" y=\"{:.0}\">{:.0}</text>",
-            top + 12.0,
-            escaped(&row.label()),
-            top + 16.0,
-            top + 22.0,
-            top + 22.0,
-            bar.max(greatest) + 6.0,
-            top + 26.0,
-            row.mib_per_s,
-        );
-    }
-    image(rows.len().min(MOST_BARS) as f64 * 34.0 + 2.0, &content)
-}
-
-/// A line of points for each combination of the other axes.
-type Series = Vec<(String, Vec<(f64, f64)>)>;
-
-fn series(rows: &[&Row], axis: Axis) -> Series {
-    let mut found: Series = Vec::new();
-    let differ: Vec<Axis> = Axis::ALL
-        .into_iter()
-        .filter(|other| {
-            *other != axis && rows.windows(2).any(|pair| pair[0].cell.get(*other) != pair[1].cell.get(*other))
-        })
-        .collect();
-    for row in rows {
-        let Some(number) = row.cell.get(axis).and_then(|word| number(axis, word)) else { return Vec::new() };
-        let words: Vec<&str> = differ.iter().filter_map(|other| row.cell.get(*other)).collect();
-        let name = words.join(", ");
-        match found.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, points)) => points.push((number, row.mib_per_s)),
-            None => found.push((name, vec![(number, row.mib_per_s)])),
+fn speeds(title: &str, foot: &str, rows: &[&Row]) -> String {
+    let row = |row: &&Row| {
+        let fastest = if row.fastest { "fastest, " } else { "" };
+        BarRow {
+            name: row.label(),
+            remark: format!("{fastest}{}", time(60.0 * row.minutes)),
+            marked: row.fastest,
+            bars: vec![speed_of(row, format!("{:.0}", row.mib_per_s), 0)],
         }
-    }
-    for (_, points) in &mut found {
-        points.sort_by(|left, right| left.0.total_cmp(&right.0));
+    };
+    Bars { title, foot, axis: SPEED, rows: rows.iter().map(row).collect(), whisker: WHISKER, ..Bars::default() }.draw()
+}
+
+/// Backups, each with the restore of what it wrote.
+fn with_restores<'a>(rows: &[&'a Row], all: &'a [Row]) -> Vec<(&'a Row, &'a Row)> {
+    let restore = |row: &&'a Row| {
+        let mut measured = all.iter().filter(|other| other.failed.is_none());
+        measured.find(|other| other.cell.restores_the_backup(&row.cell)).map(|restore| (*row, restore))
+    };
+    rows.iter().filter_map(restore).collect()
+}
+
+fn beside(title: &str, foot: &str, both: &[(&Row, &Row)]) -> String {
+    let bar = |row: &Row, colour| speed_of(row, format!("{:.0}", row.mib_per_s), colour);
+    let row = |(backup, restore): &(&Row, &Row)| BarRow {
+        name: backup.label(),
+        bars: vec![bar(backup, 0), bar(restore, 1)],
+        ..BarRow::default()
+    };
+    let (rows, colours) = (both.iter().map(row).collect(), &["backup", "restore"]);
+    Bars { title, foot, axis: SPEED, rows, colours, whisker: WHISKER, ..Bars::default() }.draw()
+}
+
+/// For each codec its fastest row, in the order of the rows.
+fn fastest_of_codecs<'a>(rows: &[&'a Row]) -> Vec<(&'a str, &'a Row)> {
+    let mut found: Vec<(&str, &Row)> = Vec::new();
+    for &row in rows {
+        let Some(codec) = row.cell.get(Axis::Codec) else { continue };
+        match found.iter_mut().find(|(known, _)| *known == codec) {
+            Some((_, fastest)) if fastest.mib_per_s < row.mib_per_s => *fastest = row,
+            Some(_) => {}
+            None => found.push((codec, row)),
+        }
     }
     found
 }
 
-/// A number; on an axis of sizes in KiB, for any unit in the text.
+fn over_stored(title: &str, foot: &str, codecs: &[(&str, &Row)]) -> String {
+    let point = |(codec, row): &(&str, &Row)| Point {
+        x: 100.0 * row.stored_share,
+        y: row.mib_per_s,
+        range: Some(row.range),
+        label: (*codec).to_owned(),
+    };
+    let points = codecs.iter().map(point).collect();
+    let series = Series::best_and_others(points, "no other codec is faster and smaller", "others");
+    let x = svg::Axis::Linear("bytes of the media, % of the database");
+    Plot { title, foot, x, y: SPEED, series, whisker: WHISKER }.draw()
+}
+
+/// A line of points for each combination of the other axes; none if a row has no number on this axis.
+fn series(rows: &[&Row], axis: Axis) -> Vec<Series> {
+    let mut found: Vec<Series> = Vec::new();
+    let differs = |other: &Axis| {
+        *other != axis && rows.windows(2).any(|pair| pair[0].cell.get(*other) != pair[1].cell.get(*other))
+    };
+    let differ: Vec<Axis> = Axis::ALL.into_iter().filter(differs).collect();
+    for row in rows {
+        let Some(x) = row.cell.get(axis).and_then(|word| number(axis, word)) else { return Vec::new() };
+        let point = Point { x, y: row.mib_per_s, range: Some(row.range), ..Point::default() };
+        let name = words(&row.cell, differ.iter());
+        match found.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => found.push(Series { name, joined: true, points: vec![point] }),
+        }
+    }
+    found.iter_mut().for_each(|series| series.points.sort_by(|left, right| left.x.total_cmp(&right.x)));
+    found
+}
+
+/// A number; on an axis of sizes in bytes.
 fn number(axis: Axis, word: &str) -> Option<f64> {
     match axis.is_a_size() {
-        true => units::bytes(axis.name(), word).ok().map(|bytes| bytes as f64 / 1024.0),
+        true => units::bytes(axis.name(), word).ok().map(|bytes| bytes as f64),
         false => word.parse().ok(),
     }
 }
 
-/// Points over a logarithmic axis, joined; the names of the series below, two in a line.
-fn lines(series: &Series) -> String {
-    let (left, right, top, bottom) = FIELD;
-    let points = || series.iter().flat_map(|(_, points)| points);
-    let most = points().map(|point| point.1).fold(1e-9, f64::max);
-    let (least_x, most_x) =
-        points().fold((f64::INFINITY, 0.0_f64), |(least, most), point| (least.min(point.0), most.max(point.0)));
-    let span = (most_x / least_x.max(1e-9)).ln().max(1e-9);
-    let x = |value: f64| left + (value / least_x.max(1e-9)).ln() / span * (right - left);
-    let y = |value: f64| bottom - value / most * (bottom - top);
-    let mut content = String::new();
-    for share in [0.0, 0.5, 1.0] {
-        let at = y(most * share);
-        let _ = write!(
-            content,
-            "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text class=\"muted\" \
-             text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{:.0}</text>",
-            left - 4.0,
-            at + 4.0,
-            most * share
-        );
-    }
-    let ticks: BTreeMap<u64, f64> = points().map(|point| ((point.0 * 1000.0) as u64, point.0)).collect();
-    for value in ticks.values() {
-        let _ = write!(
-            content,
-            "<text class=\"muted\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{value}</text>",
-            x(*value),
-            bottom + 16.0
-        );
-    }
-    for (at, (name, points)) in series.iter().enumerate() {
-        let colour = at % COLOURS;
-        let path: Vec<String> = points.iter().map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
-        let _ = write!(content, "<polyline class=\"s{colour} line\" points=\"{}\"/>", path.join(" "));
-        for point in points {
-            let _ = write!(
-                content,
-                "<circle class=\"s{colour} fill\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"/>",
-                x(point.0),
-                y(point.1)
-            );
-        }
-        let line = bottom + 36.0 + at as f64 * 16.0;
-        let _ = write!(
-            content,
-            "<rect class=\"s{colour} fill\" x=\"{left}\" y=\"{:.1}\" width=\"10\" height=\"10\"/><text x=\"{}\" \
-             y=\"{line:.1}\">{}</text>",
-            line - 9.0,
-            left + 16.0,
-            escaped(if name.is_empty() { "all" } else { name })
-        );
-    }
-    image(bottom + 40.0 + series.len() as f64 * 16.0, &content)
+fn over_a_number(title: &str, foot: &str, axis: Axis, series: &[Series]) -> String {
+    let shown: fn(f64) -> String = match axis.is_a_size() {
+        true => |bytes| units::bytes_of_flag(bytes as u64),
+        false => |number| number.to_string(),
+    };
+    let x = svg::Axis::Logarithmic(axis.name(), shown);
+    Plot { title, foot, x, y: SPEED, series: series.to_vec(), whisker: WHISKER }.draw()
 }
 
 /// For each row, a bar for each stage: the share of its threads' time in which it was busy.
-fn shares(rows: &[&Row]) -> String {
-    let (mut content, mut top) = (String::new(), 0.0);
-    let room = WIDTH - 130.0;
-    for row in rows.iter().take(MOST_BARS) {
-        let _ = write!(content, "<text x=\"0\" y=\"{:.0}\">{}</text>", top + 12.0, escaped(&row.label()));
-        for (at, (name, share)) in row.stages.iter().enumerate() {
-            let line = top + 17.0 + at as f64 * 14.0;
-            let _ = write!(
-                content,
-                "<text class=\"muted\" x=\"8\" y=\"{:.0}\">{}</text><rect class=\"s{} fill\" x=\"80\" y=\"{line:.0}\" \
-                 width=\"{:.1}\" height=\"10\" rx=\"2\"/>\
-                 <text x=\"{:.1}\" y=\"{:.0}\">{:.0} %</text>",
-                line + 9.0,
-                escaped(name),
-                at % COLOURS,
-                (share * room).max(1.0),
-                84.0 + share * room,
-                line + 9.0,
-                share * 100.0
-            );
-        }
-        top += 26.0 + row.stages.len() as f64 * 14.0;
-    }
-    image(top + 2.0, &content)
+fn shares(title: &str, foot: &str, rows: &[&Row]) -> String {
+    let row = |row: &&Row| {
+        let bar = |(name, share): &(String, f64)| {
+            let marked = *name == row.bottleneck;
+            let label = format!("{name} {:.0} %", 100.0 * share);
+            Bar { label, value: 100.0 * share, range: None, colour: usize::from(marked), marked }
+        };
+        let remark = if row.bottleneck.is_empty() { String::new() } else { format!("limit: {}", row.bottleneck) };
+        BarRow { name: row.label(), remark, marked: false, bars: row.stages.iter().map(bar).collect() }
+    };
+    let (axis, colours) = ("% of the time of its threads", &["a stage", "the stage that was the limit"]);
+    let rows = rows.iter().map(row).collect();
+    Bars { title, foot, axis, end: 100.0, rows, colours, ..Bars::default() }.draw()
 }
 
 #[cfg(test)]
@@ -235,31 +176,54 @@ mod tests {
     use super::*;
 
     fn drawn() -> Vec<Chart> {
-        let (matrix, cells, records) = measured([[12.0; 3], [6.0; 3], [4.5; 3], [13.0; 3]]);
-        charts(&rows(&matrix, &cells, &records))
+        let (matrix, cells, records) = measured([[12.0, 10.0, 14.0], [6.0; 3], [4.5; 3], [13.0; 3]]);
+        charts(&rows(&matrix, &cells, &records), "here, 2026-11-26")
     }
 
     #[test]
-    fn there_are_bars_lines_over_stripes_and_shares_of_stages() {
+    fn there_are_bars_codecs_lines_over_stripes_and_shares_of_stages() {
         let charts = drawn();
         let names: Vec<&str> = charts.iter().map(|chart| chart.name.as_str()).collect();
-        assert_eq!(names, ["1-speed", "1-stripes", "1-stages"]);
-        assert_eq!(charts[0].svg.matches("<rect").count(), 4);
-        assert_eq!((charts[1].svg.matches("<polyline").count(), charts[1].svg.matches("<circle").count()), (2, 4));
-        assert!(charts[2].svg.contains("25 %"));
+        assert_eq!(names, ["1-speed", "1-stored", "1-stripes", "1-stages"]);
+        let has = |at: usize, wanted: &[&str]| {
+            let svg = &charts[at].svg;
+            wanted.iter().for_each(|text| assert!(svg.contains(&format!(">{text}<")), "{text}: {svg}"));
+        };
+        has(0, &["none, 1 file", "10", "24.0 s", "fastest, 9.00 s", SPEED, WHISKER, "here, 2026-11-26"]);
+        has(1, &["none", "lz4", "40", "60", "no other codec is faster and smaller", "others", SPEED]);
+        has(2, &["none", "lz4", "1", "4", "stripes", SPEED]);
+        has(3, &["source 25 %", "limit: transform", "100"]);
+        assert_eq!((charts[2].svg.matches("<polyline").count(), charts[2].svg.matches("<circle").count()), (2, 4));
     }
 
     #[test]
-    fn a_chart_scales_to_its_page_and_follows_its_colours() {
-        for Chart { svg, .. } in drawn() {
-            assert!(
-                svg.starts_with("<svg xmlns=") && svg.contains("viewBox=\"0 0 360 ") && svg.ends_with("</svg>"),
-                "{svg}"
-            );
-            assert!(svg.contains("prefers-color-scheme:dark") && svg.contains("currentColor"));
-            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-            assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+    fn the_stage_that_was_the_limit_is_marked() {
+        let (matrix, cells, mut records) = measured([[12.0; 3]; 4]);
+        records.iter_mut().for_each(|record| record.bottleneck = Some("source".into()));
+        let charts = charts(&rows(&matrix, &cells, &records), "");
+        let stages = charts.iter().find(|chart| chart.name == "1-stages").unwrap();
+        assert_eq!(stages.svg.matches("class=\"outline\"").count(), 4);
+        assert_eq!(drawn()[3].svg.matches("class=\"outline\"").count(), 0, "it has no stage `transform`");
+    }
+
+    #[test]
+    fn a_restore_is_beside_the_backup_that_it_restores() {
+        let text = "[data.a]\nsize = \"4MiB\"\n[axes]\noperation = [\"backup\", \"restore\"]\ncodec = [\"none\", \
+                    \"lz4\"]\n";
+        let matrix = Matrix::parse("m.toml", "m", text).unwrap();
+        let mut rows = rows(&matrix, &cells(&matrix).unwrap(), &[]);
+        for (row, speed) in rows.iter_mut().zip([123.0, 234.0, 321.0, 432.0]) {
+            (row.mib_per_s, row.range, row.rounds) = (speed, (speed, speed), row.wanted);
         }
+        rows[..3].iter_mut().for_each(|row| row.failed = None);
+        let charts = charts(&rows, "");
+        let names: Vec<&str> = charts.iter().map(|chart| chart.name.as_str()).collect();
+        assert_eq!(names, ["1-speed", "1-both", "1-stored", "2-speed"]);
+        let both = &charts[1].svg;
+        for text in [">none<", ">123<", ">321<", ">backup<", ">restore<"] {
+            assert!(both.contains(text), "{text}: {both}");
+        }
+        assert!(!both.contains(">234<") && !both.contains(">lz4<"), "the restore of lz4 has no figures: {both}");
     }
 
     #[test]
@@ -268,13 +232,10 @@ mod tests {
         let matrix = Matrix::parse("m.toml", "m", text).unwrap();
         let rows = rows(&matrix, &cells(&matrix).unwrap(), &[]);
         let rows: Vec<&Row> = rows.iter().collect();
-        let points: Vec<f64> = series(&rows, Axis::BlockSize)[0].1.iter().map(|point| point.0).collect();
-        assert_eq!(points, [4.0, 16.0, 64.0]);
-    }
-
-    #[test]
-    fn equal_numbers_and_no_speed_divide_by_nothing() {
-        let svg = lines(&vec![("a".into(), vec![(4.0, 0.0), (4.0, 0.0)])]);
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        let series = series(&rows, Axis::BlockSize);
+        let points: Vec<f64> = series[0].points.iter().map(|point| point.x).collect();
+        assert_eq!(points, [4096.0, 16384.0, 65536.0]);
+        let svg = over_a_number("", "", Axis::BlockSize, &series);
+        assert!(svg.contains(">4KiB<") && svg.contains(">64KiB<"), "{svg}");
     }
 }

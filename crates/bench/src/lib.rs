@@ -146,7 +146,7 @@ fn told(number: u64, plan: &Plan, cell: &cells::Cell, record: &results::Record) 
 fn write_all(matrix: &Matrix, cells: &[cells::Cell], results: &Results, out: &Path) -> Result<String> {
     let rows = medians::rows(matrix, cells, &results.records);
     let text = tables::markdown(matrix, &rows, &results.records);
-    let charts = chart::charts(&rows);
+    let charts = chart::charts(&rows, &foot(&results.records));
     let folder = out.join("charts");
     make_directory(&folder)?;
     let write = |path: PathBuf, text: &str| {
@@ -180,6 +180,22 @@ fn machine() -> Machine {
     Machine { host, processor: cpu_model, cores: child::caps(None).threads_given, memory_bytes, kernel }
 }
 
+/// The days of the runs.
+fn days(records: &[results::Record]) -> String {
+    let day = |record: &results::Record| record.started_at.get(..10).map(str::to_owned);
+    let days: std::collections::BTreeSet<String> = records.iter().filter_map(day).collect();
+    match (days.first(), days.last()) {
+        (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
+        (first, _) => first.cloned().unwrap_or_default(),
+    }
+}
+
+/// The text below each chart.
+fn foot(records: &[results::Record]) -> String {
+    let Some(record) = records.last() else { return String::new() };
+    format!("{}, {}, fullbore {}", record.machine.host, days(records), record.tool_version)
+}
+
 /// The text above the tables: how the results were measured.
 fn preamble(matrix: &Matrix, rows: &[medians::Row], records: &[results::Record]) -> String {
     let Some(record) = records.last() else { return String::new() };
@@ -205,9 +221,10 @@ fn preamble(matrix: &Matrix, rows: &[medians::Row], records: &[results::Record])
         (false, false) => "",
     };
     format!(
-        "{host}: {processor}, {cores} processors, {}, Linux {kernel}; fullbore {}. Medians of {} rounds after {} of \
+        "{}, {host}: {processor}, {cores} processors, {}, Linux {kernel}; fullbore {}. Medians of {} rounds after {} of \
          warm-up, in random order (seed {}); page cache {cache} before each run; at most {} for a run.\
          {short}{scale}{emulated}",
+        days(records),
         fullbore_core::units::show_bytes(*memory_bytes),
         record.tool_version,
         matrix.repetitions,

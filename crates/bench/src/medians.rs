@@ -52,6 +52,10 @@ pub struct Row {
     pub price_per_tb: Option<f64>,
     /// Why it has no figures.
     pub failed: Option<String>,
+    /// No row of its group is faster, and the group has several rows.
+    pub fastest: bool,
+    /// The command line of its last run, quoted for a shell; empty in results of earlier versions.
+    pub command: String,
 }
 
 /// The ratios of two speeds within the rounds that both have: if the machine is slow in a round, both are slow.
@@ -108,11 +112,24 @@ pub fn rows(matrix: &Matrix, cells: &[Cell], records: &[Record]) -> Vec<Row> {
         row.group = group;
         rows.push(row);
     }
+    mark_the_fastest(&mut rows);
     rows
 }
 
+/// In each group of several measured rows.
+fn mark_the_fastest(rows: &mut [Row]) {
+    let mut of_group: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.failed.is_none()) {
+        of_group.entry(&row.group).or_default().push(at);
+    }
+    let slower = |one: &usize, other: &usize| rows[*other].mib_per_s.total_cmp(&rows[*one].mib_per_s);
+    let several = of_group.into_values().filter(|group| group.len() > 1);
+    let fastest: Vec<usize> = several.filter_map(|group| group.into_iter().min_by(slower)).collect();
+    fastest.into_iter().for_each(|at| rows[at].fastest = true);
+}
+
 /// Values on some axes in one line; operations and codecs have no name of the axis before them.
-fn words<'a>(cell: &Cell, axes: impl Iterator<Item = &'a Axis>) -> String {
+pub(super) fn words<'a>(cell: &Cell, axes: impl Iterator<Item = &'a Axis>) -> String {
     let word = |axis: &Axis| {
         let word = cell.get(*axis)?;
         Some(match axis {
@@ -183,6 +200,8 @@ fn row(cell: &Cell, all: &[&Record], counted: &[&Record]) -> Row {
         }),
         price_per_tb: None,
         failed: counted.is_empty().then(|| last_error.unwrap_or_else(|| "not run".into())),
+        fastest: false,
+        command: all.last().map_or_else(String::new, |record| record.command.clone()),
     }
 }
 
@@ -269,6 +288,7 @@ pub(super) mod tests {
         assert_eq!((rows[1].name.as_str(), rows[1].group.as_str()), ("none, 4 files", "backup, a"));
         assert_eq!((rows[0].stages.clone(), rows[0].bottleneck.as_str()), (vec![("source".into(), 0.25)], "transform"));
         assert!(rows[0].price_per_tb.unwrap() > rows[1].price_per_tb.unwrap());
+        assert_eq!(rows.iter().map(|row| row.fastest).collect::<Vec<_>>(), [false, false, true, false], "30 MiB/s");
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct Record {
     pub error: Option<String>,
     /// RFC 3339.
     pub started_at: String,
+    /// The child's command line without its report and configuration, quoted for a shell.
+    pub command: String,
     /// `dropped`, `advised`, `kept`.
     pub cache: String,
     /// From the child's start to its exit.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::device::without_password;
 use fullbore_core::{Error, Result};
 use rustix::fs::{Advice, fadvise};
 use serde::Deserialize;
@@ -252,6 +253,7 @@ impl Bench<'_> {
             true => self.restore_arguments(cell, rooms, source),
             false => self.backup_arguments(cell, rooms, source, true),
         };
+        record.command = command(&arguments);
         arguments.extend(self.shared_arguments(rooms));
         let report = rooms.run.join("report.json");
         let _ = fs::remove_file(&report); // From the preparation.
@@ -359,6 +361,12 @@ fn flags(cell: &Cell, axes: &[Axis]) -> Vec<String> {
     };
     let given = axes.iter().filter_map(|axis| Some([flag(axis), cell.get(*axis)?.to_owned()]));
     given.flatten().collect()
+}
+
+/// The command line of these arguments, without passwords.
+fn command(arguments: &[String]) -> String {
+    let words: Vec<String> = arguments.iter().map(|word| without_password(word)).collect();
+    shlex::try_join(["fullbore"].into_iter().chain(words.iter().map(String::as_str))).unwrap_or_default()
 }
 
 /// An error if a child failed. Warnings are not an error.

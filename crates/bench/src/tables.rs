@@ -25,7 +25,7 @@ pub fn csv(records: &[Record]) -> String {
     text += "round,warm_up,status,cache,seconds,elapsed_s,source_bytes,stored_bytes,full_bytes,mib_per_s,cpu_s,\
              peak_rss_bytes,pool_bytes,bottleneck,\
              raw_path_mib_per_s,volumes,threads_given,memory_capped,load_alone_per_s,load_alone_p99_ms,\
-             load_beside_per_s,load_beside_p99_ms,error\n";
+             load_beside_per_s,load_beside_p99_ms,error,started_at,command\n";
     for record in records {
         let number = |number: Option<f64>| number.map_or_else(String::new, |number| number.to_string());
         let load = |of: &dyn Fn(&super::results::LoadResult) -> f64| number(record.load.as_ref().map(of));
@@ -48,6 +48,7 @@ pub fn csv(records: &[Record]) -> String {
         fields.extend([load(&|load| load.alone.per_s), load(&|load| load.alone.p99_ms)]);
         fields.extend([load(&|load| load.beside.per_s), load(&|load| load.beside.p99_ms)]);
         fields.push(record.error.clone().unwrap_or_default());
+        fields.extend([record.started_at.clone(), record.command.clone()]);
         text += &fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",");
         text.push('\n');
     }
@@ -144,7 +145,7 @@ pub fn table(matrix: &Matrix, rows: &[&Row]) -> (Vec<String>, Vec<Vec<String>>) 
 }
 
 fn fields(row: &Row) -> Vec<String> {
-    let name = row.label();
+    let name = if row.fastest { format!("{}, fastest", row.label()) } else { row.label() };
     if let Some(why) = &row.failed {
         return vec![name, format!("failed: {}", why.lines().next().unwrap_or_default())];
     }
@@ -162,7 +163,7 @@ fn fields(row: &Row) -> Vec<String> {
 }
 
 /// A time in a unit that suits its size.
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     match seconds {
         _ if seconds < 10.0 => format!("{seconds:.2} s"),
         _ if seconds < 120.0 => format!("{seconds:.1} s"),
@@ -204,7 +205,7 @@ mod tests {
             "| configuration | time | MiB/s | rounds | vs first, paired | stored |",
             "| none, 1 file | 24.0 s | 10 | 10 |  | 50 % |",
             "| none, 4 files | 12.0 s | 20 | 20 | ~2.0× faster |",
-            "| lz4, 1 file | 9.00 s | 27 | 27 | ~2.7× faster |",
+            "| lz4, 1 file, fastest | 9.00 s | 27 | 27 | ~2.7× faster |",
             "~1.1× slower",
             "USD per TB/h",
         ] {

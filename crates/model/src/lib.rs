@@ -5,8 +5,8 @@ pub mod estimate;
 pub mod plan;
 pub mod profile;
 pub mod statistics;
+pub mod svg;
 pub mod throughput;
 pub mod verdict;
-pub mod xml;
 
 pub use fullbore_core::{Error, Result};

@@ -100,7 +100,8 @@ pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
     let ground = ground(request, profile::of_this_machine(&request.profile)?, conduct)?;
     let asked = of(&candidates::asked(request), request, &ground)?;
     let mut grid: Vec<Estimate> = Vec::new();
-    if request.grid || request.deadline.is_some() {
+    let compared = request.grid || request.deadline.is_some();
+    if compared {
         for shape in candidates::grid(request, &ground.known) {
             conduct.check()?;
             // Leaves out configurations that a plan refuses, or that need more memory than there is.
@@ -108,7 +109,7 @@ pub fn run(request: &Request, conduct: &Conduct) -> Result<EstimateReport> {
         }
     }
     // The given configuration is compared too, even if it is not in the grid.
-    if request.deadline.is_some() && !grid.iter().any(|one| one.candidate == asked.candidate) {
+    if compared && !grid.iter().any(|one| one.candidate == asked.candidate) {
         grid.push(asked.clone());
     }
     fullbore_model::estimate::by_backup(&mut grid);

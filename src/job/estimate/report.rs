@@ -34,7 +34,7 @@ pub struct EstimateReport {
     pub history_runs: usize,
     /// The correction: a factor on seconds.
     pub history_factor: f64,
-    /// With `--grid`: the fastest backup first.
+    /// With `--grid`: the fastest backup first, and the given configuration among them.
     pub grid: Option<Vec<GridLine>>,
     /// With `--plan`.
     pub cutover: Option<CutoverReport>,
@@ -73,6 +73,27 @@ pub struct GridLine {
     pub cpu_s: f64,
     /// With `--price`: the cost of the backup, P50.
     pub cost: Option<f64>,
+}
+
+impl GridLine {
+    /// The same flags.
+    pub fn is(&self, other: &Self) -> bool {
+        let flags = |line: &Self| (line.compression.clone(), line.stripes, line.buffer_count, line.workers);
+        flags(self) == flags(other)
+    }
+
+    /// No user would prefer one to the other: the same codec, times within the intervals of `other`, and memory of the
+    /// same class, which is a power of two.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let within = |one: Option<ForeseenReport>, other: Option<ForeseenReport>| match (one, other) {
+            (Some(one), Some(other)) => (other.p10_s..=other.p90_s).contains(&one.p50_s),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        self.compression == other.compression
+            && within(self.backup, other.backup)
+            && within(self.restore, other.restore)
+            && self.memory_bytes.max(1).ilog2() == other.memory_bytes.max(1).ilog2()
+    }
 }
 
 /// One direction.

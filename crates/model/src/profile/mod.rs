@@ -302,6 +302,12 @@ impl MeasuredPath {
         self.device.is_none()
     }
 
+    /// True for a cell whose bytes went through the page cache, as whole files. Small files are synced. A store has no
+    /// cache here.
+    pub fn is_cached(&self, cell: &Cell) -> bool {
+        !cell.shape.direct && !self.is_in_store() && cell.shape.order != Order::Files
+    }
+
     /// Whether measurements of one place count for the other: both were written, and are in one file system.
     pub fn shares_cells(&self, other: &Self) -> bool {
         (self.used, other.used) == (Use::Write, Use::Write) && self.device.is_some() && self.device == other.device
