@@ -94,7 +94,7 @@ fn codecs(profile: &Profile) -> Option<String> {
     rates.sort_by(|one, other| other.0.total_cmp(&one.0));
     let told = rates
         .iter()
-        .map(|(rate, cell)| format!("{} {rate:.0} MiB/s to {:.0} %", cell.codec, 100.0 * cell.stored_share));
+        .map(|(rate, cell)| format!("{} {rate:.0} MiB/s ({:.0} % stored)", cell.codec, 100.0 * cell.stored_share));
     Some(format!("{} on {}", told.collect::<Vec<_>>().join(", "), counted(most, "thread")))
 }
 
@@ -102,7 +102,9 @@ fn at_most(profile: &Profile) -> String {
     match best_backup(profile) {
         Some((made, codec)) => {
             let (rate, limit) = (made.rate / MIB, made.limit.name());
-            format!("a backup here reaches at most {rate:.0} MiB/s of the database, with {codec}; limit: {limit}")
+            format!(
+                "a backup here reaches at most {rate:.0} MiB/s of the database, with --compression {codec}; limit: {limit}"
+            )
         }
         None => "how fast a backup is here: not known without --read and --write".into(),
     }

@@ -67,6 +67,8 @@ mod tests {
         let (mut matrix, cells, mut records) = medians::tests::measured([[12.0; 3], [6.0; 3], [4.5; 3], [13.0; 3]]);
         matrix.title = "<script>alert(1)</script>".into();
         records[2].command = "fullbore backup \"sqlite:/a <b>/app.db\"".into();
+        records[0].started_at = "2026-11-25T23:59:00Z".into();
+        records[1].started_at = "2026-11-26T00:01:00Z".into();
         records[0].warnings = vec!["a <b> warning".into()];
         records[1].status = "failed".into();
         records[1].error = Some("a <i> child's error".into());
@@ -85,6 +87,7 @@ mod tests {
             "<tr class=\"best\"><td>lz4, 1 file, fastest</td>",
             "<dd><code>fullbore backup &quot;sqlite:/a &lt;b&gt;/app.db&quot;</code></dd>",
             "href=\"results.csv\"",
+            "2026-11-25 to 2026-11-26, ",
             "href=\"results.jsonl\"",
         ] {
             assert!(text.contains(words), "`{words}` is not in the page");

@@ -40,8 +40,9 @@ const COLOURS: usize = 6;
 
 /// The colours can be told apart by colour-blind people too (Okabe and Ito, 2008).
 const STYLE: &str = "svg{color:#1c1917}.back{fill:#fff}text{font:12px system-ui,sans-serif;fill:currentColor}\
-.head{font-size:14px;font-weight:600}.best{font-weight:700}.muted{opacity:.7}.foot{font-size:10px;opacity:.7}\
-.grid{stroke:currentColor;opacity:.18}.track{fill:currentColor;opacity:.06}.leader{stroke:currentColor;opacity:.5}\
+.head{font-size:14px;font-weight:600}.best{font-weight:700}.muted{fill-opacity:.7}.foot{font-size:10px;fill-opacity:.7}\
+.grid{stroke:currentColor;stroke-opacity:.18}.track{fill:currentColor;fill-opacity:.06}\
+.leader{stroke:currentColor;stroke-opacity:.5}\
 .whisker{stroke:currentColor;stroke-width:1.5}.halo{stroke:#fff;stroke-width:4}\
 .outline{stroke:currentColor;stroke-width:1.5;fill:none}.line{fill:none;stroke-width:2}.dash{stroke-dasharray:6 3}\
 .c0{fill:#0072b2}.c1{fill:#d55e00}.c2{fill:#009e73}.c3{fill:#a5457f}.c4{fill:#b87a00}.c5{fill:#3f8fc4}\

@@ -10,7 +10,7 @@ h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.15rem;margin:2rem 0 .5rem}p{ma
 a{color:inherit}.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;\
 font-size:.9rem}th,td{padding:.35rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}tr.best td{font-weight:700}\
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(22rem,100%),1fr));gap:1rem;margin:1rem 0}\
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(22rem,100%),1fr));gap:1rem;margin:1rem 0;align-items:start}\
 .charts svg{display:block}details{margin:.6rem 0}summary{cursor:pointer}dt{font-weight:600;margin-top:.6rem}\
 dd{margin:.1rem 0}code{font:.8rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}\
 .notes{opacity:.8;font-size:.9rem}";
