@@ -152,6 +152,7 @@ pub(crate) fn names(engine: &dyn Engine) -> String {
 mod tests {
     use super::*;
     use crate::mysql::engine::{INCLUDE_OTHER_ENGINES, INSTALL_CLONE_PLUGIN};
+    use crate::mysql_family::url::ServerAddress;
     use crate::sqlite::engine::KEEP_FREE_PAGES;
 
     fn defaults(engine: &str, option: &str, value: bool) -> Result<EngineDefaults, String> {
@@ -200,6 +201,8 @@ mod tests {
             let text = error.to_string();
             assert!(text.contains(&format!("`{name}`")) && text.contains("known: keep-free-pages"), "{text}");
         }
+        let of_server = ServerAddress::parse("mysql://u@h/?install-clone=true").unwrap_err().to_string();
+        assert!(of_server.contains("`install-clone`") && of_server.contains("install-clone-plugin"), "{of_server}");
         for value in ["", "yes", "1"] {
             let url = format!("sqlite:no.db?keep-free-pages={value}");
             let error = resolve_options(&url, &GivenFlags::default(), &EngineDefaults::default()).unwrap_err();
