@@ -253,20 +253,10 @@ fn place_in_store(text: &str, service: Service) -> Result<Destination> {
     })
 }
 
-fn percent_decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => hexadecimal(rest.next()?)? << 4 | hexadecimal(rest.next()?)?,
-            byte => byte,
-        });
-    }
-    Some(bytes)
-}
-
-fn hexadecimal(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+/// The bytes of a text with `%XX` in it; nothing if a `%` has no two hexadecimal digits after it.
+pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let has_digits = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    text.split('%').skip(1).all(has_digits).then(|| percent_encoding::percent_decode_str(text).collect())
 }
 
 /// A path that can only mean a directory is one, whether it exists or not.

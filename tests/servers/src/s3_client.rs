@@ -13,9 +13,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::output;
 
+/// What SigV4 wants to be encoded, in queries and in paths.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const IN_PATHS: &AsciiSet = &RESERVED.remove(b'/');
 /// How long a call may take unless it says otherwise: nothing on loopback takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -100,11 +104,12 @@ impl Call {
 
     /// Path and query as they are sent. Sorted: curl signs the query in the order that it has.
     fn target(&self) -> String {
+        let encoded = |text| utf8_percent_encode(text, RESERVED);
         let mut pairs: Vec<String> =
-            self.query.iter().map(|(name, value)| format!("{}={}", encoded(name, ""), encoded(value, ""))).collect();
+            self.query.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
         pairs.sort();
         let question = if pairs.is_empty() { "" } else { "?" };
-        format!("{}{question}{}", encoded(&self.path, "/"), pairs.join("&"))
+        format!("{}{question}{}", utf8_percent_encode(&self.path, IN_PATHS), pairs.join("&"))
     }
 }
 
@@ -304,19 +309,6 @@ fn answer(heads: &str, body: Vec<u8>) -> Answer {
         .map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
     Answer { status, headers, body }
-}
-
-/// Percent-encoded as SigV4 wants it: all but letters, digits, `-._~` and what is in `kept`.
-fn encoded(text: &str, kept: &str) -> String {
-    text.bytes().fold(String::new(), |mut out, byte| {
-        let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.as_bytes().contains(&byte);
-        if plain {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-        out
-    })
 }
 
 /// The texts of all elements `name` in an answer of XML; they are taken to have no attributes and none inside of one of

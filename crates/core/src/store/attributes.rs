@@ -6,7 +6,8 @@ use object_store::signer::Method;
 
 use super::bucket::{Bucket, persistently};
 use super::explained;
-use super::signed::{Answer, UnfinishedUpload, UploadedPart, element, goes_on, parts, refusal, tags, uploads};
+use super::signed::{Answer, UnfinishedUpload, UploadedPart, generic, goes_on, parts, refusal, tags, uploads};
+use super::xml::{Unreadable, said};
 use crate::error::{Error, Result};
 
 use super::Upload;
@@ -52,7 +53,7 @@ impl Bucket {
         body: &str,
         action: &str,
     ) -> Result<Answer> {
-        let thing = if key.is_empty() { self.shown() } else { self.url(key) };
+        let thing = self.thing(key);
         let told =
             async { self.tell(method, key, query, body).await.map_err(|error| explained(action, &thing, &error)) };
         self.ask(key, told)
@@ -62,8 +63,24 @@ impl Bucket {
         if answer.is_success() {
             return Ok(answer);
         }
-        let thing = if key.is_empty() { self.shown() } else { self.url(key) };
-        Err(explained(action, &thing, &refusal(&answer)))
+        Err(explained(action, &self.thing(key), &refusal(&answer)))
+    }
+
+    /// The body of a success, by its reader.
+    fn parsed<T>(
+        &self,
+        key: &str,
+        answer: Answer,
+        action: &str,
+        reader: impl Fn(&str) -> std::result::Result<T, Unreadable>,
+    ) -> Result<T> {
+        let body = self.must(key, answer, action)?.body;
+        reader(&body).map_err(|flaw| explained(action, &self.thing(key), &generic(flaw)))
+    }
+
+    /// An object, or the bucket if there is no key.
+    fn thing(&self, key: &str) -> String {
+        if key.is_empty() { self.shown() } else { self.url(key) }
     }
 
     /// How an object is kept; nothing if it is not there.
@@ -195,11 +212,11 @@ impl Bucket {
                 && !id.is_empty()
             {
                 let rest = self.page_of_uploads(key, &[])?;
-                found.extend(uploads(&self.must("", rest, action)?.body).items);
+                found.extend(self.parsed("", rest, action, uploads)?.items);
                 from.truncate(1);
                 answer = self.page_of_uploads(prefix, &from)?;
             }
-            let page = uploads(&self.must("", answer, action)?.body);
+            let page = self.parsed("", answer, action, uploads)?;
             found.extend(page.items);
             pages += 1;
             match page.next {
@@ -231,11 +248,10 @@ impl Bucket {
         let (mut from, mut pages) = (Vec::new(), 0);
         loop {
             let answer = self.page(key, &[("uploadId", &upload.0)], &from, action)?;
-            if answer.status == 404 && element(&answer.body, "Code").is_some_and(|code| code == "NoSuchUpload") {
+            if answer.status == 404 && said(&answer.body, "Code").is_some_and(|code| code == "NoSuchUpload") {
                 return Ok(None);
             }
-            let body = self.must(key, answer, action)?.body;
-            let page = parts(&body);
+            let page = self.parsed(key, answer, action, parts)?;
             found.extend(page.items);
             pages += 1;
             match page.next {
@@ -251,7 +267,7 @@ impl Bucket {
     where
         F: Future<Output = object_store::Result<T>>,
     {
-        let thing = if key.is_empty() { self.shown() } else { self.url(key) };
+        let thing = self.thing(key);
         let found = async { persistently(self.control.patience, once).await };
         self.ask(key, async { found.await.map_err(|error| explained(action, &thing, &error)) })
     }

@@ -22,7 +22,8 @@ use super::azure_settings::{self, Settings};
 use super::client::ClientSettings;
 use super::connection::Connector;
 use super::raw::{Raw, done, refused};
-use super::signed::{Answer, UnfinishedUpload, UploadedPart, element, elements, encoded, generic};
+use super::signed::{Answer, UnfinishedUpload, UploadedPart, encoded, generic};
+use super::xml::{Element, said};
 use super::{Control, Upload, explained};
 use crate::error::Result;
 
@@ -189,17 +190,18 @@ impl Azure {
     /// The blocks of a blob that are not part of it; nothing if there is neither a blob nor a block.
     async fn uncommitted(&self, path: &Path) -> object_store::Result<Option<Vec<Block>>> {
         let answer = self.tell(Method::GET, path, &[("comp", "blocklist"), ("blocklisttype", "uncommitted")]).await?;
-        if answer.status == 404 && element(&answer.body, "Code").is_none_or(|code| code == "BlobNotFound") {
+        if answer.status == 404 && said(&answer.body, "Code").is_none_or(|code| code == "BlobNotFound") {
             return Ok(None);
         }
         if !answer.is_success() {
             return Err(refused(&answer, path));
         }
-        let block = |inside: &str| {
-            let (upload, number) = named(&element(inside, "Name")?)?;
-            Some(Block { upload, number, size: element(inside, "Size")?.parse().ok()? })
+        let block = |inside: &Element<'_>| {
+            let (upload, number) = named(inside.text("Name")?)?;
+            Some(Block { upload, number, size: inside.text("Size")?.parse().ok()? })
         };
-        Ok(Some(elements(&answer.body, "Block").filter_map(block).collect()))
+        let list = Element::read(&answer.body).map_err(generic)?;
+        Ok(Some(list.all("Block").into_iter().filter_map(block).collect()))
     }
 
     /// The blocks that the service has of an upload; nothing if it has none.
@@ -225,15 +227,16 @@ impl Azure {
             if !marker.is_empty() {
                 query.push(("marker", &marker));
             }
-            let page = self.send(self.raw(Method::GET, &Path::default(), &query), &Path::default()).await?;
+            let answer = self.send(self.raw(Method::GET, &Path::default(), &query), &Path::default()).await?;
+            let page = Element::read(&answer.body).map_err(generic)?;
             // A name with blocks and without a blob is listed as empty.
-            let empty = |blob: &&str| element(blob, "Content-Length").is_none_or(|length| length == "0");
-            for blob in elements(&page.body, "Blob").filter(empty) {
-                let Some(key) = element(blob, "Name") else { continue };
-                found.extend(self.uploads_of(&key).await?);
+            let is_empty = |blob: &Element<'_>| blob.text("Content-Length").is_none_or(|length| length == "0");
+            for blob in page.all("Blob").into_iter().filter(|blob| is_empty(blob)) {
+                let Some(key) = blob.text("Name") else { continue };
+                found.extend(self.uploads_of(key).await?);
             }
-            match element(&page.body, "NextMarker").filter(|next| !next.is_empty()) {
-                Some(next) if next != marker => marker = next,
+            match page.text("NextMarker").filter(|next| !next.is_empty()) {
+                Some(next) if next != marker => marker = next.to_owned(),
                 _ => return Ok(found),
             }
         }

@@ -22,7 +22,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Certificate, Url, redirect};
 
 use super::retries::Retries;
-use super::signed::element;
+use super::xml::said;
 
 /// How the errors begin for a redirect and for an answer that is too long. A retry helps with neither.
 pub(super) const REDIRECTS: &str = "the store redirects to ";
@@ -114,7 +114,7 @@ impl Bounded {
         };
         let (parts, body) = answer.into_parts();
         let body = body.bytes().await?;
-        let code = element(&String::from_utf8_lossy(&body), "Code");
+        let code = said(&String::from_utf8_lossy(&body), "Code");
         self.retries
             .failed(name, &code.map_or_else(|| format!("status {}", parts.status.as_u16()), |code| shown(&code)));
         Ok(HttpResponse::from_parts(parts, body.into()))

@@ -4,6 +4,7 @@ use object_store::Error as StoreError;
 
 use super::connection::{REDIRECTS, TOO_LONG};
 use super::error_codes;
+use super::xml::{UNREADABLE, said};
 use crate::error::Error;
 
 /// The most characters of a store's own words in a message.
@@ -142,20 +143,18 @@ const KNOWN: [(&str, &str, &str); 38] = [
 /// The error of a request: `thing` is what it was about, as the user named it, and `action` what was tried, as a verb.
 pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error {
     let text = whole_text(error);
-    let said = |between: &str| {
-        text.split_once(&format!("<{between}>"))?.1.split_once(&format!("</{between}>")).map(|(words, _)| words)
-    };
+    let (said_code, message) = (said(&text, "Code"), said(&text, "Message"));
     if let Some(elsewhere) = elsewhere(action, thing, &text) {
         return elsewhere;
     }
     // These codes say nothing: the message does.
-    let code = said("Code").filter(|code| !["InvalidArgument", "InvalidRequest"].contains(code));
+    let code = said_code.as_deref().filter(|code| !["InvalidArgument", "InvalidRequest"].contains(code));
     if let Some((_, why, hint)) = error_codes::of(thing)
         .iter()
         .chain(&KNOWN)
         .find(|(mark, ..)| code.map_or(text.contains(mark), |code| code == *mark || code.ends_with(mark)))
     {
-        let more = said("Message").map(|words| format!(" (the store says: {})", shortened(words))).unwrap_or_default();
+        let more = message.map(|words| format!(" (the store says: {})", shortened(&words))).unwrap_or_default();
         return Error::refused(thing, format!("cannot {action} it: {why}{more}"), error_codes::named(thing, hint));
     }
     let (why, hint) = match error {
@@ -169,8 +168,8 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
         StoreError::Precondition { .. } => ("it was replaced meanwhile", "run it again"),
         _ => ("", "check the endpoint and the network"),
     };
-    let words = match (why, said("Code")) {
-        ("", Some(code)) => format!("the store says {code}: {}", shortened(said("Message").unwrap_or_default())),
+    let words = match (why, said_code) {
+        ("", Some(code)) => format!("the store says {}: {}", shortened(&code), shortened(&message.unwrap_or_default())),
         // After the last hyphen comes the cause; before it, what the crate was doing.
         ("", None) => shortened(text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause)),
         (why, _) => why.to_owned(),
@@ -178,7 +177,7 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     Error::refused(thing, format!("cannot {action} it: {words}"), hint)
 }
 
-/// The error of an answer that redirects or has no end: fullbore does not follow it.
+/// The error of an answer that redirects, has no end or cannot be read: fullbore does not follow it.
 fn elsewhere(action: &str, thing: &str, text: &str) -> Option<Error> {
     let said = |mark: &str| Some(format!("{mark}{}", text.split_once(mark)?.1));
     if let Some(words) = said(REDIRECTS) {
@@ -190,7 +189,7 @@ fn elsewhere(action: &str, thing: &str, text: &str) -> Option<Error> {
         };
         return Some(Error::refused(thing, why, hint));
     }
-    let words = said(TOO_LONG)?;
+    let words = said(TOO_LONG).or_else(|| said(UNREADABLE))?;
     let why = format!("cannot {action} it: {}", shortened(&words));
     Some(Error::refused(thing, why, "check the endpoint: its answer is not that of an object store"))
 }
@@ -199,24 +198,21 @@ fn elsewhere(action: &str, thing: &str, text: &str) -> Option<Error> {
 /// account.
 pub(super) fn is_absent(error: &StoreError) -> bool {
     let StoreError::NotFound { .. } = error else { return false };
-    let text = whole_text(error);
     // The answer to a HEAD has no code.
-    !text.contains("<Code>")
-        || ["NoSuchKey", "BlobNotFound"].iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
+    said(&whole_text(error), "Code").is_none_or(|code| ["NoSuchKey", "BlobNotFound"].contains(&code.as_str()))
 }
 
 /// True if the account may not do this. For a listing the crate gives no kind: the store's own code does.
 pub(super) fn is_denied(error: &StoreError) -> bool {
     let codes = ["AccessDenied", "AuthorizationFailure", "AuthorizationPermissionMismatch"];
     matches!(error, StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. })
-        || codes.iter().any(|code| whole_text(error).contains(&format!("<Code>{code}</Code>")))
+        || said(&whole_text(error), "Code").is_some_and(|code| codes.contains(&code.as_str()))
 }
 
 /// True for the answer of a store without multipart uploads to the request that begins one.
 pub(super) fn has_no_multipart(error: &StoreError) -> bool {
-    let text = whole_text(error);
     let codes = ["NotImplemented", "MethodNotAllowed", "InvalidRequest"];
-    codes.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
+    said(&whole_text(error), "Code").is_some_and(|code| codes.contains(&code.as_str()))
 }
 
 /// The error of an answer that is shorter than announced: it ends at byte `end` of the family.
@@ -246,6 +242,7 @@ fn shortened(words: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -279,6 +276,14 @@ mod tests {
             "{error}"
         );
         assert!(!error.contains("StringToSign") && !error.contains('\u{1b}'), "{error}");
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_told_with_its_place_and_without_control_characters() {
+        let flaw = super::super::xml::Element::read("<a><\u{1b}[1m></b></a>").unwrap_err();
+        let error = explained("list", "s3://b", &StoreError::Generic { store: "S3", source: flaw.into() }).to_string();
+        assert!(error.contains("cannot list it: the store's answer cannot be read: at byte 8: expected"), "{error}");
+        assert!(error.contains("is not that of an object store") && !error.contains('\u{1b}'), "{error}");
     }
 
     #[test]

@@ -11,7 +11,8 @@ use object_store::signer::Method;
 use super::attributes::Kept;
 use super::bucket::Bucket;
 use super::explained;
-use super::signed::{Answer, element, no_bucket};
+use super::signed::{Answer, no_bucket};
+use super::xml::said;
 use crate::error::{Error, Result};
 
 const ASK: &str = "ask for the lock of";
@@ -114,7 +115,7 @@ impl Bucket {
                 return Ok(Some(Lock::Unknown));
             }
             let body = self.must(key, answer, ASK)?.body;
-            return Ok(element(&body, "Status").filter(|status| status == "ON").map(|_| Lock::Held));
+            return Ok(said(&body, "Status").filter(|status| status == "ON").map(|_| Lock::Held));
         }
         Ok(None)
     }
@@ -207,10 +208,10 @@ impl Bucket {
 }
 
 fn retention_of(body: &str) -> Option<(String, Timestamp)> {
-    let until = element(body, "RetainUntilDate").and_then(|until| until.parse().ok());
-    element(body, "Mode").zip(until)
+    let until = said(body, "RetainUntilDate").and_then(|until| until.parse().ok());
+    said(body, "Mode").zip(until)
 }
 
 fn is_enabled(answer: &Answer) -> bool {
-    answer.is_success() && element(&answer.body, "ObjectLockEnabled").is_some_and(|enabled| enabled == "Enabled")
+    answer.is_success() && said(&answer.body, "ObjectLockEnabled").is_some_and(|enabled| enabled == "Enabled")
 }

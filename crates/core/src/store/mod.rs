@@ -25,6 +25,7 @@ mod retries;
 mod s3;
 mod signed;
 mod small;
+mod xml;
 mod error_codes;
 
 use std::collections::BTreeMap;

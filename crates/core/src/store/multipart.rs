@@ -14,9 +14,11 @@ use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::signer::Method;
 use object_store::{HeaderMap, HeaderValue, PutPayload};
+use quick_xml::escape::partial_escape;
 
 use super::raw::{done, refused};
 use super::signed::{Signed, generic};
+use super::xml::is_error;
 use crate::checksum::Crc32c;
 
 /// The header that carries the checksum of a part, and comes back from a store that has compared it.
@@ -45,7 +47,7 @@ pub(super) fn shown(crc: u32) -> String {
 
 /// What a completion says of a part: its tag, and its checksum where the store has one.
 pub(super) fn part(tag: &str, crc: Option<u32>) -> PartId {
-    let tag = tag.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let tag = partial_escape(tag);
     let checksum = crc.map(|crc| format!("<ChecksumCRC32C>{}</ChecksumCRC32C>", shown(crc))).unwrap_or_default();
     PartId { content_id: format!("<ETag>{tag}</ETag>{checksum}") }
 }
@@ -94,7 +96,7 @@ pub(super) async fn complete(
     let request = signed.signed(store, raw.body(PutPayload::from(list_of(&parts)))).await?;
     let answer = done(signed.client(), request, path).await?;
     // The answer begins before the store is done: a success may contain a later error.
-    if answer.body.contains("<Error>") { Err(refused(&answer, path)) } else { Ok(()) }
+    if is_error(&answer.body) { Err(refused(&answer, path)) } else { Ok(()) }
 }
 
 /// The body of a completion.

@@ -6,6 +6,7 @@ use object_store::Error as StoreError;
 
 use super::connection::{REDIRECTS, TOO_LONG};
 use super::errors::whole_text;
+use super::xml::{UNREADABLE, said};
 use super::{Control, explained, silent};
 use crate::error::{Error, Result};
 
@@ -45,21 +46,22 @@ impl<T> Tried<T> {
     }
 }
 
-/// True for an answer that is the same on each try: a redirect, or an answer that is too long.
+/// True for an answer that is the same on each try: a redirect, or an answer that is too long or cannot be read.
 pub(super) fn stays(error: &StoreError) -> bool {
     let text = whole_text(error);
-    text.contains(REDIRECTS) || text.contains(TOO_LONG)
+    [REDIRECTS, TOO_LONG, UNREADABLE].iter().any(|mark| text.contains(mark))
 }
 
 /// True for an error that may be gone the next time: no connection, no answer, or an answer that says so.
 fn is_away(error: &StoreError) -> bool {
     let StoreError::Generic { .. } = error else { return false };
     let text = whole_text(error);
-    match text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")) {
-        Some((code, _)) => LATER.contains(&code),
+    match said(&text, "Code") {
+        Some(code) => LATER.contains(&code.as_str()),
         // A connection that is not trusted now is not trusted later, and a name or a key does not appear by itself.
         None => {
-            let never = ["certificate", "/latest/api/token", "performing token request", REDIRECTS, TOO_LONG];
+            let never =
+                ["certificate", "/latest/api/token", "performing token request", REDIRECTS, TOO_LONG, UNREADABLE];
             !never.iter().any(|word| text.contains(word))
         }
     }
@@ -67,7 +69,7 @@ fn is_away(error: &StoreError) -> bool {
 
 /// True for an error that may be gone the next time, and for bytes that changed on the way.
 pub(super) fn may_pass(error: &StoreError) -> bool {
-    is_away(error) || error.to_string().contains("<Code>BadDigest</Code>")
+    is_away(error) || said(&error.to_string(), "Code").is_some_and(|code| code == "BadDigest")
 }
 
 /// A part of the pause, another one for each caller, so that not all come at once when the store is back.
@@ -141,6 +143,7 @@ mod tests {
             "<Code>NoSuchUpload</Code>",
             "<Code>BadDigest</Code>",
             "invalid certificate",
+            "the store's answer cannot be read: at byte 0: it has a DOCTYPE",
         ] {
             assert!(!is_away(&generic(text)), "{text}");
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fullbore_core::device::percent_decoded;
 use fullbore_core::{Error, Result};
 
 use super::Dialect;
@@ -247,21 +248,7 @@ fn absolute(name: &str, value: &str) -> Result<PathBuf> {
 /// Decodes `%XX`.
 fn decode(text: &str, name: &str) -> Result<String> {
     let bad = || Error::usage(name, "two hexadecimal digits of a UTF-8 text must follow a `%`", "");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2).ok_or_else(bad)?;
-        let digit = |byte: u8| (byte as char).to_digit(16);
-        let value = digit(digits[0]).zip(digit(digits[1])).map(|(high, low)| high * 16 + low).ok_or_else(bad)?;
-        bytes.push(value as u8);
-        rest = after;
-    }
-    let text = String::from_utf8(bytes).map_err(|_| bad())?;
+    let text = percent_decoded(text).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(bad)?;
     if text.contains('\0') || text.len() > URL_MAX { Err(bad()) } else { Ok(text) }
 }
 

@@ -5,17 +5,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use fullbore_core::Result;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::connection::explain;
 use super::open_files::io_error;
 use crate::engine::Depth;
 
+/// What is escaped in the path of a `file:` URI.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/');
+
 /// Lets SQLite check a restored file that no other process has open: `PRAGMA quick_check` (each page, without comparing
 /// indexes with their tables), or `PRAGMA integrity_check`. Returns the problems. Takes no locks, makes no side files.
 pub fn check(path: &Path, depth: Depth) -> Result<Vec<String>> {
     let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
-    let escaped: String = real.as_os_str().as_bytes().iter().map(|&byte| escape(byte)).collect();
+    let escaped = percent_encode(real.as_os_str().as_bytes(), ESCAPED);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let ask = || {
         let connection = Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)?;
@@ -34,8 +38,4 @@ pub fn check(path: &Path, depth: Depth) -> Result<Vec<String>> {
     };
     problems.retain(|problem| problem != "ok");
     Ok(problems)
-}
-
-fn escape(byte: u8) -> String {
-    if byte.is_ascii_alphanumeric() || byte == b'/' { char::from(byte).to_string() } else { format!("%{byte:02x}") }
 }

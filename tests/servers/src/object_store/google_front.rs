@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::HOST;
 
@@ -213,7 +214,10 @@ impl Front {
         body: &[u8],
     ) -> io::Result<Answer> {
         let condition = generation.map(|generation| format!("&ifGenerationMatch={generation}")).unwrap_or_default();
-        let target = format!("/upload/storage/v1/b/{bucket}/o?uploadType=media&name={}{condition}", encoded(key));
+        let target = format!(
+            "/upload/storage/v1/b/{bucket}/o?uploadType=media&name={}{condition}",
+            utf8_percent_encode(key, NON_ALPHANUMERIC)
+        );
         let answer = self.ask("POST", &target, metadata, body)?;
         Ok(match answer.status {
             200 => Answer { status: 200, headers: vec![("ETag", "\"whole\"".to_owned())], body: Vec::new() },
@@ -366,25 +370,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-fn encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
-}
-
-/// `%41` → `A`.
+/// `%41` → `A`, `+` → a space.
 fn decoded(text: &str) -> String {
-    let (bytes, mut plain, mut at) = (text.as_bytes(), Vec::new(), 0);
-    while at < bytes.len() {
-        let hex = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                at += 3;
-            }
-            None => {
-                plain.push(if bytes[at] == b'+' { b' ' } else { bytes[at] });
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }

@@ -1,0 +1,22 @@
+//! Answers of object stores. Nothing in one becomes longer than it is written, and a damaged end takes nothing away.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+// The file itself: the store's other packages take longer to build than everything else.
+#[path = "../../crates/core/src/store/xml.rs"]
+mod xml;
+
+fuzz_target!(|text: &str| {
+    let code = xml::said(text, "Code");
+    assert!(code.is_none_or(|code| code.len() <= text.len()));
+    match xml::Element::read(text) {
+        Ok(root) => {
+            let codes = root.all("Code");
+            assert_eq!(codes.is_empty(), root.text("Code").is_none());
+            let cut = format!("{text}<Error><Code>cut o");
+            assert!(xml::is_error(&cut) && xml::Element::read(&cut).is_err());
+        }
+        Err(flaw) => assert!(flaw.to_string().starts_with(xml::UNREADABLE)),
+    }
+});
