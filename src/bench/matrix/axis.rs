@@ -3,11 +3,13 @@
 use fullbore_core::codec::Compression;
 use fullbore_core::plan::{BlockSize, TransferSize};
 use fullbore_core::{Error, Result};
+use serde::Deserialize;
 
 use crate::units;
 
 /// The settings that may differ between cells, in the order of counting: the last changes fastest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Axis {
     /// backup, restore.
     Operation,
@@ -99,11 +101,6 @@ impl Axis {
         }
     }
 
-    /// The axis of that name.
-    pub fn named(name: &str) -> Option<Axis> {
-        Axis::ALL.into_iter().find(|axis| axis.name() == name)
-    }
-
     /// The greatest number on it, if it has numbers.
     pub fn most(self) -> Option<u64> {
         match self {
@@ -168,6 +165,8 @@ impl Axis {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -190,7 +189,8 @@ mod tests {
     #[test]
     fn every_axis_is_found_by_its_name_and_has_bounds() {
         for axis in Axis::ALL {
-            assert_eq!(Axis::named(axis.name()), Some(axis));
+            let table: BTreeMap<Axis, u8> = toml::from_str(&format!("{} = 1", axis.name())).unwrap();
+            assert!(table.contains_key(&axis));
         }
         for (axis, good, bad) in [
             (Axis::Operation, "restore", "verify"),

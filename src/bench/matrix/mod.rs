@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use fullbore_core::io::read_whole;
 use fullbore_core::{Error, Result};
-use toml::de::DeTable;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::Spanned;
 
 pub use axis::Axis;
 pub use parts::{Data, DataFrom, Instance, Load};
-pub use read::nearest;
 
 use super::cells::Cell;
 use super::volume::{self, Choice, Means, Profile};
 use crate::units;
-use read::Location;
-pub(super) use read::Table;
+pub(super) use read::Location;
+use read::Words;
 
 /// Bytes of the longest file that is read.
 const FILE_MAX: usize = 1 << 20;
@@ -28,6 +29,7 @@ const FILE_MAX: usize = 1 << 20;
 const MOST_VALUES: usize = 1000;
 const MOST_REPETITIONS: u64 = 100;
 const MOST_WARM_UPS: u64 = 10;
+const MOST_PRICE: f64 = 1e6;
 const LONGEST_RUN: Duration = Duration::from_secs(7 * 86_400);
 const USUAL_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 /// The name that means no profile and no load.
@@ -80,30 +82,59 @@ pub struct Matrix {
     pub loads: BTreeMap<String, Load>,
 }
 
-/// Keys of the file itself.
-const KEYS: [&str; 21] = [
-    "title",
-    "seed",
-    "repetitions",
-    "warm-up",
-    "cache",
-    "scale",
-    "raw-path",
-    "timeout",
-    "work",
-    "media-directories",
-    "password-file",
-    "price-per-hour",
-    "currency",
-    "data",
-    "axes",
-    "exclude",
-    "volume",
-    "volumes",
-    "instance",
-    "load",
-    "description",
-];
+/// The file as it is written: `None` stands for a default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    title: Option<String>,
+    /// For readers of the file.
+    #[serde(rename = "description")]
+    _description: Option<IgnoredAny>,
+    seed: Option<Spanned<u64>>,
+    repetitions: Option<Spanned<u64>>,
+    warm_up: Option<Spanned<u64>>,
+    cache: Option<Cache>,
+    scale: Option<Spanned<f64>>,
+    #[serde(default)]
+    raw_path: bool,
+    timeout: Option<Spanned<String>>,
+    work: Option<PathBuf>,
+    media_directories: Option<Spanned<Words>>,
+    password_file: Option<PathBuf>,
+    price_per_hour: Option<Spanned<f64>>,
+    currency: Option<String>,
+    #[serde(default)]
+    data: Tables<parts::DataTable>,
+    #[serde(default)]
+    axes: AxisWords,
+    #[serde(default)]
+    exclude: Vec<Spanned<AxisWords>>,
+    #[serde(default)]
+    volume: Tables<volume::OwnTable>,
+    volumes: Option<Volumes>,
+    #[serde(default)]
+    instance: Tables<parts::InstanceTable>,
+    #[serde(default)]
+    load: Tables<parts::LoadTable>,
+}
+
+/// Tables of one kind, by name.
+pub(super) type Tables<T> = BTreeMap<String, Spanned<T>>;
+type AxisWords = BTreeMap<Axis, Spanned<Words>>;
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Cache {
+    Drop,
+    Keep,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Volumes {
+    Block,
+    InProcess,
+}
 
 impl Matrix {
     /// Reads and checks a file.
@@ -127,39 +158,37 @@ impl Matrix {
     /// As [`load`](Self::load).
     pub fn parse(file: &str, title: &str, text: &str) -> Result<Self> {
         let place = Location { file, text };
-        let parsed = DeTable::parse(text).map_err(|error| {
-            let what = error.message().lines().next().unwrap_or_default().to_owned();
-            place.wrong(error.span().map_or(0, |span| span.start), what, "see docs/BENCH.md for the form of a matrix")
-        })?;
-        let table = Table::whole(&place, parsed.get_ref());
-        table.only(&KEYS)?;
-        let scale = table.number("scale", 1e-9, 1.0)?.unwrap_or(1.0);
-        let data = parts::data(&table, scale)?;
-        let instances = parts::instances(&table)?;
-        let loads = parts::loads(&table)?;
-        let own = volume::own_profiles(&table)?;
+        let file: File = place.read()?;
+        let scale = place.within("scale", file.scale, 1e-9..=1.0)?.unwrap_or(1.0);
+        let data = parts::data(&place, file.data, scale)?;
+        let instances = parts::instances(&place, file.instance)?;
+        let loads = parts::loads(&place, file.load)?;
+        let own = volume::own_profiles(&place, file.volume)?;
         let names = parts::Names { data: &data, instances: &instances, loads: &loads, volumes: &own };
-        let axes = parts::axes(&table, &names)?;
+        let axes = parts::axes(&place, file.axes, &names)?;
         let volumes = parts::used_volumes(&axes, &own)?;
-        let currency = table.text("currency")?.unwrap_or_else(|| "USD".into());
-        let yes = |key| table.get(key).map_or(Ok(false), |value| value.yes());
+        let repetitions = place.within("repetitions", file.repetitions, 1..=MOST_REPETITIONS)?;
         Ok(Self {
-            title: table.text("title")?.unwrap_or_else(|| title.to_owned()),
-            seed: table.whole_number("seed", 0, i64::MAX as u64)?.unwrap_or(1),
-            repetitions: table.whole_number("repetitions", 1, MOST_REPETITIONS)?.unwrap_or(3) as u32,
-            warm_up: table.whole_number("warm-up", 0, MOST_WARM_UPS)?.unwrap_or(1) as u32,
-            cold: cold(&table)?,
-            volume_choice: volume_choice(&table)?,
+            title: file.title.unwrap_or_else(|| title.to_owned()),
+            seed: place.within("seed", file.seed, 0..=i64::MAX as u64)?.unwrap_or(1),
+            repetitions: repetitions.unwrap_or(3) as u32,
+            warm_up: place.within("warm-up", file.warm_up, 0..=MOST_WARM_UPS)?.unwrap_or(1) as u32,
+            cold: file.cache != Some(Cache::Keep),
+            volume_choice: match file.volumes {
+                None => Choice::WherePossible,
+                Some(Volumes::Block) => Choice::Block,
+                Some(Volumes::InProcess) => Choice::InProcess,
+            },
             means: Means::default(),
             scale,
-            raw_path: yes("raw-path")?,
-            timeout: table.parsed("timeout", timeout)?.unwrap_or(USUAL_TIMEOUT),
-            work: table.text("work")?.map_or_else(|| "fullbore-bench".into(), PathBuf::from),
-            media_directories: parts::paths(&table, "media-directories")?,
-            password_file: table.text("password-file")?.map(PathBuf::from),
-            price_per_hour: table.number("price-per-hour", 0.0, 1e6)?,
-            currency,
-            exclude: parts::exclusions(&table, &axes)?,
+            raw_path: file.raw_path,
+            timeout: place.parsed(file.timeout, timeout)?.unwrap_or(USUAL_TIMEOUT),
+            work: file.work.unwrap_or_else(|| "fullbore-bench".into()),
+            media_directories: parts::paths(file.media_directories)?,
+            password_file: file.password_file,
+            price_per_hour: place.within("price-per-hour", file.price_per_hour, 0.0..=MOST_PRICE)?,
+            currency: file.currency.unwrap_or_else(|| "USD".into()),
+            exclude: parts::exclusions(&place, file.exclude, &axes)?,
             data,
             axes,
             volumes,
@@ -172,24 +201,6 @@ impl Matrix {
     pub fn price_of(&self, cell: &Cell) -> Option<f64> {
         let class = cell.get(Axis::Instance).and_then(|name| self.instances.get(name));
         class.and_then(|class| class.price_per_hour).or(self.price_per_hour)
-    }
-}
-
-fn cold(table: &Table<'_>) -> Result<bool> {
-    let Some(value) = table.get("cache") else { return Ok(true) };
-    match value.text()?.as_str() {
-        "drop" => Ok(true),
-        "keep" => Ok(false),
-        _ => Err(value.wrong("drop or keep", "\"drop\"")),
-    }
-}
-
-fn volume_choice(table: &Table<'_>) -> Result<Choice> {
-    let Some(value) = table.get("volumes") else { return Ok(Choice::WherePossible) };
-    match value.text()?.as_str() {
-        "block" => Ok(Choice::Block),
-        "in-process" => Ok(Choice::InProcess),
-        _ => Err(value.wrong("block or in-process", "\"block\"")),
     }
 }
 
@@ -226,11 +237,25 @@ mod tests {
     fn an_unknown_key_is_refused_with_its_line_and_the_nearest_one() {
         refused(&format!("{SMALL}strips = [1]\n"), &["line 5", "`strips`", "did you mean `stripes`?"]);
         refused(&format!("repetition = 3\n{SMALL}"), &["line 1", "`repetitions`"]);
-        refused("[data.a]\nsise = \"4MiB\"\n[axes]\n", &["line 2", "[data.a]", "`size`"]);
+        refused("[data.a]\nsise = \"4MiB\"\n[axes]\n", &["line 2", "`data.a`", "`size`"]);
         refused(&format!("{SMALL}[volume.v]\nrates = \"1MiB/s\"\n"), &["line 6", "`rate`"]);
         refused(&format!("{SMALL}[instance.v]\nthread = 1\n"), &["line 6", "`threads`"]);
         refused(&format!("{SMALL}[load.v]\nwriter = 1\n"), &["line 6", "`writers`"]);
         refused(&format!("{SMALL}[[exclude]]\ncodex = \"lz4\"\n"), &["line 6", "`codec`"]);
+    }
+
+    #[test]
+    fn a_value_is_refused_at_its_own_line_and_by_its_key() {
+        refused(&format!("{SMALL}stripes = [\n  1,\n  65,\n]\n"), &["line 7", "stripes", "`65`"]);
+        refused(&format!("{SMALL}codec = [\n\"lz4\",\ntrue]\n"), &["line 7", "codec", "a whole number"]);
+        refused(&format!("{SMALL}codec = [[\"lz4\"]]\n"), &["line 5", "codec", "a list in a list"]);
+        refused(&format!("{SMALL}codec = true\n"), &["line 5", "`axes.codec`", "a list of them"]);
+        refused(&format!("{SMALL}[load.v]\nwriters = \"1\"\n"), &["line 6", "`load.v.writers`", "a whole number"]);
+        refused(&format!("{SMALL}[load.v]\nseconds = 1\n"), &["line 5", "[load.v]", "connections"]);
+        refused(&format!("{SMALL}[volume.v]\nrate = \"1B/s\"\nburst-rate = \"2B/s\"\n"), &["line 5", "[volume.v]"]);
+        refused(&format!("load = 3\n{SMALL}"), &["line 1", "`load`", "a table"]);
+        refused(&format!("exclude = 3\n{SMALL}"), &["line 1", "`exclude`", "a list"]);
+        refused(&format!("raw-path = 1\n{SMALL}"), &["line 1", "`raw-path`", "boolean"]);
     }
 
     #[test]
@@ -244,8 +269,8 @@ mod tests {
             ("seed = -1", "seed"),
             ("timeout = \"90d\"", "timeout"),
             ("price-per-hour = -1", "price-per-hour"),
-            ("cache = \"warm\"", "drop or keep"),
-            ("volumes = \"loop\"", "block or in-process"),
+            ("cache = \"warm\"", "drop, keep"),
+            ("volumes = \"loop\"", "block, in-process"),
             ("repetitions = \"3\"", "a whole number"),
         ] {
             refused(&format!("{line}\n{SMALL}"), &["line 1", word]);

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use fullbore_core::{Error, Result};
+use serde::Deserialize;
+use toml::Spanned;
 
-use super::read::{Table, Value, nearest};
-use super::{Axis, MOST_VALUES, NONE};
+use super::read::{Location, Words, nearest};
+use super::{Axis, AxisWords, MOST_PRICE, MOST_VALUES, NONE, Tables};
 use crate::bench::volume::{self, Profile};
 use crate::units;
 
@@ -76,33 +78,62 @@ pub(super) struct Names<'a> {
     pub volumes: &'a BTreeMap<String, Profile>,
 }
 
+/// `[data.NAME]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct DataTable {
+    source: Option<String>,
+    size: Option<Spanned<String>>,
+    random: Option<Spanned<f64>>,
+    seed: Option<Spanned<u64>>,
+}
+
+/// `[instance.NAME]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table")]
+pub(super) struct InstanceTable {
+    threads: Option<Spanned<u64>>,
+    memory: Option<Spanned<String>>,
+    price_per_hour: Option<Spanned<f64>>,
+}
+
+/// `[load.NAME]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct LoadTable {
+    writers: Option<Spanned<u64>>,
+    readers: Option<Spanned<u64>>,
+    seconds: Option<Spanned<u64>>,
+}
+
 /// Refuses a list that is too long.
-fn few<T>(what: &str, list: Vec<T>) -> Result<Vec<T>> {
-    match list.len() {
-        0..=MOST_VALUES => Ok(list),
+fn few(what: &str, count: usize) -> Result<()> {
+    match count {
+        0..=MOST_VALUES => Ok(()),
         many => Err(Error::usage(what, format!("{many} are too many"), format!("give at most {MOST_VALUES}"))),
     }
 }
 
-pub(super) fn data(table: &Table<'_>, scale: f64) -> Result<BTreeMap<String, Data>> {
-    let sets = few("[data]", table.tables("data")?)?;
-    if sets.is_empty() {
-        return Err(table.wrong("there is no [data.NAME]", "name a database: [data.small] with size = \"1GiB\""));
+pub(super) fn data(place: &Location<'_>, tables: Tables<DataTable>, scale: f64) -> Result<BTreeMap<String, Data>> {
+    few("[data]", tables.len())?;
+    if tables.is_empty() {
+        let hint = "name a database: [data.small] with size = \"1GiB\"";
+        return Err(place.wrong(0, "there is no [data.NAME]", hint));
     }
-    sets.into_iter().map(|(name, set)| one_data(&set, scale).map(|data| (name, data))).collect()
+    tables.into_iter().map(|(name, set)| one_data(place, &name, set, scale).map(|data| (name, data))).collect()
 }
 
-fn one_data(table: &Table<'_>, scale: f64) -> Result<Data> {
-    table.only(&["source", "size", "random", "seed"])?;
-    let size = table.parsed("size", |text| {
+fn one_data(place: &Location<'_>, name: &str, table: Spanned<DataTable>, scale: f64) -> Result<Data> {
+    let (start, table) = (table.span().start, table.into_inner());
+    let size = place.parsed(table.size, |text| {
         let bytes = units::bytes("size", text)?;
         let within = (SIZE.0..=SIZE.1).contains(&bytes);
         let hint = format!("give {} to {}", units::show_bytes(SIZE.0), units::show_bytes(SIZE.1));
         if within { Ok(bytes) } else { Err(Error::usage("size", format!("`{text}` is out of bounds"), hint)) }
     })?;
-    let random = table.number("random", 0.0, 1.0)?;
-    let seed = table.whole_number("seed", 0, i64::MAX as u64)?;
-    match (table.text("source")?, size) {
+    let random = place.within("random", table.random, 0.0..=1.0)?;
+    let seed = place.within("seed", table.seed, 0..=i64::MAX as u64)?;
+    match (table.source, size) {
         (Some(source), None) if random.is_none() && seed.is_none() => Ok(Data { from: DataFrom::Source(source) }),
         (None, Some(full_bytes)) => Ok(Data {
             from: DataFrom::Made {
@@ -113,17 +144,18 @@ fn one_data(table: &Table<'_>, scale: f64) -> Result<Data> {
             },
         }),
         _ => {
-            Err(table
-                .wrong("it needs either a size or a source", "write size = \"1GiB\", or source = \"sqlite:…\" alone"))
+            let why = format!("[data.{name}]: it needs either a size or a source");
+            Err(place.wrong(start, why, "write size = \"1GiB\", or source = \"sqlite:…\" alone"))
         }
     }
 }
 
-pub(super) fn instances(table: &Table<'_>) -> Result<BTreeMap<String, Instance>> {
-    let one = |(name, class): (String, Table<'_>)| {
-        class.only(&["threads", "memory", "price-per-hour"])?;
-        let threads = class.whole_number("threads", 1, MOST_CLASS_THREADS)?.map(|threads| threads as usize);
-        let memory = class.parsed("memory", |text| {
+pub(super) fn instances(place: &Location<'_>, tables: Tables<InstanceTable>) -> Result<BTreeMap<String, Instance>> {
+    few("[instance]", tables.len())?;
+    let one = |(name, class): (String, Spanned<InstanceTable>)| {
+        let class = class.into_inner();
+        let threads = place.within("threads", class.threads, 1..=MOST_CLASS_THREADS)?.map(|threads| threads as usize);
+        let memory = place.parsed(class.memory, |text| {
             let bytes = units::bytes("memory", text)?;
             let hint = format!("give at least {}", units::show_bytes(LEAST_MEMORY));
             if bytes >= LEAST_MEMORY {
@@ -132,71 +164,70 @@ pub(super) fn instances(table: &Table<'_>) -> Result<BTreeMap<String, Instance>>
                 Err(Error::usage("memory", format!("`{text}` is too little"), hint))
             }
         })?;
-        Ok((name, Instance { threads, memory, price_per_hour: class.number("price-per-hour", 0.0, 1e6)? }))
+        let price_per_hour = place.within("price-per-hour", class.price_per_hour, 0.0..=MOST_PRICE)?;
+        Ok((name, Instance { threads, memory, price_per_hour }))
     };
-    few("[instance]", table.tables("instance")?)?.into_iter().map(one).collect()
+    tables.into_iter().map(one).collect()
 }
 
-pub(super) fn loads(table: &Table<'_>) -> Result<BTreeMap<String, Load>> {
-    let one = |(name, load): (String, Table<'_>)| {
-        load.only(&["writers", "readers", "seconds"])?;
-        let count = |key| load.whole_number(key, 0, MOST_CONNECTIONS).map(|count| count.unwrap_or(0) as usize);
-        let (writers, readers) = (count("writers")?, count("readers")?);
+pub(super) fn loads(place: &Location<'_>, tables: Tables<LoadTable>) -> Result<BTreeMap<String, Load>> {
+    few("[load]", tables.len())?;
+    let one = |(name, load): (String, Spanned<LoadTable>)| {
+        let (start, load) = (load.span().start, load.into_inner());
+        let writers = place.within("writers", load.writers, 0..=MOST_CONNECTIONS)?.unwrap_or(0) as usize;
+        let readers = place.within("readers", load.readers, 0..=MOST_CONNECTIONS)?.unwrap_or(0) as usize;
         if writers + readers == 0 {
-            return Err(load.wrong("a load needs connections", "write writers = 1"));
+            let why = format!("[load.{name}]: a load needs connections");
+            return Err(place.wrong(start, why, "write writers = 1"));
         }
-        Ok((name, Load { writers, readers, seconds: load.whole_number("seconds", 1, 600)?.unwrap_or(USUAL_ALONE) }))
+        let seconds = place.within("seconds", load.seconds, 1..=600)?.unwrap_or(USUAL_ALONE);
+        Ok((name, Load { writers, readers, seconds }))
     };
-    few("[load]", table.tables("load")?)?.into_iter().map(one).collect()
+    tables.into_iter().map(one).collect()
 }
 
-pub(super) fn paths(table: &Table<'_>, key: &'static str) -> Result<Vec<PathBuf>> {
-    let Some(value) = table.get(key) else { return Ok(Vec::new()) };
-    few(key, value.each())?.iter().map(|one| one.text().map(PathBuf::from)).collect()
+pub(super) fn paths(words: Option<Spanned<Words>>) -> Result<Vec<PathBuf>> {
+    let words = words.map(Words::each).unwrap_or_default();
+    few("media-directories", words.len())?;
+    Ok(words.into_iter().map(|(_, path)| path.into()).collect())
 }
 
 /// The values of each axis in the file, and always of `operation` and `data`.
-pub(super) fn axes(table: &Table<'_>, names: &Names<'_>) -> Result<BTreeMap<Axis, Vec<String>>> {
-    let mut axes = BTreeMap::new();
-    let named = table.table("axes")?;
-    if let Some(named) = &named {
-        named.only(&Axis::ALL.map(Axis::name))?;
-    }
-    for axis in Axis::ALL {
-        if let Some(value) = named.as_ref().and_then(|named| named.get(axis.name())) {
-            axes.insert(axis, words(axis, &value, names)?);
-        }
-    }
+pub(super) fn axes(place: &Location<'_>, written: AxisWords, names: &Names<'_>) -> Result<BTreeMap<Axis, Vec<String>>> {
+    let each = |(axis, value)| Ok((axis, words(place, axis, value, names)?));
+    let mut axes = written.into_iter().map(each).collect::<Result<BTreeMap<_, _>>>()?;
     axes.entry(Axis::Operation).or_insert_with(|| vec!["backup".into()]);
     axes.entry(Axis::Data).or_insert_with(|| names.data.keys().cloned().collect());
     Ok(axes)
 }
 
-fn words(axis: Axis, value: &Value<'_>, names: &Names<'_>) -> Result<Vec<String>> {
+fn words(place: &Location<'_>, axis: Axis, value: Spanned<Words>, names: &Names<'_>) -> Result<Vec<String>> {
+    let start = value.span().start;
     let mut words: Vec<String> = Vec::new();
-    for one in few(axis.name(), value.each())? {
-        let word = one.word()?;
-        axis.check(&word).map_err(|error| one.because(&error))?;
-        check_name(axis, &word, &one, names)?;
+    let each = Words::each(value);
+    few(axis.name(), each.len())?;
+    for (start, word) in each {
+        axis.check(&word).map_err(|error| place.because(start, &error))?;
+        check_name(place, axis, start, &word, names)?;
         // `zstd` and `zstd:1`, `1MiB` and `1048576` are one value.
         if words.iter().any(|known| axis.is_same(known, &word)) {
-            return Err(one.refused(format!("`{word}` is listed twice"), "list each value once"));
+            return Err(place.wrong(start, format!("`{word}` is listed twice"), "list each value once"));
         }
         words.push(word);
     }
     if words.is_empty() {
-        return Err(value.refused(format!("`{}` has no values", axis.name()), "leave it out, or give one"));
+        return Err(place.wrong(start, format!("`{}` has no values", axis.name()), "leave it out, or give one"));
     }
     Ok(words)
 }
 
-fn check_name(axis: Axis, word: &str, value: &Value<'_>, names: &Names<'_>) -> Result<()> {
+fn check_name(place: &Location<'_>, axis: Axis, start: usize, word: &str, names: &Names<'_>) -> Result<()> {
     let there: Vec<&str> = match axis {
         Axis::Data => names.data.keys().map(String::as_str).collect(),
         Axis::Instance => names.instances.keys().map(String::as_str).collect(),
         Axis::Load if word != NONE => names.loads.keys().map(String::as_str).collect(),
         Axis::Volume | Axis::MediaVolume if word != NONE && !names.volumes.contains_key(word) => {
-            return volume::profile(word).map(drop).map_err(|error| value.because(&error));
+            return volume::profile(word).map(drop).map_err(|error| place.because(start, &error));
         }
         _ => return Ok(()),
     };
@@ -204,7 +235,7 @@ fn check_name(axis: Axis, word: &str, value: &Value<'_>, names: &Names<'_>) -> R
         return Ok(());
     }
     let hint = if there.is_empty() { format!("add a table [{}.{word}]", axis.name()) } else { nearest(word, &there) };
-    Err(value.refused(format!("there is no [{}.{word}]", axis.name()), hint))
+    Err(place.wrong(start, format!("there is no [{}.{word}]", axis.name()), hint))
 }
 
 /// The profiles that the axes use.
@@ -221,33 +252,31 @@ pub(super) fn used_volumes(
 }
 
 pub(super) fn exclusions(
-    table: &Table<'_>,
+    place: &Location<'_>,
+    rules: Vec<Spanned<AxisWords>>,
     axes: &BTreeMap<Axis, Vec<String>>,
 ) -> Result<Vec<BTreeMap<Axis, Vec<String>>>> {
-    let one = |rule: Table<'_>| {
-        rule.only(&Axis::ALL.map(Axis::name))?;
-        let mut conditions = BTreeMap::new();
-        for axis in Axis::ALL {
-            let Some(value) = rule.get(axis.name()) else { continue };
-            let Some(there) = axes.get(&axis) else {
-                return Err(value.refused(format!("`{}` is not an axis of this matrix", axis.name()), "leave it out"));
-            };
-            let mut words = Vec::new();
-            for each in few(axis.name(), value.each())? {
-                let word = each.word()?;
-                if !there.contains(&word) {
-                    let there: Vec<&str> = there.iter().map(String::as_str).collect();
-                    let why = format!("`{word}` is not one of the values of `{}`", axis.name());
-                    return Err(each.refused(why, nearest(&word, &there)));
-                }
-                words.push(word);
-            }
-            conditions.insert(axis, words);
+    few("[[exclude]]", rules.len())?;
+    let condition = |(axis, value): (Axis, Spanned<Words>)| {
+        let Some(there) = axes.get(&axis) else {
+            let why = format!("`{}` is not an axis of this matrix", axis.name());
+            return Err(place.wrong(value.span().start, why, "leave it out"));
+        };
+        let each = Words::each(value);
+        few(axis.name(), each.len())?;
+        if let Some((start, word)) = each.iter().find(|(_, word)| !there.contains(word)) {
+            let there: Vec<&str> = there.iter().map(String::as_str).collect();
+            let why = format!("`{word}` is not one of the values of `{}`", axis.name());
+            return Err(place.wrong(*start, why, nearest(word, &there)));
         }
-        match conditions.is_empty() {
-            true => Err(table.wrong("an [[exclude]] without conditions excludes every cell", "name values in it")),
-            false => Ok(conditions),
-        }
+        Ok((axis, each.into_iter().map(|(_, word)| word).collect()))
     };
-    few("[[exclude]]", table.list("exclude")?)?.into_iter().map(one).collect()
+    let one = |rule: Spanned<AxisWords>| {
+        if rule.get_ref().is_empty() {
+            let why = "an [[exclude]] without conditions excludes every cell";
+            return Err(place.wrong(rule.span().start, why, "name values in it"));
+        }
+        rule.into_inner().into_iter().map(condition).collect()
+    };
+    rules.into_iter().map(one).collect()
 }

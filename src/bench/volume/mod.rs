@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use fullbore_core::emulated::{Ceiling, Promise};
 use fullbore_core::{Error, Result};
+use serde::Deserialize;
+use toml::Spanned;
 
 pub use how::{Choice, How, Means};
 
-use super::matrix::Table;
+use super::matrix::{Location, Tables};
 use crate::tune::model::nominal;
 use crate::units;
 
@@ -118,30 +120,44 @@ fn of_ebs(name: &str, bytes: Ceiling, operations: Option<Ceiling>) -> Profile {
     Profile { name: name.to_owned(), promise }
 }
 
+/// `[volume.NAME]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table")]
+pub(super) struct OwnTable {
+    rate: Option<Spanned<String>>,
+    iops: Option<Spanned<u64>>,
+    io_size: Option<Spanned<String>>,
+    burst_rate: Option<Spanned<String>>,
+    burst_credit: Option<Spanned<String>>,
+    latency_ms: Option<Spanned<f64>>,
+}
+
 /// The tables `[volume.NAME]`.
-pub(super) fn own_profiles(table: &Table<'_>) -> Result<BTreeMap<String, Profile>> {
-    let one = |(name, own): (String, Table<'_>)| {
-        own.only(&["rate", "iops", "io-size", "burst-rate", "burst-credit", "latency-ms"])?;
-        let rate_of = |key| own.parsed(key, |text| bounded(key, units::bytes_per_second(key, text)?, 1, MOST_RATE));
-        let Some(rate) = rate_of("rate")? else {
-            return Err(own.wrong("it has no rate", "write rate = \"250MiB/s\""));
+pub(super) fn own_profiles(place: &Location<'_>, tables: Tables<OwnTable>) -> Result<BTreeMap<String, Profile>> {
+    let one = |(name, own): (String, Spanned<OwnTable>)| {
+        let (start, own) = (own.span().start, own.into_inner());
+        let wrong = |why: &str, hint: &str| place.wrong(start, format!("[volume.{name}]: {why}"), hint);
+        let rate_of = |key: &'static str, value| {
+            place.parsed(value, |text| bounded(key, units::bytes_per_second(key, text)?, 1, MOST_RATE))
         };
-        let credit = own.parsed("burst-credit", |text| {
+        let rate = rate_of("rate", own.rate)?.ok_or_else(|| wrong("it has no rate", "write rate = \"250MiB/s\""))?;
+        let credit = place.parsed(own.burst_credit, |text| {
             bounded("burst-credit", units::bytes("burst-credit", text)?, 1, MOST_CREDIT)
         })?;
-        let burst = match (rate_of("burst-rate")?, credit) {
+        let burst = match (rate_of("burst-rate", own.burst_rate)?, credit) {
             (Some(high), Some(credit)) if high > rate => Some((high as f64, credit as f64)),
             (None, None) => None,
             _ => {
-                return Err(own.wrong(
+                return Err(wrong(
                     "a burst needs a rate above `rate`, and credit",
                     "give burst-rate and burst-credit, or neither",
                 ));
             }
         };
-        let iops = own.whole_number("iops", 1, MOST_IOPS)?;
-        let size = own.parsed("io-size", |text| bounded("io-size", units::bytes("io-size", text)?, 512, 64 << 20))?;
-        let latency = own.number("latency-ms", 0.0, MOST_LATENCY)?.unwrap_or(0.0);
+        let iops = place.within("iops", own.iops, 1..=MOST_IOPS)?;
+        let size =
+            place.parsed(own.io_size, |text| bounded("io-size", units::bytes("io-size", text)?, 512, 64 << 20))?;
+        let latency = place.within("latency-ms", own.latency_ms, 0.0..=MOST_LATENCY)?.unwrap_or(0.0);
         let promise = Promise {
             bytes: Ceiling { rate: rate as f64, burst },
             operations: iops.map(|rate| Ceiling { rate: rate as f64, burst: None }),
@@ -150,7 +166,7 @@ pub(super) fn own_profiles(table: &Table<'_>) -> Result<BTreeMap<String, Profile
         };
         Ok((name.clone(), Profile { name, promise }))
     };
-    table.tables("volume")?.into_iter().map(one).collect()
+    tables.into_iter().map(one).collect()
 }
 
 fn bounded(key: &str, value: u64, least: u64, most: u64) -> Result<u64> {
