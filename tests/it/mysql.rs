@@ -74,7 +74,8 @@ fn encrypted_tablespaces_are_stored_on_encrypted_media_only_and_start_elsewhere(
     );
     fs::copy(source.password_file().unwrap(), world.at("password")).unwrap();
     let expected = checksums(&source);
-    let to = "--install-clone-plugin --to a/ --readers 2";
+    world.write("fullbore.toml", b"[engine.mysql]\ninstall-clone-plugin = true\n");
+    let to = "--to a/ --readers 2";
     let refused = backup(&world, &source, to);
     assert!(refused.code == 1 && refused.err.contains("--encrypt-to") && world.names("a").is_empty(), "{refused}");
     world.run("key new k.key --no-recovery").done();
