@@ -3,9 +3,9 @@
 use fullbore_core::codec::Compression;
 use fullbore_core::plan::{Knobs, Plan};
 
-use crate::tune::estimate::STRIPES_PER_PLACE;
+use fullbore_model::estimate::STRIPES_PER_PLACE;
 use fullbore_model::throughput::{Prediction, predict};
-use crate::tune::plan::{Amount, of_backup};
+use fullbore_model::plan::{Amount, of_backup};
 use fullbore_model::profile::{Access, Asked, BothRound, Cell, EVEN, MeasuredPath, Order, Profile, Use, rate};
 use fullbore_model::statistics::median;
 use fullbore_core::units::{MIB, counted, on_its_line, show_bytes};
