@@ -76,13 +76,13 @@ pub struct Copy {
     #[arg(long)]
     pub dry_run: bool,
     /// Read at most this much of the media per second: 200MiB/s.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = "Tuning")]
     pub throttle: Option<String>,
     /// Reads in flight per stripe [default: from the number of stripes].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Tuning")]
     pub queue_depth: Option<usize>,
     /// Threads that check, pack and encrypt [default: one per core].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Tuning")]
     pub workers: Option<usize>,
     /// Profile of this machine (fullbore calibrate) that the verdict compares with [default: `default`, if it exists].
     #[arg(long, value_name = "NAME")]

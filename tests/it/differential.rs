@@ -89,7 +89,10 @@ fn the_list_says_which_full_a_differential_belongs_to() {
     let world = after(Shape::default(), |_| ());
     let sets = world.run("list --from a --from b --json").done().json();
     assert_eq!(sets[1]["base_backup_set_id"], sets[0]["backup_set_id"]);
-    assert!(world.run("list --from a --from b").done().text().contains("based on full"));
+    let table = world.run("list --from a --from b").done().text();
+    let (full, first) = (sets[0]["backup_set_id"].as_str().unwrap(), table.lines().nth(1).unwrap());
+    assert!(table.lines().next().unwrap().contains("based on"), "{table}");
+    assert!(first.contains(" differential ") && first.contains(full), "newest first: {table}");
 }
 
 #[test]

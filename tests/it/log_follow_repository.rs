@@ -158,7 +158,7 @@ fn to_cancel_a_follower_is_to_end_it_well() {
     insert(&app, 1);
     let id = task(&world).unwrap().1["task"].as_str().unwrap().to_owned();
     let shown = world.run(&format!("cancel {id} --repo night")).done().text();
-    assert!(shown.contains("CANCELLED"), "{shown}");
+    assert!(shown.contains("state     cancelled"), "{shown}");
     follower.wait().done().says(&["it has all commits"]);
     assert_eq!(restored_up_to(&world, "--repo night"), 1);
     let task = record(&world, &format!("tasks/{id}.json"));
