@@ -282,7 +282,7 @@ mod tests {
     fn an_answer_that_cannot_be_read_is_told_with_its_place_and_without_control_characters() {
         let flaw = super::super::xml::Element::read("<a><\u{1b}[1m></b></a>").unwrap_err();
         let error = explained("list", "s3://b", &StoreError::Generic { store: "S3", source: flaw.into() }).to_string();
-        assert!(error.contains("cannot list it: the store's answer cannot be read: at byte 8: expected"), "{error}");
+        assert!(error.contains("cannot list it: the store's answer cannot be read: at byte 9: ill-formed"), "{error}");
         assert!(error.contains("is not that of an object store") && !error.contains('\u{1b}'), "{error}");
     }
 
