@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fullbore_model::svg::{self, Axis, Bar, BarRow, Bars, Chart, Plot, Point, Series, escaped};
-use fullbore_model::profile::{Access, Cell, CodecCell, MeasuredPath, Order, Profile, Round, rate};
 use fullbore_core::units::{MIB, counted, show_bytes};
+use fullbore_model::profile::{Access, Cell, CodecCell, MeasuredPath, Order, Profile, Round, rate};
+use fullbore_model::svg::{self, Axis, Bar, BarRow, Bars, Chart, Plot, Point, Series, escaped};
 
 const WHISKER: &str = "lowest to highest round";
 

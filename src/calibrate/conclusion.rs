@@ -3,12 +3,12 @@
 use fullbore_core::codec::Compression;
 use fullbore_core::plan::{Knobs, Plan};
 
+use fullbore_core::units::{MIB, counted, on_its_line, show_bytes};
 use fullbore_model::estimate::STRIPES_PER_PLACE;
-use fullbore_model::throughput::{Prediction, predict};
 use fullbore_model::plan::{Amount, of_backup};
 use fullbore_model::profile::{Access, Asked, BothRound, Cell, EVEN, MeasuredPath, Order, Profile, Use, rate};
 use fullbore_model::statistics::median;
-use fullbore_core::units::{MIB, counted, on_its_line, show_bytes};
+use fullbore_model::throughput::{Prediction, predict};
 
 /// Bytes of a backup whose start and end no longer count.
 const LARGE: u64 = 1 << 44;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use comfy_table::{Table, presets};
+use fullbore::calibrate::conclusion::{conclusion, next};
 use fullbore::calibrate::{self, Request, SECONDS, THOROUGH, chart};
 use fullbore::config::Config;
-use fullbore::calibrate::conclusion::{conclusion, next};
 use fullbore::units::{self, MIB, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_model::profile::{self, Access, Cell, CodecCell, Machine, MeasuredPath, Order, Profile, Round};

@@ -9,9 +9,9 @@ use fullbore::job::estimate::{ForeseenReport, GridLine, Request};
 use fullbore::units::{self, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_core::device::{Destination, Device};
-use fullbore_model::estimate::By;
 use fullbore_engines::GivenFlags;
 use fullbore_engines::engine::{EngineDefaults, resolve_options};
+use fullbore_model::estimate::By;
 use serde::Serialize;
 
 use super::args::ReportTo;

@@ -1,4 +1,4 @@
-//! The task runner: `cargo xtask tidy | licences | dist | book | fuzz SECONDS [SEED] | sanitize`.
+//! The task runner: `cargo xtask tidy | arrows | licences | dist | book | fuzz SECONDS [SEED] | sanitize`.
 //!
 //! What a shell script would do badly is here; what a shell does well is in `./test` and `./demo`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -19,6 +19,7 @@ use anyhow::{Context, bail, ensure};
 
 const USAGE: &str = "usage: cargo xtask TASK
   tidy            the house rules (STYLE.md) as a test: file:line and the rule for each breach
+  arrows          which module uses which, from the code, as ARCHITECTURE.md has it
   licences        licences and bans of the dependency tree against deny.toml, offline
   dist            a static release binary as a tarball and a .deb, unpacked and tried; in target/dist
   book            docs/ as HTML, by mdbook; in target/book
@@ -43,6 +44,10 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let root = root();
     match arguments {
         ["tidy"] => tidy::run(&root),
+        ["arrows"] => {
+            println!("{}", tidy::arrows(&root)?);
+            Ok(())
+        }
         ["licences"] => licences::run(&root),
         ["dist"] => dist::run(&root),
         ["book"] => book::run(&root),

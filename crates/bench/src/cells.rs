@@ -67,6 +67,12 @@ impl Cell {
         self.get(Axis::Media) == Some("nul")
     }
 
+    /// The price of an hour of its machine.
+    pub fn price_per_hour(&self, matrix: &Matrix) -> Option<f64> {
+        let class = self.get(Axis::Instance).and_then(|name| matrix.instances.get(name));
+        class.and_then(|class| class.price_per_hour).or(matrix.price_per_hour)
+    }
+
     /// How the volume of an axis is made, if it has one.
     pub fn how(&self, matrix: &Matrix, axis: Axis) -> Option<How> {
         let profile = self.named(axis).and_then(|name| matrix.volumes.get(name))?;

@@ -4,8 +4,8 @@
 use super::matrix::Axis;
 use super::medians::{Row, words};
 use super::tables::{groups, time};
-use fullbore_model::svg::{self, Bar, BarRow, Bars, Chart, Plot, Point, Series};
 use fullbore_core::units;
+use fullbore_model::svg::{self, Bar, BarRow, Bars, Chart, Plot, Point, Series};
 
 const SPEED: &str = "MiB/s of the database";
 const WHISKER: &str = "lowest to highest round";

@@ -105,7 +105,8 @@ pub fn rows(matrix: &Matrix, cells: &[Cell], records: &[Record]) -> Vec<Row> {
         let mut row = row(cell, &all, &counted);
         row.wanted = matrix.repetitions as usize;
         // The price is not measured: it is from the present matrix.
-        row.price_per_tb = matrix.price_of(cell).filter(|_| row.rounds > 0).map(|price| price * hours_per_tb(&counted));
+        row.price_per_tb =
+            cell.price_per_hour(matrix).filter(|_| row.rounds > 0).map(|price| price * hours_per_tb(&counted));
         row.faster = if is_first { None } else { faster(&counted, first) };
         row.name = words(cell, differ.iter());
         row.short = words(cell, differ.iter().filter(|axis| !Axis::GROUP.contains(axis)));

@@ -135,7 +135,7 @@ impl Bench<'_> {
             started_at: jiff::Timestamp::now().to_string(),
             volumes: volumes.into_iter().filter_map(on).collect(),
             caps: child::caps(class.map(Instance::limits)),
-            price_per_hour: self.matrix.price_of(cell),
+            price_per_hour: cell.price_per_hour(self.matrix),
             ..Record::default()
         }
     }

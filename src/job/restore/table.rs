@@ -85,6 +85,7 @@ pub(super) fn restore(
     let is_needed = |stream: &ManifestStream| selection.needs(&stream.name);
     unpack_files(chain, &mut opened, &manifests, &is_needed, &data, false, conduct, report)?;
     single_table::prepare(dialect, &data, position, last)?;
+    fullbore_engines::directory(engine)?.lengthen(&data, position)?;
     let options = &wanted.server.options;
     let export =
         Export { program: &program, data: &data, out: &out, position, options, selection: &selection, origin: &origin };

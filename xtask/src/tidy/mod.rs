@@ -3,6 +3,7 @@
 //! The rules look at text, not at types: [`source`] blanks comments and strings out, so that a word in a comment is
 //! no breach, and marks the lines of `#[cfg(test)]` modules, which may be longer and may print.
 
+mod arrows;
 mod engines;
 mod layout;
 mod links;
@@ -52,6 +53,7 @@ pub fn breaches(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<Breach>> {
     let mut found = layout::check(root, files);
     let (mut codecs, mut worded) = (Vec::new(), Vec::new());
     let engines = engines::named_by(files);
+    let mut arrows = arrows::Arrows::default();
     for path in files {
         let name = path.to_str().with_context(|| format!("{path:?} is not UTF-8"))?;
         let Ok(text) = fs::read_to_string(root.join(path)) else { continue }; // Media and databases are not text.
@@ -61,6 +63,7 @@ pub fn breaches(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<Breach>> {
                 let source = Source::new(name, &text);
                 rules::check(&source, &mut found);
                 engines::check(&source, &text, &engines, &mut found);
+                arrows.add(&source, |folder, module| is_module(files, folder, module));
                 codecs.extend(rules::codec_numbers(&source));
             }
             Some("md") => links::check(root, path, &text, &mut found),
@@ -69,9 +72,27 @@ pub fn breaches(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<Breach>> {
         }
     }
     rules::check_codec_numbers(codecs, &mut found);
+    arrows::check(&arrows, &fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default(), &mut found);
     words::check(&worded, &mut found);
     found.sort();
     Ok(found)
+}
+
+/// The block of arrows for `ARCHITECTURE.md`, from the code.
+pub fn arrows(root: &Path) -> anyhow::Result<String> {
+    let files = files(root)?;
+    let mut arrows = arrows::Arrows::default();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        let source = Source::new(&path.to_string_lossy(), &fs::read_to_string(root.join(path))?);
+        arrows.add(&source, |folder, module| is_module(&files, folder, module));
+    }
+    Ok(arrows.shown())
+}
+
+/// True if the source folder has a file or a folder of this module.
+fn is_module(files: &[PathBuf], folder: &str, module: &str) -> bool {
+    let top = Path::new(folder).join(module);
+    files.binary_search(&top.with_extension("rs")).is_ok() || files.binary_search(&top.join("mod.rs")).is_ok()
 }
 
 /// Every file of the workspace that is ours: no build output, no hidden folder, no fuzz corpus.

@@ -1,6 +1,7 @@
 //! The matrix: a TOML file as a checked value. `docs/BENCH.md` explains each key.
 
 mod axis;
+mod own_volumes;
 mod parts;
 mod read;
 
@@ -17,10 +18,9 @@ use toml::Spanned;
 pub use axis::Axis;
 pub use parts::{Data, DataFrom, Instance, Load};
 
-use super::cells::Cell;
-use super::volume::{self, Choice, Means, Profile};
+use super::volume::{Choice, Means, Profile};
 use fullbore_core::units;
-pub(super) use read::Location;
+use read::Location;
 use read::Words;
 
 /// Bytes of the longest file that is read.
@@ -110,7 +110,7 @@ struct File {
     #[serde(default)]
     exclude: Vec<Spanned<AxisWords>>,
     #[serde(default)]
-    volume: Tables<volume::OwnTable>,
+    volume: Tables<own_volumes::OwnTable>,
     volumes: Option<Volumes>,
     #[serde(default)]
     instance: Tables<parts::InstanceTable>,
@@ -119,7 +119,7 @@ struct File {
 }
 
 /// Tables of one kind, by name.
-pub(super) type Tables<T> = BTreeMap<String, Spanned<T>>;
+type Tables<T> = BTreeMap<String, Spanned<T>>;
 type AxisWords = BTreeMap<Axis, Spanned<Words>>;
 
 #[derive(Deserialize, PartialEq)]
@@ -163,7 +163,7 @@ impl Matrix {
         let data = parts::data(&place, file.data, scale)?;
         let instances = parts::instances(&place, file.instance)?;
         let loads = parts::loads(&place, file.load)?;
-        let own = volume::own_profiles(&place, file.volume)?;
+        let own = own_volumes::own_profiles(&place, file.volume)?;
         let names = parts::Names { data: &data, instances: &instances, loads: &loads, volumes: &own };
         let axes = parts::axes(&place, file.axes, &names)?;
         let volumes = parts::used_volumes(&axes, &own)?;
@@ -195,12 +195,6 @@ impl Matrix {
             instances,
             loads,
         })
-    }
-
-    /// The price of an hour of a cell's machine.
-    pub fn price_of(&self, cell: &Cell) -> Option<f64> {
-        let class = cell.get(Axis::Instance).and_then(|name| self.instances.get(name));
-        class.and_then(|class| class.price_per_hour).or(self.price_per_hour)
     }
 }
 

@@ -16,6 +16,16 @@ pub trait DirectoryEngine: Sync {
     /// The name of that mark in the directory.
     fn mark(&self) -> &'static str;
 
+    /// Makes files of a directory long enough for the recovery of a server. The directory may hold a part of the set's
+    /// files. `position` is from the set's manifest.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    fn lengthen(&self, directory: &Path, position: &serde_json::Value) -> Result<()> {
+        let _ = (directory, position);
+        Ok(())
+    }
+
     /// Prepares a directory, whose files are complete and durable, for the start of a server. `position` is from the
     /// set's manifest.
     ///

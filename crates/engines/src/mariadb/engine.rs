@@ -76,8 +76,12 @@ impl DirectoryEngine for MariaDb {
         restore::IN_PROGRESS
     }
 
+    fn lengthen(&self, directory: &Path, position: &serde_json::Value) -> Result<()> {
+        undo_length::make_long_enough(directory, position)
+    }
+
     fn finish(&self, directory: &Path, position: &serde_json::Value) -> Result<()> {
-        undo_length::make_long_enough(directory, position)?;
+        self.lengthen(directory, position)?;
         restore::finish(directory)
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use fullbore_core::{Error, Result};
 
 use super::hot_copy::{Places, Row, Statements, variables};
-use crate::mysql::preflight::{Channel, grants_globally};
+use crate::mysql_family::account::{Channel, grants_globally};
 use crate::mysql_family::connection::{Connection, Failure};
 
 /// Most replication connections to read.

@@ -16,8 +16,8 @@ use super::hot_copy::{
     self, CopiedFile, HotCopy, LeftOut, Listing, Outcome, Places, Statements, TableEngines, list, warnings_of_left_out,
 };
 use super::preflight;
-use crate::mysql::preflight::Channel;
 use crate::mysql_family::Dialect;
+use crate::mysql_family::account::Channel;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::innodb::damage;

@@ -94,7 +94,7 @@ impl DirectoryEngine for MySql {
         let what = "once the server runs, empty each MyISAM and CSV table that was not stored, with TRUNCATE TABLE, \
                     also mysql.general_log and mysql.slow_log: the server cannot do it, because the name of one \
                     table contains a backtick";
-        (!restore::is_emptied(position)).then(|| what.into())
+        (!crate::mysql_family::emptied::is_emptied(position)).then(|| what.into())
     }
 
     fn texts_of_tables(&self, streams: &[ManifestStream]) -> Vec<TextOfTable> {

@@ -11,8 +11,8 @@ use fullbore_core::source::{Extent, Stream};
 use fullbore_core::{Error, Result};
 use serde_json::{Value, json};
 
-use super::preflight::Grants;
 use crate::Options;
+use crate::mysql_family::account::Grants;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::credentials::Credentials;
 use crate::mysql_family::logical::FOLDER;

@@ -3,6 +3,7 @@
 use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
 
+use crate::mysql_family::account::{Channel, Grants};
 use crate::mysql_family::connection::{Connection, Failure, PRIVILEGE_MISSING};
 use crate::mysql_family::logical::tables::OTHERS;
 
@@ -67,24 +68,6 @@ pub struct Named<T> {
     pub count: u64,
 }
 
-/// A channel of a replica, which receives the changes of another server.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Channel {
-    /// Empty for the default one.
-    pub name: String,
-    /// `host:port`
-    pub source: String,
-    /// Whether its applier runs, in the server's words: `ON`, `OFF` or in between, of a MariaDB `Yes` or `No`.
-    pub applier: String,
-}
-
-impl Channel {
-    /// For the manifest.
-    pub fn described(&self) -> serde_json::Value {
-        serde_json::json!({ "channel": self.name, "source": self.source, "applier": self.applier })
-    }
-}
-
 /// The facts about the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
@@ -146,31 +129,6 @@ pub struct Consent {
     pub install_plugin: bool,
     /// `--include-other-engines`: tables of other engines are stored too.
     pub other_engines: bool,
-}
-
-/// The grants of an account and of its active roles, as SHOW GRANTS gives them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Grants(Vec<String>);
-
-impl Grants {
-    fn ask(connection: &mut Connection) -> Result<Self> {
-        let roles = connection.query("SELECT CURRENT_ROLE()")?;
-        // The server quotes the roles' names itself.
-        let using =
-            roles.single().filter(|roles| *roles != "NONE").map_or(String::new(), |roles| format!(" USING {roles}"));
-        let grants = connection.query(&format!("SHOW GRANTS FOR CURRENT_USER(){using}"))?;
-        Ok(Self(grants.rows.into_iter().flatten().flatten().collect()))
-    }
-
-    /// Whether the privilege is granted on everything.
-    pub fn globally(&self, privilege: &str) -> bool {
-        self.0.iter().any(|grant| grants_globally(grant, privilege))
-    }
-
-    /// Whether the privilege is granted on everything or on this schema. It ignores patterns with `%`.
-    pub fn on(&self, schema: &str, privilege: &str) -> bool {
-        self.globally(privilege) || self.0.iter().any(|grant| grants_on(grant, schema, privilege))
-    }
 }
 
 /// Asks everything. Changes nothing.
@@ -366,25 +324,6 @@ fn channels(connection: &mut Connection) -> Result<Vec<Channel>> {
     Ok(answer.rows.into_iter().filter_map(channel).collect())
 }
 
-/// Whether a line of SHOW GRANTS gives the privilege on everything.
-pub(crate) fn grants_globally(grant: &str, privilege: &str) -> bool {
-    let Some((privileges, _)) = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO ")) else {
-        return false;
-    };
-    privileges.split(',').any(|granted| granted.trim() == privilege)
-}
-
-/// Whether a line of SHOW GRANTS gives the privilege on this schema.
-fn grants_on(grant: &str, schema: &str, privilege: &str) -> bool {
-    let Some((privileges, object)) = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON ")) else {
-        return false;
-    };
-    // An underscore that is meant as one has a backslash before it.
-    let names = [schema.to_owned(), schema.replace('_', "\\_")];
-    let same = names.iter().any(|name| object.starts_with(&format!("`{}`.* TO ", name.replace('`', "``"))));
-    same && privileges.split(',').any(|granted| [privilege, "ALL PRIVILEGES"].contains(&granted.trim()))
-}
-
 /// The value of a query that the account may not be allowed to ask: then nothing.
 fn optional(connection: &mut Connection, query: &str) -> Result<Option<String>> {
     Ok(connection.query_if_allowed(query)?.and_then(|answer| answer.single().map(str::to_owned)))
@@ -398,6 +337,11 @@ fn count_of(text: Option<String>) -> u64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_is_the_three_numbers_at_the_start() {
+        assert!(Version::parse("8.0.16").unwrap() < FIRST_VERSION && Version::parse("garbage").is_none());
+    }
 
     fn facts() -> Facts {
         Facts {
@@ -463,22 +407,5 @@ mod tests {
         assert!(said[0].contains("shop.log (MyISAM)") && said[0].contains("--include-other-engines"), "{said:?}");
         let stored = Consent { other_engines: true, ..Consent::default() };
         assert_eq!(judge("db1", &facts, stored).unwrap(), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_privilege_counts_only_where_it_is_granted_globally() {
-        assert!(grants_globally("GRANT AUDIT_ADMIN,BACKUP_ADMIN,CLONE_ADMIN ON *.* TO `b`@`%`", "BACKUP_ADMIN"));
-        for other in [
-            "GRANT `BACKUP_ADMIN`@`%` TO `b`@`%`",
-            "GRANT SELECT ON `BACKUP_ADMIN`.* TO `b`@`%`",
-            "GRANT USAGE ON *.* TO `BACKUP_ADMIN`@`%`",
-        ] {
-            assert!(!grants_globally(other, "BACKUP_ADMIN"), "{other}");
-        }
-        let grants = ["GRANT SELECT, TRIGGER ON `sh\\_op`.* TO `b`@`%`", "GRANT ALL PRIVILEGES ON `a``b`.* TO `b`@`%`"];
-        let grants = Grants(grants.map(str::to_owned).to_vec());
-        assert!(grants.on("sh_op", "TRIGGER") && grants.on("a`b", "LOCK TABLES") && !grants.globally("SELECT"));
-        assert!(!grants.on("sh_op", "LOCK TABLES") && !grants.on("shop", "TRIGGER") && !grants.on("a", "SELECT"));
-        assert!(Version::parse("8.0.16").unwrap() < FIRST_VERSION && Version::parse("garbage").is_none());
     }
 }

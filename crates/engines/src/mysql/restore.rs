@@ -9,8 +9,7 @@ use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
-use crate::mysql_family::connection::Connection;
-use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::emptied::is_emptied;
 
 /// The server's own folder for marks.
 pub const MARKS: &str = "#clone";
@@ -22,20 +21,12 @@ const EMPTY_OTHERS: &str = "#status_fix";
 const REPLACED: &str = "#replace_files";
 /// A folder that the first start makes where it makes empty tables.
 const PERFORMANCE_SCHEMA: &str = "performance_schema";
-/// In the position of a backup: a table with which [`EMPTY_OTHERS`] fails, and the server does not start.
-pub const NOT_EMPTIED: &str = "not_emptied_by_the_first_start";
-
 /// Marks the folder as incomplete: a server refuses to start on it. The folder must be empty.
 pub fn begin(root: &Path) -> Result<()> {
     let marks = root.join(MARKS);
     fs::create_dir(&marks).map_err(|error| failed("create", &marks, error))?;
     mark(&marks, IN_PROGRESS)?;
     sync(root)
-}
-
-/// Whether the first start makes empty tables for other engines. Otherwise [`make_empty`] or the user has to do it.
-pub fn is_emptied(position: &serde_json::Value) -> bool {
-    position[NOT_EMPTIED].is_null()
 }
 
 /// Marks the folder as complete, once all files are in place and synced. `position` is that of the backup.
@@ -72,22 +63,6 @@ pub fn size_in_page_zero(page: &[u8], page_size: u32) -> u64 {
     u64::from(pages) * u64::from(page_size)
 }
 
-/// Empties the MyISAM and CSV tables, which have no files in a clone. The first start does the same by
-/// [`EMPTY_OTHERS`], but fails on some names.
-///
-/// # Errors
-/// The server refuses.
-pub fn make_empty(connection: &mut Connection) -> Result<()> {
-    let tables = "SELECT table_schema, table_name FROM information_schema.tables \
-                  WHERE table_type = 'BASE TABLE' AND engine IN ('MyISAM', 'CSV')";
-    for row in connection.query(tables)?.rows {
-        if let [Some(schema), Some(name)] = &row[..] {
-            connection.query(&format!("TRUNCATE TABLE {}.{}", quoted(schema), quoted(name)))?;
-        }
-    }
-    Ok(())
-}
-
 fn make_folder(path: &Path) -> Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed("create", path, error)),
@@ -113,6 +88,7 @@ fn failed(action: &str, path: &Path, error: io::Error) -> Error {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::mysql_family::emptied::NOT_EMPTIED;
 
     #[test]
     fn a_folder_is_incomplete_until_it_is_finished() {

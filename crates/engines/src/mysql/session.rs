@@ -27,14 +27,16 @@ use super::here;
 use super::left_out::Tablespaces;
 use super::other_engines::{self, OtherEngines};
 use super::position::{self, LogStatus};
-use super::preflight::{self, Channel, ClonePlugin, Consent};
+use super::preflight::{self, ClonePlugin, Consent};
 use super::redo_copy::{self, RedoCopy};
 use super::redo_position;
 use super::restore;
 use super::standstill::Standstill;
 use crate::mysql_family::Dialect;
+use crate::mysql_family::account::Channel;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
+use crate::mysql_family::emptied::NOT_EMPTIED;
 use crate::mysql_family::innodb::damage::{self, DamagedPage};
 use crate::mysql_family::innodb::suspects::{Suspect, Suspects};
 use crate::mysql_family::innodb::verify;
@@ -425,7 +427,7 @@ impl Session for CloneSession {
         });
         damage::write(&self.damaged(), &mut position);
         if let Some(table) = self.facts.not_emptied() {
-            position[restore::NOT_EMPTIED] = json!(table.name);
+            position[NOT_EMPTIED] = json!(table.name);
         }
         if let Some(others) = &self.others {
             position["other_engines"] = json!({

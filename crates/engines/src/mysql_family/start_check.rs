@@ -17,7 +17,7 @@ use fullbore_core::io::end_with_this_thread;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
 
-use crate::mysql::restore;
+use super::emptied;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::Credentials;
@@ -163,8 +163,8 @@ impl ServerProgram {
         };
         let ready = begun.elapsed();
         connection.set_silence(CHECK_LIMIT);
-        if self.dialect == Dialect::MySql && !restore::is_emptied(position) {
-            restore::make_empty(&mut connection).map_err(|error| server.explained(error))?;
+        if self.dialect == Dialect::MySql && !emptied::is_emptied(position) {
+            emptied::make_empty(&mut connection).map_err(|error| server.explained(error))?;
         }
         let texts = load::texts(streams);
         for text in &texts {
@@ -240,7 +240,7 @@ impl ServerProgram {
 /// Bytes of the buffer pool for MariaDB's recovery of this directory: room for its whole redo log. A larger log is
 /// recovered in several batches, where 10.11.18 aborted with a log of 582 MiB ("outside the bounds of the file:
 /// .//undo001"; found by `tests/campaigns/ddl`). Short undo files can cause that too
-/// ([`crate::mariadb::undo_length`]). The server uses only as much memory as the log needs.
+/// (`mariadb/undo_length.rs`). The server uses only as much memory as the log needs.
 fn recovery_pool(directory: &Path) -> u64 {
     const LEAST: u64 = 128 << 20;
     const MOST: u64 = 4 << 30;

@@ -22,7 +22,6 @@ use serde_json::json;
 
 pub use selection::{Selection, WantedTable};
 
-use crate::mariadb::undo_length;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::logical::names::quoted;
 
@@ -123,9 +122,6 @@ pub fn prepare(
     let mut folders = BTreeSet::new();
     for stream in streams.iter().filter(|stream| stream.name.contains('/')) {
         folders.extend(relative_path(&stream.name)?.parent().map(Path::to_owned));
-    }
-    if dialect == Dialect::MariaDb {
-        undo_length::make_long_enough(directory, position)?;
     }
     if dialect == Dialect::MySql {
         // Without it: "System schema directory does not exist".
