@@ -308,7 +308,7 @@ fn a_run_that_takes_too_long_has_failed() {
 #[test]
 fn a_matrix_with_an_unknown_key_is_refused_with_its_line() {
     let world = world(&format!("{SMALL}strips = [1, 2]\n"));
-    bench(&world, "").refused(2, "m.toml, line 9", "unknown key `strips`").says(&["did you mean `stripes`?"]);
+    bench(&world, "").refused(2, "m.toml, line 9", "unknown word `strips`").says(&["did you mean `stripes`?"]);
     assert_eq!(world.names("."), ["a", "b", "m.toml"]);
 }
 
