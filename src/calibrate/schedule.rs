@@ -14,7 +14,7 @@ use super::sample::{self, BLOCK, Packed};
 use super::shapes::{SMALL_BLOCK, USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file, usual};
 use super::stream::Window;
 use super::tiny_jobs::TinyJobs;
-use super::{Request, closing, in_memory, small_files};
+use super::{Request, in_memory, small_files};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
 use fullbore_model::profile::{
@@ -168,8 +168,8 @@ impl<'a> Run<'a> {
             }
         }
         self.note_what_may_mislead();
-        closing::drop_empty(&mut self.profile);
-        closing::refuse_nothing(&self.profile, self.request)?;
+        super::drop_empty(&mut self.profile);
+        super::refuse_nothing(&self.profile, self.request)?;
         Ok(self.profile)
     }
 

@@ -17,6 +17,7 @@ use fullbore_model::throughput::Direction;
 use serde::Serialize;
 
 use super::args::ReportTo;
+use super::listing::ReportFlags;
 use super::inspect::WITH_WARNINGS;
 use super::show;
 
@@ -71,9 +72,9 @@ pub struct Calibrate {
     /// missing.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Also write the profile as JSON (docs/CALIBRATION.md): json (to standard output) or json:FILE.
-    #[arg(long, value_name = "json[:FILE]", value_parser = super::args::report_to)]
-    pub report: Option<ReportTo>,
+    /// The JSON object (docs/CALIBRATION.md).
+    #[command(flatten)]
+    pub report: ReportFlags,
     /// Print only errors, warnings and the result.
     #[arg(short, long)]
     pub quiet: bool,
@@ -87,6 +88,8 @@ pub struct Calibrate {
 struct CalibrationReport<'a> {
     /// Version of this object; fields are added, never changed.
     schema_version: u32,
+    /// The verb.
+    command: &'static str,
     #[serde(flatten)]
     profile: &'a Profile,
 }
@@ -94,7 +97,8 @@ struct CalibrationReport<'a> {
 /// Runs the verb; gives the exit code. `config_file` is the configuration file that was named.
 pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> Result<u8> {
     profile::check_name(&args.name)?;
-    if let Some(ReportTo::File(path)) = &args.report {
+    let report = args.report.to();
+    if let Some(ReportTo::File(path)) = &report {
         super::check_report_place(path)?;
     }
     let places = profile::places();
@@ -105,11 +109,11 @@ pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
         let path = profile::save(&places, &made)?;
         (made, Some(path))
     };
-    if args.report != Some(ReportTo::Output) {
+    if report != Some(ReportTo::Output) {
         show::line(&told(&profile, args.verbose));
     }
-    if let Some(to) = &args.report {
-        super::write_report(to, &CalibrationReport { schema_version: SCHEMA_VERSION, profile: &profile })?;
+    if let Some(to) = &report {
+        super::write_report(to, &CalibrationReport { schema_version: SCHEMA_VERSION, command: "calibrate", profile: &profile })?;
     }
     if let Some(directory) = &args.svg {
         write_charts(&profile, directory)?;

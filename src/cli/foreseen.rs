@@ -10,11 +10,12 @@ use fullbore::units::{self, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_core::device::{Destination, Device};
 use fullbore_engines::GivenFlags;
-use fullbore_engines::engine::{EngineDefaults, resolve_options};
+use fullbore_engines::engine::{DatabaseUrl, EngineDefaults, resolve_options};
 use fullbore_model::estimate::By;
 use serde::Serialize;
 
 use super::args::ReportTo;
+use super::listing::ReportFlags;
 use super::engine_flags::EstimateFlags;
 use super::inspect::WITH_WARNINGS;
 use super::show;
@@ -56,9 +57,9 @@ pub struct ForeseenJob {
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: BackupTuning,
-    /// Write the estimate as JSON (docs/ESTIMATE.md): json (to standard output) or json:FILE.
-    #[arg(long, value_name = "json[:FILE]", value_parser = super::args::report_to)]
-    pub report: Option<ReportTo>,
+    /// The JSON object (docs/ESTIMATE.md).
+    #[command(flatten)]
+    pub report: ReportFlags,
 }
 
 /// What must finish within a deadline.
@@ -86,7 +87,7 @@ impl ForeseenJob {
         let compression = self.compression.as_ref().or(config.compression.as_ref());
         let (source, flags) = resolve_options(&self.source, &self.flags.0, &config.engine)?;
         Ok(Request {
-            source,
+            source: DatabaseUrl::new(source),
             to,
             stripes: self.stripes.map(usize::from).or(config.stripes),
             compression: compression.map(|text| text.parse()).transpose()?,
@@ -115,15 +116,16 @@ pub fn answer<T: Serialize>(
     remarks: impl Fn(&T) -> [&Vec<String>; 2],
 ) -> Result<u8> {
     let (source, _) = resolve_options(&job.source, &GivenFlags::default(), &EngineDefaults::default())?;
-    super::refuse_report_in_database(job.report.as_ref(), &source)?;
-    if let Some(ReportTo::File(path)) = &job.report {
+    let report = job.report.to();
+    super::refuse_report_in_database(report.as_ref(), &source)?;
+    if let Some(ReportTo::File(path)) = &report {
         super::check_report_place(path)?;
     }
     let made = make()?;
-    if job.report != Some(ReportTo::Output) {
+    if report != Some(ReportTo::Output) {
         show::line(&told(&made));
     }
-    if let Some(to) = &job.report {
+    if let Some(to) = &report {
         super::write_report(to, &made)?;
     }
     let [notes, warnings] = remarks(&made);

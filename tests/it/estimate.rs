@@ -44,7 +44,8 @@ fn an_estimate_has_both_directions_and_writes_nothing() {
     assert!(text.text().starts_with("ESTIMATE of") && text.text().contains("restore:"), "{text}");
     world.run("estimate sqlite:app.db --to a/ --report json:e.json").done();
     world.run("estimate sqlite:app.db --to a/ --report json:e.json").done();
-    assert_eq!(serde_json::from_slice::<Value>(&world.read("e.json")).unwrap()["schema_version"], 1);
+    let report = serde_json::from_slice::<Value>(&world.read("e.json")).unwrap();
+    assert_eq!((&report["schema_version"], &report["command"]), (&1.into(), &"estimate".into()));
     world.run("estimate sqlite:app.db --to a/ --report json:app.db").refused(2, "app.db", "is the database itself");
     assert_eq!(world.read("app.db"), before);
 }

@@ -126,7 +126,10 @@ impl World {
     /// Waits until something of a family is in that directory: one without a byte is removed without a word.
     #[track_caller]
     pub fn media_written(&self, directory: &str) {
-        let has_bytes = |name: &String| name.contains(".new-") && !self.read(&format!("{directory}/{name}")).is_empty();
+        // A file gets its length before its first byte.
+        let has_bytes = |name: &String| {
+            name.contains(".new-") && self.read(&format!("{directory}/{name}")).iter().any(|byte| *byte != 0)
+        };
         wait_until("media have bytes", || self.names(directory).iter().any(has_bytes));
     }
 

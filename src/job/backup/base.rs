@@ -62,7 +62,7 @@ fn gather(heap: &discovery::DiscoveredSets, request: &Request, key: Option<&Secr
         };
         if let Some(why) = why {
             passed_over.push_str(&format!("\n    {}: {why}", chain::title(&found.set)));
-        } else if !is_server(&request.source) {
+        } else if !request.source.is_server() {
             break; // The newest fit is enough.
         }
     }
@@ -71,20 +71,17 @@ fn gather(heap: &discovery::DiscoveredSets, request: &Request, key: Option<&Secr
 
 /// Why a full cannot be the base, by its manifest.
 fn unfit(manifest: &Manifest, request: &Request) -> Option<String> {
-    let engine = request.source.split_once(':').map_or("", |(scheme, _)| scheme);
+    let engine = request.source.scheme();
     if manifest.engine != engine {
         return Some(format!("of another engine, {}", manifest.engine));
     }
     // The same server may have many names: the session compares it.
-    if !is_server(&request.source) && manifest.database != fullbore_engines::identity(&request.source).name {
+    if !request.source.is_server() && manifest.database != request.source.name() {
         return Some(format!("of another database, `{}`", manifest.database));
     }
     manifest.copy_only.then(|| "taken with --copy-only".to_owned())
 }
 
-fn is_server(source: &str) -> bool {
-    fullbore_engines::of_url(source).is_some_and(|engine| engine.is_server())
-}
 
 impl Candidates {
     /// The page map of the newest full of the database that the session has open.

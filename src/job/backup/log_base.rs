@@ -99,10 +99,10 @@ fn none(why: String) -> Error {
 
 /// The position where the log continues a set; or why it cannot.
 fn end_of(manifest: &Manifest, request: &Request, engine: &dyn LogEngine) -> Result<SetEnd, String> {
-    if fullbore_engines::of_url(&request.source).is_none_or(|engine| engine.name() != manifest.engine) {
+    if request.source.engine().is_none_or(|engine| engine.name() != manifest.engine) {
         return Err(format!("of another engine, {}", manifest.engine));
     }
-    let database = fullbore_engines::identity(&request.source).name;
+    let database = request.source.name();
     if manifest.database != database {
         return Err(format!("of another database, `{}`", manifest.database));
     }

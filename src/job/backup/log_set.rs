@@ -29,7 +29,7 @@ pub fn once(
     let tips = log_base::tips(request, engine, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     let ends: Vec<SetEnd> = tips.iter().map(|tip| tip.end.clone()).collect();
     let halt = options.halt.clone().unwrap_or_default();
-    let (at, session) = conduct.until_signalled(&halt, || engine.open(&request.source, &ends, options))?;
+    let (at, session) = conduct.until_signalled(&halt, || engine.open(request.source.text(), &ends, options))?;
     let tip = &tips[at];
     log_base::passed_over(&tips, at, report);
     let Some(session) = session else {
@@ -45,7 +45,7 @@ pub fn once(
 /// # Errors
 /// It has no log backups; or a flag is of another engine.
 pub fn engine(request: &Request) -> Result<&'static dyn LogEngine> {
-    let engine = fullbore_engines::of_url(&request.source);
+    let engine = request.source.engine();
     engine.map_or(Ok(()), |engine| fullbore_engines::refuse_flags_of_others(engine, &request.flags))?;
     let log = engine.and_then(|engine| engine.log());
     log.ok_or_else(|| Error::usage("--kind log", "this engine has no log backups yet", "use --kind differential"))

@@ -50,7 +50,7 @@ pub(super) fn manifest(
         engine: set.engine.clone(),
         engine_version: facts.library,
         host: fullbore_core::resources::host(),
-        database: fullbore_engines::identity(&request.source).name,
+        database: request.source.name().to_owned(),
         kind: set.kind,
         copy_only: request.copy_only,
         media_set_id: set.media_set_id,

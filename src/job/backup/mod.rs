@@ -26,6 +26,7 @@ use fullbore_core::order::window_of;
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
 use fullbore_core::unpack::BaseMap;
+use fullbore_engines::engine::DatabaseUrl;
 use fullbore_engines::{GivenFlags, Options, Session};
 use uuid::Uuid;
 
@@ -49,7 +50,7 @@ use fullbore_repository::task::Task;
 #[derive(Clone)]
 pub struct Request {
     /// `sqlite:PATH`.
-    pub source: String,
+    pub source: DatabaseUrl,
     /// `--to`.
     pub to: Vec<Device>,
     /// `--stripes`.
@@ -159,15 +160,15 @@ pub fn run_within(
     report: &mut Report,
 ) -> Result<Option<SetRecord>> {
     report.kind = Some(request.kind.to_string());
-    report.database = Some(fullbore_engines::without_password(&request.source));
-    report.engine = request.source.split_once(':').map(|(scheme, _)| scheme.to_owned());
+    report.database = Some(request.source.shown().to_owned());
+    report.engine = Some(request.source.scheme().to_owned()).filter(|scheme| !scheme.is_empty());
     // A server has one identity, whatever account and options are used.
-    let identity = fullbore_engines::identity(&request.source).name;
+    let identity = request.source.name().to_owned();
     let plan = checked_plan(request, conduct, report)?;
     // A log backup may run beside a full, but only one log backup.
     let identity = if request.kind == SetKind::Log { format!("{identity}#log") } else { identity };
     let _exclusive =
-        exclusive::take(&fullbore_engines::without_password(&request.source), &identity, request.wait, conduct)?;
+        exclusive::take(request.source.shown(), &identity, request.wait, conduct)?;
     let halt = conduct.halt();
     let options = options(request, plan.readers, &halt);
     if request.kind == SetKind::Log {
@@ -175,7 +176,7 @@ pub fn run_within(
     }
     let candidates = base::candidates(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
     // It may have to wait for a lock.
-    let session = conduct.until_signalled(&halt, || fullbore_engines::open(&request.source, &options))?;
+    let session = conduct.until_signalled(&halt, || request.source.open(&options))?;
     let base = candidates.map(|candidates| candidates.choose(&*session, request)).transpose()?;
     let base = base.map_or(Predecessor::None, |base| Predecessor::Full(Box::new(base)));
     write(request, base, &*session, within, conduct, &halt, report)
@@ -311,14 +312,14 @@ fn prepare(
 ) -> Result<Prepared> {
     let source = session.source();
     report.is_of_database_at(session.database_at());
-    let database = fullbore_engines::identity(&request.source);
+    let database = request.source.identity();
     let media_set_id = Uuid::now_v7();
     let allocated =
         source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
     let whole = if base.map().is_some() { 0 } else { space::stored_bytes(source, allocated, request.compression)? };
     let plan = fitting_plan(request, request.families(), whole, conduct, report)?;
-    let devices = sinks::devices(request, Some(plan.stripes), &database, media_set_id)?;
-    let mirrors = mirror::devices(request, plan.stripes, &database, media_set_id, (&devices, &conduct.stores))?;
+    let devices = sinks::devices(request, Some(plan.stripes), database, media_set_id)?;
+    let mirrors = mirror::devices(request, plan.stripes, database, media_set_id, (&devices, &conduct.stores))?;
     let (data_key, keys) = fresh_key(&request.encrypt_to, media_set_id)?;
     let map_seed = match base.map() {
         Some(base) => Some(base.seed()),

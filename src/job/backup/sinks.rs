@@ -76,7 +76,7 @@ fn stem_for(request: &Request, database: &Identity, made: impl Fn(&str) -> Resul
 }
 
 fn stems_of(request: &Request, database: &Identity) -> Stems {
-    let engine = request.source.split_once(':').map_or("", |(scheme, _)| scheme);
+    let engine = request.source.scheme();
     fullbore_engines::stems(engine, &database.written)
 }
 
@@ -86,9 +86,9 @@ fn template(request: &Request) -> &str {
 
 /// How recovery recognises leftovers of earlier backups of this database under other names.
 fn ours(request: &Request) -> Ours {
-    let database = fullbore_engines::identity(&request.source);
+    let database = request.source.identity();
     let made = request.to.iter().any(|device| matches!(device.place(), Destination::Directory(_)));
-    let patterns = if made { patterns(template(request), &stems_of(request, &database)) } else { Vec::new() };
+    let patterns = if made { patterns(template(request), &stems_of(request, database)) } else { Vec::new() };
     Ours { database: database.written, patterns }
 }
 

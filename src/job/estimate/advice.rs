@@ -20,6 +20,8 @@ const THROTTLE_STEP: f64 = 1_048_576.0;
 pub struct Advice {
     /// Version of this object; fields are added, never changed.
     pub schema_version: u32,
+    /// The verb.
+    pub command: &'static str,
     /// The source as given, without a password.
     pub source: String,
     /// Bytes to move.
@@ -89,7 +91,8 @@ pub(in crate::job) fn advise_by(
     }
     Ok(Advice {
         schema_version: SCHEMA_VERSION,
-        source: fullbore_engines::without_password(&request.source),
+        command: "advise",
+        source: request.source.shown().to_owned(),
         plain_bytes: plain,
         throttle: advised.candidate.throttle,
         advised: line(&advised, plain, request.price),

@@ -35,7 +35,7 @@ pub(super) fn learned(request: &Request, path: &Path, source: &Source, stores: &
         return Ok(Factor::untried());
     }
     let (catalog, _) = Catalog::open(&request.catalog)?;
-    let records = catalog.of_database(&fullbore_engines::identity(&request.source).name)?;
+    let records = catalog.of_database(request.source.name())?;
     let to: BTreeSet<Medium> =
         request.to.iter().map(|device| medium(PathLocation::of(device).name().unwrap_or_default())).collect();
     let here = fullbore_core::resources::host();

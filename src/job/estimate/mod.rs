@@ -13,6 +13,7 @@ use fullbore_core::device::{Destination, Device};
 use fullbore_core::plan::Knobs;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
+use fullbore_engines::engine::DatabaseUrl;
 use fullbore_engines::{GivenFlags, Options};
 
 pub(super) use advice::advise_by;
@@ -33,7 +34,7 @@ use sample::{Share, Source};
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// As for a backup.
-    pub source: String,
+    pub source: DatabaseUrl,
     /// The destinations of the families.
     pub to: Vec<Device>,
     /// The fewest families: as many as the second side of `--copy-to` has places.
@@ -147,14 +148,14 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
     let codecs: Vec<Compression> = std::iter::once(Compression::None).chain(of_profile).collect();
     let transfer_bytes = request.knobs.transfer_size.bytes();
     let mut source = conduct.until_signalled(&halt, || {
-        let session = fullbore_engines::open(&request.source, &options)?;
+        let session = request.source.open(&options)?;
         sample::look(&*session, &codecs, transfer_bytes)
     })?;
     source.plain_bytes = request.size.unwrap_or(source.plain_bytes);
     if source.plain_bytes == 0 {
         let hint = "give the size that it will have with --size";
         return Err(Error::usage(
-            fullbore_engines::identity(&request.source).name,
+            request.source.name().to_owned(),
             "is empty: there is nothing to estimate",
             hint,
         ));
@@ -168,7 +169,7 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
     let unknown = |why: String| {
         let why = format!("the disk of its files is not known: {why}");
         let hint = "name the directory of its files, or a place that is as fast: --data-path PATH";
-        Error::usage(fullbore_engines::without_password(&request.source), why, hint)
+        Error::usage(request.source.shown(), why, hint)
     };
     let database = at.map_err(unknown)?.display().to_string();
     let media: Vec<PathLocation> = request.to.iter().map(PathLocation::of).collect();

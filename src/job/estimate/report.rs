@@ -19,6 +19,8 @@ const HOUR: f64 = 3600.0;
 pub struct EstimateReport {
     /// Version of this object; fields are added, never changed.
     pub schema_version: u32,
+    /// The verb.
+    pub command: &'static str,
     /// The source as given, without a password.
     pub source: String,
     /// Bytes to move.
@@ -161,7 +163,8 @@ pub(super) fn make(request: &Request, ground: &Inputs, asked: &Estimate, grid: &
         deadline.map_or((None, None, None), |(fits, nearest, wanted)| (Some(fits), nearest, wanted));
     Ok(EstimateReport {
         schema_version: SCHEMA_VERSION,
-        source: fullbore_engines::without_password(&request.source),
+        command: "estimate",
+        source: request.source.shown().to_owned(),
         plain_bytes: plain,
         in_use_bytes: request.size.is_none().then_some(ground.source.used_bytes),
         asked: line(asked),
@@ -245,7 +248,7 @@ fn moved(request: &Request, ground: &Inputs, asked: &Estimate) -> Result<Option<
     let Some((steps, rate)) = request.cutover else { return Ok(None) };
     let (Some(backup), Some(restore)) = (&asked.candidate.backup, &asked.candidate.restore) else {
         let hint = ground.notes.first().cloned().unwrap_or_else(|| "fullbore calibrate".into());
-        let name = fullbore_engines::identity(&request.source).name;
+        let name = request.source.name();
         return Err(Error::usage(
             "--plan",
             format!("the profile has no measurements for backup and restore of {name}"),

@@ -152,17 +152,17 @@ pub(super) fn follow_into(
 ) -> Result<()> {
     let begun = Instant::now();
     report.kind = Some(SetKind::Log.to_string());
-    report.engine = fullbore_engines::of_url(&request.backup.source).map(|engine| engine.name().to_owned());
-    report.database = Some(fullbore_engines::without_password(&request.backup.source));
+    report.engine = request.backup.source.engine().map(|engine| engine.name().to_owned());
+    report.database = Some(request.backup.source.shown().to_owned());
     let engine = log_set::engine(&request.backup)?;
     refuse_single_places(request)?;
-    let name = fullbore_engines::without_password(&request.backup.source);
-    let identity = fullbore_engines::identity(&request.backup.source).name;
-    let _exclusive = exclusive::take(&name, &format!("{identity}#log"), request.backup.wait, conduct)?;
+    let name = request.backup.source.shown();
+    let identity = request.backup.source.name().to_owned();
+    let _exclusive = exclusive::take(name, &format!("{identity}#log"), request.backup.wait, conduct)?;
     let plan = backup::checked_plan(&request.backup, conduct, report)?;
     let halt = conduct.halt();
     let options = backup::options(&request.backup, plan.readers, &halt);
-    let follower = conduct.until_signalled(&halt, || engine.follow(&request.backup.source, &options))?;
+    let follower = conduct.until_signalled(&halt, || engine.follow(request.backup.source.text(), &options))?;
     let storing = Conduct { stores: stores.clone(), ..Conduct::default() };
     let template = Some(request.backup.name_template.clone().unwrap_or_else(|| TEMPLATE.into()));
     let backup = backup::Request { kind: SetKind::Log, name_template: template, ..request.backup.clone() };
@@ -310,7 +310,7 @@ impl Run<'_> {
     /// Takes a full. The follower holds the log since before its beginning, so no commit is lost between the full and
     /// the first log set.
     fn take_full(&mut self) -> Result<()> {
-        let name = fullbore_engines::without_password(&self.backup.source);
+        let name = self.backup.source.shown().to_owned();
         let _exclusive = exclusive::take(&name, &self.identity, self.backup.wait, self.conduct)?;
         if let Some(home) = &mut self.home {
             home.forsake();

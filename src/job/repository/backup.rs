@@ -74,7 +74,7 @@ pub fn run(
     let second = second.map(|second| Second::open(second, &repository, &request, conduct)).transpose()?;
     request.mirror = second.as_ref().map(|second| second.mirror(&request)).transpose()?.or(request.mirror);
     request.to.clone_from(&repository.places);
-    let database = fullbore_engines::identity(&request.source).name;
+    let database = request.source.name().to_owned();
     let (bases, copies) = choose_bases(&mut request, wanted, setting, (&repository, second.as_ref()), conduct, report)?;
     for base in &bases {
         request.base.extend(base.devices(&repository)?.iter().map(ToString::to_string));
@@ -110,7 +110,7 @@ fn choose_bases(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<(Vec<StoredSet>, Vec<StoredSet>)> {
-    let database = repository.named(&fullbore_engines::identity(&request.source).name);
+    let database = repository.named(request.source.name());
     let mut bases = match wanted {
         Wanted::Full => Vec::new(),
         Wanted::Differential | Wanted::Auto => {
@@ -153,7 +153,7 @@ pub(super) fn ids_of(sets: &[StoredSet]) -> Vec<Uuid> {
 }
 
 fn engine_of(request: &Request) -> &str {
-    request.source.split_once(':').map_or("", |(scheme, _)| scheme)
+    request.source.scheme()
 }
 
 /// If new sets are locked, the sets that this one depends on are locked for as long: a base must stay as long as the

@@ -37,7 +37,7 @@ pub fn run(
     let name_template = hidden::template(setting.config, setting.name, request.backup.name_template.clone())?;
     let backup = Request { to: repository.places.clone(), name_template, ..request.backup.clone() };
     let request = Following { backup, ..request.clone() };
-    let database = Some(fullbore_engines::identity(&request.backup.source).name);
+    let database = Some(request.backup.source.name().to_owned());
     let lasting = Conduct { stores: stores.clone(), ..conduct.clone() };
     setting.as_task(&repository, follow::COMMAND, database, &lasting, report, |task, report| {
         task.lasts();
@@ -67,8 +67,8 @@ impl Home for InRepository<'_> {
 
     fn bases(&mut self, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<Vec<String>> {
         let inventory = self.setting.inventory(self.repository, conduct, &mut report.warnings)?;
-        let database = self.repository.named(&fullbore_engines::identity(&request.source).name);
-        let engine = request.source.split_once(':').map_or("", |(engine, _)| engine);
+        let database = self.repository.named(request.source.name());
+        let engine = request.source.scheme();
         if databases::here(&inventory.sets, engine, &database).is_empty() {
             return Ok(Vec::new());
         }

@@ -1,6 +1,7 @@
 //! The interface of engines to the rest of the program. An engine is a folder, a type that implements [`Engine`], and a
 //! line in [`ENGINES`](crate::ENGINES).
 
+mod database_url;
 mod directory;
 mod directory_restore;
 mod file;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 use fullbore_core::Result;
 
+pub use database_url::DatabaseUrl;
 pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
 pub use file::{Depth, FileEngine, Over};

@@ -164,7 +164,7 @@ impl ServerAddress {
                 }
             }
             "socket" if has_host => {
-                let hint = "leave the host out: mysql://USER@/?socket=PATH";
+                let hint = format!("leave the host out: {}://USER@/?socket=PATH", self.dialect.name());
                 return Err(Error::usage("socket", "a socket is on this machine and has no host", hint));
             }
             "socket" => self.endpoint = Endpoint::Socket(absolute(name, &value()?)?),

@@ -4,7 +4,6 @@
 mod cutover;
 mod deadline;
 mod goal;
-mod grid;
 mod history;
 #[cfg(test)]
 mod tests;
@@ -18,8 +17,7 @@ use crate::throughput::{
 
 pub use cutover::{Cutover, Steps, cutover};
 pub use deadline::{Wanted, fits, wanted};
-pub use goal::{Best, By, Glance, Goal, glance, rank_by_estimate, smaller_first, throttle};
-pub use grid::{BUFFER_FACTORS, MOST, STRIPES_PER_PLACE, by_backup};
+pub use goal::{Best, By, Glance, Goal, glance, rank_by_estimate, smaller_first, throttle, BUFFER_FACTORS, MOST, STRIPES_PER_PLACE, by_backup};
 pub use history::{Factor, Observed, learn};
 
 /// A path, and the correction of the model for it.

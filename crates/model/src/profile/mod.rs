@@ -2,10 +2,9 @@
 //! units.
 
 mod bounds;
-mod files;
 mod headroom;
 mod here;
-mod job_costs;
+mod costs;
 mod machine;
 mod operations;
 mod path;

@@ -3,7 +3,7 @@
 
 use fullbore_core::sink::LEAST_PART;
 
-use super::files::of_file;
+use super::costs::of_file;
 use super::path::cells_that_count;
 use super::scatter::{MOST_DEVIATION, Scatter};
 use super::{Access, AccessPattern, Cell, MeasuredPath, Order, Round};

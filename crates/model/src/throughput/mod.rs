@@ -11,7 +11,6 @@
 mod configuration;
 mod credit;
 mod fit;
-mod headroom;
 mod interval;
 mod linear;
 mod network;
@@ -30,10 +29,9 @@ mod tests;
 
 pub use configuration::{Buffers, Configuration, Direction, ExtraCost};
 pub use fit::{Fit, Free, fit};
-pub use headroom::Headroom;
 pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, interval, interval_of, samples};
 pub use parameter::{CeilingPart, Parameter};
-pub use path::{Access, Burst, Ceiling, CodecCost, Device, FixedCosts, Machine, Path, Side};
+pub use path::{Access, Burst, Ceiling, CodecCost, Device, FixedCosts, Headroom, Machine, Path, Side};
 pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict, predict_slowed};
 pub use requests::{Asking, Measured, Requests};
 pub use roofline::{Roofline, roofline};
