@@ -110,6 +110,8 @@ pub struct Report {
     pub point: Option<PointReport>,
     /// The target of a restore, as `--into` names it.
     pub into: Option<String>,
+    /// With `--no-recovery`: the target is not a database yet.
+    pub restoring: bool,
     /// How long writers to the database may have waited.
     pub writers_blocked_s: f64,
     /// With `--resume`: what was kept of the partial restore, and what was fetched.

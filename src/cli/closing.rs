@@ -47,6 +47,9 @@ pub fn backup(report: &Report, shown: &OutputFlags) -> Vec<String> {
 /// The result of following a log.
 pub fn follow(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let database = value(report.database.as_deref().unwrap_or_default());
+    if report.backup_set_id.is_none() {
+        return vec![format!("BACKUP LOG: nothing was committed in {database}: nothing was written")];
+    }
     let at = point(report, " up to ", shown);
     let mut out = vec![format!("BACKUP LOG: log of {database}{at}{}", set(report, shown))];
     out.push(format!("  {}, {} stored", moved(report), show_bytes(report.stored_bytes)));
@@ -59,9 +62,14 @@ pub fn restore(report: &Report, shown: &OutputFlags) -> Vec<String> {
     if report.status == "planned" {
         return plan(report);
     }
-    let into = report.into.as_ref().map_or_else(String::new, |into| format!(" into {}", value(into)));
     let (of, at) = (of_database(report), point(report, " up to ", shown));
-    let mut out = vec![format!("RESTORE DATABASE: {of}{at}{into}{}", set(report, shown))];
+    let into = report.into.as_ref().map_or_else(String::new, |into| format!(" into {}", value(into)));
+    let (what, into) = match (&report.command[..], report.restoring) {
+        ("restore-test", _) => ("RESTORE TEST", "; restored, checked and removed".to_owned()),
+        (_, true) => ("RESTORE DATABASE", format!("{into}, which is not a database yet (NORECOVERY)")),
+        (_, false) => ("RESTORE DATABASE", into),
+    };
+    let mut out = vec![format!("{what}: {of}{at}{into}{}", set(report, shown))];
     out.extend(binary_log(report, shown));
     out.extend(start_at(report));
     out.push(format!("  {}", moved(report)));
@@ -110,7 +118,7 @@ pub fn copy(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let done: Vec<_> = report.copied.iter().filter(|copy| copy.how != "there already").collect();
     let mut out = Vec::new();
     if done.is_empty() {
-        out.push("COPY: stored nothing: the target has every set already".to_owned());
+        out.push("COPY: stored nothing: the target has every chosen set already".to_owned());
     } else {
         let places = places(done.iter().flat_map(|copy| &copy.families));
         out.push(format!("COPY: {} to {places}", counted(done.len() as u64, "set")));

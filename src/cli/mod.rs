@@ -35,7 +35,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use fullbore::config::Config;
@@ -46,6 +47,7 @@ use fullbore_core::conduct::Conduct;
 use fullbore_core::device::Device;
 use fullbore_core::io::{replace_whole, working_name};
 use fullbore_core::store::Stores;
+use fullbore_core::threads;
 
 use args::{Arguments, Global, ReportTo, Verb};
 
@@ -55,7 +57,6 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return show::clap_error(&error),
     };
-    arguments.global.log_file.iter().for_each(|path| show::log_to(path));
     let for_output = arguments.verb.is_for_output();
     let code = run(arguments).unwrap_or_else(|error| {
         show::error(&error);
@@ -77,7 +78,10 @@ fn parsed(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
     let Some(repository) = std::env::var_os("FULLBORE_REPO").filter(|name| !name.is_empty()) else {
         return Err(error);
     };
-    let more = parse(&[words, vec!["--repo".into(), repository]].concat());
+    // Before `--`: behind it, every word is a place.
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let (before, behind) = words.split_at(end);
+    let more = parse(&[before, &["--repo".into(), repository], behind].concat());
     // With places on the command line, something else is missing.
     more.map_err(|other| if other.kind() == error.kind() { other } else { error })
 }
@@ -88,8 +92,9 @@ fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
     let mut config = fullbore::config::load(global.config.as_deref())?;
     config.device_timeout = global.device_timeout.or(config.device_timeout);
     config.outage = global.outage.or(config.outage);
-    if global.log_file.is_none() {
-        config.log_file.iter().for_each(|path| show::log_to(path));
+    if let Some(path) = global.log_file.as_ref().or(config.log_file.as_ref()) {
+        check_replaceable("--log-file", path, show::is_log)?;
+        show::log_to(path)?;
     }
     match verb {
         Verb::Backup(args) => backup::run(&args, &config),
@@ -126,7 +131,11 @@ fn stores(config: &Config) -> Result<Stores> {
     Ok(stores)
 }
 
-/// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once.
+/// Signals in this time after the first one count as the same: `timeout` signals its child, and then the group of it.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
+/// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once, unless it follows the first
+/// one directly.
 fn conduct(config: &Config, quiet: bool) -> Result<Conduct> {
     fullbore_core::child::end_with_the_bench()?;
     let volumes = fullbore_bench::volume::environment::volumes()?;
@@ -143,10 +152,18 @@ fn conduct(config: &Config, quiet: bool) -> Result<Conduct> {
         // Register the number first, so that a signal between these calls is not lost.
         let heard = Arc::<AtomicUsize>::clone(&conduct.signal);
         let registered = signal_hook::flag::register_usize(signal, heard, number)
-            .and_then(|_| signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed)))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&armed)));
+            .and_then(|_| signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed)));
         registered.map_err(|e| Error::io("listen to signals in", "this process", e))?;
     }
+    let first = Arc::<AtomicUsize>::clone(&conduct.signal);
+    let arm = move || {
+        while first.load(Ordering::Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(SAME_SIGNAL);
+        armed.store(true, Ordering::Relaxed);
+    };
+    threads::start("second signal", arm)?;
     // A limit on the size of files (ulimit -f) is an error of the write, not a sudden end.
     let unheeded = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGXFSZ, unheeded).map_err(|e| Error::io("listen to signals in", "this process", e))?;
@@ -244,23 +261,35 @@ fn prove_report_place(path: &Path) -> Result<()> {
 
 /// A report may replace an earlier report, and no other kind of file.
 fn check_report_place(path: &Path) -> Result<()> {
+    let is_report = |text: &str| {
+        let object = text.trim_start().strip_prefix('{').map(str::trim_start);
+        object.is_some_and(|object| object.starts_with(REPORT_MARK))
+    };
+    check_replaceable("--report", path, is_report)
+}
+
+/// A file that `flag` names must not exist, or be empty, or begin as such a file does. Else it may be a database, a stripe
+/// or a key. A device or a named pipe keeps nothing.
+fn check_replaceable(flag: &str, path: &Path, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let shown = path.display().to_string();
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return Ok(()); // A device or a named pipe keeps nothing.
+        return Ok(());
     }
     let mut start = Vec::new();
     match File::open(path).and_then(|file| file.take(64).read_to_end(&mut start)) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(Error::io("look at the report", shown, e)),
+        Err(e) => return Err(Error::io(format!("look at the file of {flag}"), shown, e)),
         Ok(_) => {}
     }
-    let text = String::from_utf8_lossy(&start);
-    let object = text.trim_start().strip_prefix('{').map(str::trim_start);
-    if start.is_empty() || object.is_some_and(|object| object.starts_with(REPORT_MARK)) {
+    if start.is_empty() || is_ours(&String::from_utf8_lossy(&start)) {
         return Ok(());
     }
-    let why = "exists already and is not a report";
-    Err(Error::usage(format!("--report json:{shown}"), why, "name another file: nothing else is overwritten"))
+    let (thing, what) = match flag {
+        "--report" => (format!("--report json:{shown}"), "a report"),
+        "--metrics" => (format!("{flag} {shown}"), "a file of metrics"),
+        _ => (format!("{flag} {shown}"), "a log file"),
+    };
+    Err(Error::usage(thing, format!("exists already and is not {what}"), "name another file: nothing else is overwritten"))
 }
 
 /// Refuses a report under a name where SQLite looks for the pages or the log of the database.

@@ -67,6 +67,9 @@ fn thing(args: &Prune, config: &Config) -> String {
 
 /// Runs `check`; gives the exit code.
 pub fn check(args: &Check, config: &Config) -> Result<u8> {
+    if let Some(path) = &args.metrics {
+        super::check_replaceable("--metrics", path, |text| text.starts_with("# HELP fullbore_"))?;
+    }
     let time = |flag: &str, text: &Option<String>| -> Result<Option<Duration>> {
         text.as_ref().map(|text| units::duration(flag, text)).transpose()
     };

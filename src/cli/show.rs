@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +15,9 @@ use fullbore::job::follow::{Event, Shipped};
 use fullbore::job::inspect::SetSummary;
 use fullbore::report::WITH_WARNINGS;
 use fullbore::units::{counted, harmless, show_bytes};
+use fullbore_core::io::open_without_wait;
 use fullbore_core::media::Manifest;
+use rustix::fs::FileType;
 
 /// Why a part of the result is not on standard output.
 static LOST: OnceLock<std::io::Error> = OnceLock::new();
@@ -69,12 +72,34 @@ pub fn result_width() -> Option<usize> {
     Some(said.map_or(80, |size| size.ws_col.into()))
 }
 
+/// True of the first bytes of a log file: a time, as [`log`] writes it.
+pub fn is_log(text: &str) -> bool {
+    text.split_once(' ').is_some_and(|(time, _)| time.ends_with('Z') && time.parse::<jiff::Timestamp>().is_ok())
+}
+
 /// Opens the file that gets all messages. If that fails, the command goes on, with a warning.
-pub fn log_to(path: &Path) {
-    match File::options().create(true).append(true).mode(0o600).open(path) {
-        Ok(file) => drop(LOG.set(file)),
-        Err(e) => warning(&Error::io("append messages to", path.display().to_string(), e).to_string()),
+///
+/// # Errors
+/// It is standard output: the messages would be in the result.
+pub fn log_to(path: &Path) -> fullbore::Result<()> {
+    let opened = open_without_wait(File::options().create(true).append(true).mode(0o600), path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(e) => {
+            warning(&Error::io("append messages to", path.display().to_string(), e).to_string());
+            return Ok(());
+        }
+    };
+    let place = |stat: std::io::Result<rustix::fs::Stat>| stat.ok().map(|stat| (stat.st_dev, stat.st_ino, stat.st_mode));
+    let place_of = |file: &dyn AsFd| place(rustix::fs::fstat(file).map_err(Into::into));
+    // A terminal, and /dev/null, may be both.
+    let keeps = |mode: u32| !FileType::from_raw_mode(mode).is_char_device();
+    if place_of(&file).is_some_and(|place| place_of(&std::io::stdout()) == Some(place) && keeps(place.2)) {
+        let why = "is standard output: messages would be in the result";
+        return Err(Error::usage(format!("--log-file {}", path.display()), why, "name a file, or /dev/stderr"));
     }
+    let _ = LOG.set(file); // Set once.
+    Ok(())
 }
 
 /// Writes a text to the log file only, each line with the time.

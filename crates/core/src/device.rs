@@ -200,7 +200,18 @@ pub fn without_password_unless(url: &str, is_local: impl Fn(&str) -> bool) -> St
         let (user, _) = user_and_password[slashes.len()..].split_once(':')?;
         Some(format!("{scheme}:{slashes}{user}:***@{place}"))
     };
-    hidden().unwrap_or_else(|| url.to_owned())
+    without_secret_options(hidden().unwrap_or_else(|| url.to_owned()))
+}
+
+/// Values of options with a name that tells of a secret are `***`: fullbore takes none there, but people write them.
+fn without_secret_options(url: String) -> String {
+    const SECRET: [&str; 3] = ["pass", "secret", "token"];
+    let Some((place, options)) = url.split_once('?').filter(|(place, _)| place.contains("://")) else { return url };
+    let masked = options.split('&').map(|option| match option.split_once('=') {
+        Some((name, _)) if SECRET.iter().any(|word| name.to_ascii_lowercase().contains(word)) => format!("{name}=***"),
+        _ => option.to_owned(),
+    });
+    format!("{place}?{}", masked.collect::<Vec<_>>().join("&"))
 }
 
 /// The scheme in lower case, if there is one. Before `://` any text is a scheme. Before a lone colon, only a scheme of
@@ -372,6 +383,8 @@ mod tests {
         ] {
             assert_eq!(without_password(url), shown);
         }
+        let options = without_password("mysql://u@h/?password=s3cret&ssl-mode=required&SecretKey=x");
+        assert_eq!(options, "mysql://u@h/?password=***&ssl-mode=required&SecretKey=***");
         assert_eq!(without_password_unless("data:/a:b@c", |scheme| scheme == "data"), "data:/a:b@c");
         assert_eq!(without_password_unless("data://a:b@c", |scheme| scheme == "data"), "data://a:***@c");
         for url in ["s3://AK:sekret@b/x", "foo://u:sekret@h", "file://u:sekret@h/x"] {

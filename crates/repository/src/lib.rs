@@ -15,7 +15,7 @@ pub mod records;
 pub mod task;
 pub mod times;
 
-use fullbore_core::device::{Destination, Device};
+use fullbore_core::device::{Destination, Device, without_password};
 use fullbore_core::store::Stores;
 pub use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -57,7 +57,7 @@ pub struct Repository {
 /// # Errors
 /// There is no such repository, or its places cannot hold one.
 pub fn places(name: &str, config: &Config) -> Result<Vec<Device>> {
-    let thing = format!("--repo {name}");
+    let thing = format!("--repo {}", without_password(name));
     let texts: Vec<&str> = match config.repository.get(name) {
         Some(found) if found.to.is_empty() => {
             let why = "has no places";

@@ -108,6 +108,7 @@ pub(super) fn leave(first: First<'_>, restore: Box<dyn Restorer>, report: &mut R
     match publish() {
         Ok(warnings) => {
             report.warnings.extend(warnings);
+            report.restoring = true;
             report.notes.push(state.note());
             Ok(())
         }
@@ -195,6 +196,7 @@ impl<'a> Step<'a> {
         }
         conduct.check()?;
         if self.request.recovery == Recovery::Later {
+            report.restoring = true;
             report.notes.push(self.state.note());
             return Ok(());
         }

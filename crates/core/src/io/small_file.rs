@@ -55,12 +55,28 @@ pub fn read_whole(path: &Path, most: usize) -> io::Result<Option<Zeroizing<Vec<u
 /// The text cannot be written. A file of that name is unchanged then.
 pub fn replace_whole(path: &Path, text: &str) -> io::Result<()> {
     if std::fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return std::fs::write(path, text);
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = open_without_wait(options.write(true).create(true).truncate(true), path)?;
+        return std::io::Write::write_all(&mut file, text.as_bytes());
     }
     let working = working_name(path);
     std::fs::write(&working, text).and_then(|()| std::fs::rename(&working, path)).inspect_err(|_| {
         let _ = std::fs::remove_file(&working); // The first error counts.
     })
+}
+
+/// Opens a file for writing. A named pipe without a reader is an error, and not a wait.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn open_without_wait(options: &mut std::fs::OpenOptions, path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let at_once = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = options.custom_flags(at_once).open(path)?;
+    // From now on, a write waits for a slow reader.
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// The name of a file until it is whole. It has no process number: two containers may both be number 1.
