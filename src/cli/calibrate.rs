@@ -17,8 +17,8 @@ use fullbore_model::throughput::Direction;
 use serde::Serialize;
 
 use super::args::ReportTo;
-use super::listing::ReportFlags;
 use super::inspect::WITH_WARNINGS;
+use super::listing::ReportFlags;
 use super::show;
 
 const SCHEMA_VERSION: u32 = 1;
@@ -113,7 +113,10 @@ pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
         show::line(&told(&profile, args.verbose));
     }
     if let Some(to) = &report {
-        super::write_report(to, &CalibrationReport { schema_version: SCHEMA_VERSION, command: "calibrate", profile: &profile })?;
+        super::write_report(
+            to,
+            &CalibrationReport { schema_version: SCHEMA_VERSION, command: "calibrate", profile: &profile },
+        )?;
     }
     if let Some(directory) = &args.svg {
         write_charts(&profile, directory)?;

@@ -15,9 +15,9 @@ use fullbore_model::estimate::By;
 use serde::Serialize;
 
 use super::args::ReportTo;
-use super::listing::ReportFlags;
 use super::engine_flags::EstimateFlags;
 use super::inspect::WITH_WARNINGS;
+use super::listing::ReportFlags;
 use super::show;
 use super::tuning::BackupTuning;
 

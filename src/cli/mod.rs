@@ -289,7 +289,11 @@ fn check_replaceable(flag: &str, path: &Path, is_ours: impl Fn(&str) -> bool) ->
         "--metrics" => (format!("{flag} {shown}"), "a file of metrics"),
         _ => (format!("{flag} {shown}"), "a log file"),
     };
-    Err(Error::usage(thing, format!("exists already and is not {what}"), "name another file: nothing else is overwritten"))
+    Err(Error::usage(
+        thing,
+        format!("exists already and is not {what}"),
+        "name another file: nothing else is overwritten",
+    ))
 }
 
 /// Refuses a report under a name where SQLite looks for the pages or the log of the database.

@@ -90,7 +90,8 @@ pub fn log_to(path: &Path) -> fullbore::Result<()> {
             return Ok(());
         }
     };
-    let place = |stat: std::io::Result<rustix::fs::Stat>| stat.ok().map(|stat| (stat.st_dev, stat.st_ino, stat.st_mode));
+    let place =
+        |stat: std::io::Result<rustix::fs::Stat>| stat.ok().map(|stat| (stat.st_dev, stat.st_ino, stat.st_mode));
     let place_of = |file: &dyn AsFd| place(rustix::fs::fstat(file).map_err(Into::into));
     // A terminal, and /dev/null, may be both.
     let keeps = |mode: u32| !FileType::from_raw_mode(mode).is_char_device();

@@ -44,6 +44,7 @@ fn the_environment_names_the_repository_where_the_line_names_neither_it_nor_plac
         assert!([0, 4].contains(&ended.code), "{ended}");
         world.run(line).with_code(2).says(&["--repo"]);
     }
+    with_repository(&world, "verify --").done();
     with_repository(&world, "backup sqlite:app.db --to b/").done();
     assert_eq!(with_repository(&world, "list b").done().text().lines().count(), 2, "the line wins");
     with_repository(&world, "restore").with_code(2).says(&["--into <TARGET>"]);

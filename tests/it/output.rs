@@ -128,3 +128,39 @@ fn a_reader_that_went_away_is_no_error() {
         assert_eq!(ended.err.matches("error").count(), 0, "{ended}");
     }
 }
+
+#[test]
+fn a_file_that_a_flag_names_is_never_a_stripe_a_database_or_standard_output() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --repo a/").done();
+    let stripe = world.names("a").into_iter().find(|name| name.ends_with(".bore")).unwrap();
+    let before = world.read(&format!("a/{stripe}"));
+    let files = [format!("a/{stripe}"), "app.db".to_owned()];
+    for file in &files {
+        world.run(&format!("verify a/ --log-file {file}")).refused(2, file, "is not a log file");
+        world.run(&format!("check --repo a/ --metrics {file}")).refused(2, file, "is not a file of metrics");
+        world.run(&format!("verify a/ --report json:{file}")).refused(2, file, "is not a report");
+    }
+    assert!(before == world.read(&format!("a/{stripe}")));
+    // A log file, and a file of metrics, are taken again.
+    for _ in 0..2 {
+        world.run("verify a/ --log-file log").done();
+        world.run("check --repo a/ --metrics metrics").done();
+    }
+    let mut command =
+        program::command(world.folder(), ["backup", "sqlite:app.db", "--to", "-", "--log-file", "/dev/stdout"]);
+    command.stdout(File::create(world.at("piped.bore")).unwrap()).stderr(Stdio::piped());
+    let line = format!("{command:?}");
+    let ended = Ended::from(line, command.spawn().unwrap().wait_with_output().unwrap());
+    ended.refused(2, "--log-file /dev/stdout", "is standard output");
+    assert_eq!(world.read("piped.bore"), b"");
+}
+
+#[test]
+fn a_named_pipe_without_a_reader_is_a_warning_or_an_error_and_not_a_wait() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/").done();
+    assert!(std::process::Command::new("mkfifo").arg(world.at("pipe")).status().unwrap().success());
+    world.run("list a/ --log-file pipe").done().says(&["warning", "pipe"]);
+    world.run("verify a/ --report json:pipe").with_code(WITH_WARNINGS).says(&["the report", "pipe"]);
+}

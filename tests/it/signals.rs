@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fullbore_test_servers::wait_until;
 use rusqlite::Connection;
 
-use crate::database;
+use crate::database::{self, Shape};
 use crate::program::{self, Running};
 use crate::world::World;
 
@@ -160,4 +160,16 @@ fn a_backup_under_nohup_outlives_its_terminal() {
     assert!(sent.success(), "it had ended already");
     assert!(child.wait().unwrap().success());
     world.assert_restores("--from a");
+}
+
+/// GNU `timeout` signals its child, and then the group of it.
+#[test]
+fn a_signal_that_comes_twice_at_once_ends_a_job_well() {
+    let world = World::with_shape(Shape { rows: 30_000, ..Shape::default() });
+    let slow = world.start("backup sqlite:app.db --to a/ --compression none --throttle 64KiB/s");
+    wait_until("media are begun", || world.at("a").is_dir() && !world.names("a").is_empty());
+    slow.signal("TERM");
+    slow.signal("TERM");
+    slow.wait().with_code(143);
+    assert_eq!(world.names("a"), Vec::<String>::new());
 }

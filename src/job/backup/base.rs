@@ -82,7 +82,6 @@ fn unfit(manifest: &Manifest, request: &Request) -> Option<String> {
     manifest.copy_only.then(|| "taken with --copy-only".to_owned())
 }
 
-
 impl Candidates {
     /// The page map of the newest full of the database that the session has open.
     ///

@@ -167,8 +167,7 @@ pub fn run_within(
     let plan = checked_plan(request, conduct, report)?;
     // A log backup may run beside a full, but only one log backup.
     let identity = if request.kind == SetKind::Log { format!("{identity}#log") } else { identity };
-    let _exclusive =
-        exclusive::take(request.source.shown(), &identity, request.wait, conduct)?;
+    let _exclusive = exclusive::take(request.source.shown(), &identity, request.wait, conduct)?;
     let halt = conduct.halt();
     let options = options(request, plan.readers, &halt);
     if request.kind == SetKind::Log {
@@ -325,7 +324,8 @@ fn prepare(
         Some(base) => Some(base.seed()),
         None => (request.kind == SetKind::Full).then(random_seed),
     };
-    let label = Label { name: request.name.clone(), description: request.description.clone(), database: database.name };
+    let label =
+        Label { name: request.name.clone(), description: request.description.clone(), database: database.name.clone() };
     let set = SetHeader {
         media_set_id,
         backup_set_id: Uuid::now_v7(),

@@ -89,7 +89,7 @@ fn ours(request: &Request) -> Ours {
     let database = request.source.identity();
     let made = request.to.iter().any(|device| matches!(device.place(), Destination::Directory(_)));
     let patterns = if made { patterns(template(request), &stems_of(request, database)) } else { Vec::new() };
-    Ours { database: database.written, patterns }
+    Ours { database: database.written.clone(), patterns }
 }
 
 /// A family that `--init` replaces.

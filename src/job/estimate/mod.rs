@@ -154,11 +154,7 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
     source.plain_bytes = request.size.unwrap_or(source.plain_bytes);
     if source.plain_bytes == 0 {
         let hint = "give the size that it will have with --size";
-        return Err(Error::usage(
-            request.source.name().to_owned(),
-            "is empty: there is nothing to estimate",
-            hint,
-        ));
+        return Err(Error::usage(request.source.name().to_owned(), "is empty: there is nothing to estimate", hint));
     }
     Ok(source)
 }

@@ -1,5 +1,6 @@
 //! The best configuration for a goal.
 
+use super::Estimate;
 use super::{Candidate, KnownPath, estimate};
 use crate::throughput::what_if::SAME_SPEED;
 use crate::throughput::{Configuration, Prediction, Unpredictable};

@@ -17,7 +17,10 @@ use crate::throughput::{
 
 pub use cutover::{Cutover, Steps, cutover};
 pub use deadline::{Wanted, fits, wanted};
-pub use goal::{Best, By, Glance, Goal, glance, rank_by_estimate, smaller_first, throttle, BUFFER_FACTORS, MOST, STRIPES_PER_PLACE, by_backup};
+pub use goal::{
+    BUFFER_FACTORS, Best, By, Glance, Goal, MOST, STRIPES_PER_PLACE, by_backup, glance, rank_by_estimate,
+    smaller_first, throttle,
+};
 pub use history::{Factor, Observed, learn};
 
 /// A path, and the correction of the model for it.
