@@ -166,6 +166,7 @@ fn unpack(
         input_buffers: 4,
         output_buffers: 3,
         window: 0,
+        throttle: None,
     };
     let input = pool(plan.input_buffers, size);
     let accepted = (|| {

@@ -7,6 +7,9 @@ use crate::error::Error;
 pub struct Stores;
 
 impl Stores {
+    /// Ends no request: there are none.
+    pub fn stop(&self) {}
+
     /// Why nothing there can be reached.
     pub fn refuse(&self, shown: &str) -> Error {
         Error::usage(
