@@ -66,6 +66,8 @@ class Cases:
         server = Server(KINDS[engine], os.path.join(self.work, engine))
         fill(server, self.options.size, 8)
         self.servers.append(server)
+        if engine == "mysql":
+            server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'")
         url = f"{engine}://root@127.0.0.1:{server.about['port']}"
         return [url, "--password-file", server.about["password_file"]], f"dir:{self.work}/back"
 
@@ -133,6 +135,7 @@ def main():
     options = arguments()
     os.makedirs(options.dir, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="builds-", dir=options.dir) as work:
+        os.chmod(work, 0o755)  # Servers run as another user.
         cases = Cases(options, work)
         try:
             figures = measured(cases, options)
