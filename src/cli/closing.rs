@@ -48,7 +48,11 @@ pub fn backup(report: &Report, shown: &OutputFlags) -> Vec<String> {
 pub fn follow(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let database = value(report.database.as_deref().unwrap_or_default());
     if report.backup_set_id.is_none() {
-        return vec![format!("BACKUP LOG: nothing was committed in {database}: nothing was written")];
+        let mut out = vec![format!("BACKUP LOG: nothing was committed in {database}: nothing was written")];
+        if shown.verbose {
+            tail(report, shown, &mut out);
+        }
+        return out;
     }
     let at = point(report, " up to ", shown);
     let mut out = vec![format!("BACKUP LOG: log of {database}{at}{}", set(report, shown))];
