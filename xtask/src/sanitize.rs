@@ -14,7 +14,7 @@ use crate::{cargo, finish, output};
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// The tests of these modules.
-const MODULES: [&str; 5] = ["io::", "sink::", "supply::", "pool::", "testkit::"];
+const MODULES: [&str; 6] = ["io::", "memory::", "sink::", "supply::", "pool::", "testkit::"];
 /// libdeflate has one table in two of its files under one name, which it does not share.
 const ASAN_OPTIONS: &str = "detect_odr_violation=0";
 
