@@ -149,7 +149,14 @@ fn an_imported_table_that_becomes_a_partition_is_refused_until_there_is_a_checkp
         let error = source.copy("a", exchange).map(drop).unwrap_err().to_string();
         assert!(error.contains("aaa/") && error.contains("IMPORT TABLESPACE"), "{error}");
         source.server.flush_pages();
-        let (copy, _) = source.copy("b", || {}).unwrap();
+        // The checkpoint comes some time after the last page is written.
+        let (mut copied, mut tries) = (None, 0);
+        fullbore_test_servers::wait_until("a checkpoint behind the import", || {
+            tries += 1;
+            copied = source.copy(&format!("b{tries}"), || {}).ok();
+            copied.is_some()
+        });
+        let (copy, _) = copied.unwrap();
         let asked = "SELECT COUNT(*), SUM(v = 'OLD') FROM aaa.parts; SELECT * FROM aaa.t";
         assert_eq!(source.restored(&copy, asked), "5001\t1\n1\tOLD\n", "{}", kind.name());
     }
