@@ -366,9 +366,7 @@ impl<'a> Run<'a> {
                 let (jobs, known) = (&mut tiny_jobs[number], &mut profile.job_costs[number]);
                 if let Err(error) = jobs.measure(known, pace) {
                     pace.conduct.check()?;
-                    let why = error.to_string();
-                    let why = why.lines().next().unwrap_or_default();
-                    profile.notes.push(unmeasured_jobs(&profile.places[jobs.media].path, why));
+                    profile.notes.push(unmeasured_jobs(&profile.places[jobs.media].path, &error.one_line()));
                 }
             }
         }

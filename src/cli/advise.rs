@@ -67,14 +67,14 @@ struct Advised {
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Advise, config: &Config, global: &Global) -> Result<u8> {
     let encrypt_to = if args.encrypt_to.is_empty() { &config.encrypt_to } else { &args.encrypt_to };
+    let request = args.job.request(!encrypt_to.is_empty(), config)?;
     let make = || {
         // The command must work: open its keys as the backup does.
         recipients(encrypt_to)?;
-        let request = args.job.request(!encrypt_to.is_empty(), config)?;
         let advice = estimate::advise(&request, &args.goal.goal()?, &super::stop_on_signals(config)?)?;
         Ok(Advised { command: command(args, encrypt_to, global, &advice), advice })
     };
-    answer(&args.job, make, told, |made| [&made.advice.notes, &made.advice.warnings])
+    answer(&args.job, &request, make, told, |made| [&made.advice.notes, &made.advice.warnings])
 }
 
 impl GoalFlags {

@@ -10,7 +10,7 @@ use fullbore::{Error, Result, units};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::SetKind;
-use fullbore_engines::engine::{DatabaseUrl, resolve_options};
+use fullbore_engines::engine::resolve_options;
 
 use super::args::{Backup, Kind, ReportTo};
 use super::{closing, outside};
@@ -31,7 +31,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     {
         return Err(Error::usage("--report json", "standard output is the backup itself", "write json:FILE"));
     }
-    super::refuse_report_in_database(args.shown.report.to().as_ref(), request.source.text())?;
+    super::refuse_report_in_database(args.shown.report.to().as_ref(), request.source.identity())?;
     if let Some(name) = &args.repo {
         let setting = Setting { name, config };
         let wanted = wanted(args.kind);
@@ -83,7 +83,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         catalog: config.catalog_path(),
     });
     Ok(Request {
-        source: DatabaseUrl::new(source),
+        source,
         to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
         stripes: args.stripes.or(config.stripes),
         compression: compression.unwrap_or_default(),

@@ -14,14 +14,12 @@ use fullbore::{Error, Result};
 use fullbore_model::profile::{self, Access, Cell, CodecCell, Machine, MeasuredPath, Order, Profile, Round};
 use fullbore_model::statistics::median;
 use fullbore_model::throughput::Direction;
-use serde::Serialize;
 
 use super::args::ReportTo;
 use super::inspect::WITH_WARNINGS;
 use super::listing::ReportFlags;
 use super::show;
 
-const SCHEMA_VERSION: u32 = 1;
 /// Rows of each way to use a place that are shown without -v.
 const MAIN: usize = 3;
 /// The order of the rows of a place.
@@ -83,17 +81,6 @@ pub struct Calibrate {
     pub verbose: bool,
 }
 
-/// A profile as a report.
-#[derive(Serialize)]
-struct CalibrationReport<'a> {
-    /// Version of this object; fields are added, never changed.
-    schema_version: u32,
-    /// The verb.
-    command: &'static str,
-    #[serde(flatten)]
-    profile: &'a Profile,
-}
-
 /// Runs the verb; gives the exit code. `config_file` is the configuration file that was named.
 pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> Result<u8> {
     profile::check_name(&args.name)?;
@@ -112,12 +99,7 @@ pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
     if report != Some(ReportTo::Output) {
         show::line(&told(&profile, args.verbose));
     }
-    if let Some(to) = &report {
-        super::write_report(
-            to,
-            &CalibrationReport { schema_version: SCHEMA_VERSION, command: "calibrate", profile: &profile },
-        )?;
-    }
+    args.report.write("calibrate", &profile)?;
     if let Some(directory) = &args.svg {
         write_charts(&profile, directory)?;
     }

@@ -1,6 +1,7 @@
 //! The closing lines of a job: what, the result, the limit. With `-v`, everything that explains the limit too.
 
 use comfy_table::{Table, presets};
+use fullbore::chain::show_time;
 use fullbore::ids;
 use fullbore::report::{CalibratedReport, LimitReport, PlannedReport, PointReport, Report};
 use fullbore::units::{counted, mib_per_s, show_bytes};
@@ -178,8 +179,7 @@ fn set(report: &Report, shown: &OutputFlags) -> String {
 fn point(report: &Report, word: &str, shown: &OutputFlags) -> String {
     let Some(at) = report.point.as_ref().and_then(|point| point.at.as_deref()) else { return String::new() };
     let parsed = if shown.verbose { None } else { at.parse::<jiff::Timestamp>().ok() };
-    let whole = parsed.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    format!("{word}{}", whole.unwrap_or_else(|| value(at)))
+    format!("{word}{}", parsed.map_or_else(|| value(at), |time| show_time(time.as_microsecond())))
 }
 
 /// The place in the binary log that the state is consistent with.

@@ -49,8 +49,9 @@ pub struct Estimate {
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Estimate, config: &Config) -> Result<u8> {
-    let make = || estimate::run(&request(args, config)?, &super::stop_on_signals(config)?);
-    answer(&args.job, make, told, |made: &EstimateReport| [&made.notes, &made.warnings])
+    let request = request(args, config)?;
+    let make = || estimate::run(&request, &super::stop_on_signals(config)?);
+    answer(&args.job, &request, make, told, |made: &EstimateReport| [&made.notes, &made.warnings])
 }
 
 fn request(args: &Estimate, config: &Config) -> Result<Request> {

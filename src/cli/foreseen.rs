@@ -9,8 +9,7 @@ use fullbore::job::estimate::{ForeseenReport, GridLine, Request};
 use fullbore::units::{self, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_core::device::{Destination, Device};
-use fullbore_engines::GivenFlags;
-use fullbore_engines::engine::{DatabaseUrl, EngineDefaults, resolve_options};
+use fullbore_engines::engine::resolve_options;
 use fullbore_model::estimate::By;
 use serde::Serialize;
 
@@ -87,7 +86,7 @@ impl ForeseenJob {
         let compression = self.compression.as_ref().or(config.compression.as_ref());
         let (source, flags) = resolve_options(&self.source, &self.flags.0, &config.engine)?;
         Ok(Request {
-            source: DatabaseUrl::new(source),
+            source,
             to,
             stripes: self.stripes.map(usize::from).or(config.stripes),
             compression: compression.map(|text| text.parse()).transpose()?,
@@ -105,19 +104,20 @@ impl ForeseenJob {
     }
 }
 
-/// Makes an answer, shows and writes it; gives the exit code. `told` is its text, `remarks` its notes and warnings.
+/// Makes an answer to `request`, shows and writes it; gives the exit code. `told` is its text, `remarks` its notes and
+/// warnings.
 ///
 /// # Errors
 /// Those of `make`; a report that cannot be written.
 pub fn answer<T: Serialize>(
     job: &ForeseenJob,
+    request: &Request,
     make: impl FnOnce() -> Result<T>,
     told: impl Fn(&T) -> String,
     remarks: impl Fn(&T) -> [&Vec<String>; 2],
 ) -> Result<u8> {
-    let (source, _) = resolve_options(&job.source, &GivenFlags::default(), &EngineDefaults::default())?;
     let report = job.report.to();
-    super::refuse_report_in_database(report.as_ref(), &source)?;
+    super::refuse_report_in_database(report.as_ref(), request.source.identity())?;
     if let Some(ReportTo::File(path)) = &report {
         super::check_report_place(path)?;
     }

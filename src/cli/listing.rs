@@ -1,6 +1,7 @@
 //! How listings are shown and written: their flags, the view for a terminal, and the JSON object.
 
 use clap::Args;
+use fullbore::chain::show_time;
 use fullbore::report::SCHEMA_VERSION;
 use fullbore::{Result, ids};
 use jiff::Timestamp;
@@ -90,7 +91,7 @@ impl View {
     pub fn time(&self, time: &str) -> String {
         match (self.width, time.parse::<Timestamp>()) {
             (Some(_), Ok(then)) => age(self.now.as_second() - then.as_second()),
-            (None, Ok(then)) => then.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            (None, Ok(then)) => show_time(then.as_microsecond()),
             (_, Err(_)) => show::value(time),
         }
     }

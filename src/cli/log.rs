@@ -13,7 +13,7 @@ use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_engines::GivenFlags;
-use fullbore_engines::engine::{DatabaseUrl, resolve_options};
+use fullbore_engines::engine::resolve_options;
 
 use super::args::{Log, LogVerb, OutputFlags};
 use super::closing;
@@ -98,7 +98,7 @@ pub fn run(args: &Log, config: &Config) -> Result<u8> {
         checkpoint_after: units::bytes("--checkpoint-after", &args.checkpoint_after)?,
     };
     super::outside::refuse_in_repository(None, args.repo.as_ref(), config)?;
-    super::refuse_report_in_database(args.shown.report.to().as_ref(), following.backup.source.text())?;
+    super::refuse_report_in_database(args.shown.report.to().as_ref(), following.backup.source.identity())?;
     // The last set is still stored after a signal, so a signal does not end the requests to these stores.
     let stores = super::stores(config)?;
     super::with_report(
@@ -142,7 +142,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
     let compression = args.compression.as_ref().or(config.compression.as_ref());
     let (source, flags) = resolve_options(&args.source, &GivenFlags::default(), &config.engine)?;
     Ok(Request {
-        source: DatabaseUrl::new(source),
+        source,
         to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
         stripes: args.stripes.or(config.stripes),
         compression: compression.map_or(Ok(Compression::default()), |text| text.parse())?,

@@ -48,6 +48,7 @@ use fullbore_core::device::Device;
 use fullbore_core::io::{replace_whole, working_name};
 use fullbore_core::store::Stores;
 use fullbore_core::threads;
+use fullbore_engines::Identity;
 
 use args::{Arguments, Global, ReportTo, Verb};
 
@@ -93,7 +94,7 @@ fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
     config.device_timeout = global.device_timeout.or(config.device_timeout);
     config.outage = global.outage.or(config.outage);
     if let Some(path) = global.log_file.as_ref().or(config.log_file.as_ref()) {
-        check_replaceable("--log-file", path, show::is_log)?;
+        check_replaceable(&format!("--log-file {}", path.display()), path, "a log file", show::is_log)?;
         show::log_to(path)?;
     }
     match verb {
@@ -265,41 +266,35 @@ fn check_report_place(path: &Path) -> Result<()> {
         let object = text.trim_start().strip_prefix('{').map(str::trim_start);
         object.is_some_and(|object| object.starts_with(REPORT_MARK))
     };
-    check_replaceable("--report", path, is_report)
+    check_replaceable(&format!("--report json:{}", path.display()), path, "a report", is_report)
 }
 
-/// A file that `flag` names must not exist, or be empty, or begin as such a file does. Else it may be a database, a stripe
-/// or a key. A device or a named pipe keeps nothing.
-fn check_replaceable(flag: &str, path: &Path, is_ours: impl Fn(&str) -> bool) -> Result<()> {
-    let shown = path.display().to_string();
+/// A file must not exist, or be empty, or begin as `what` does. Else it may be a database, a stripe or a key. A device or a
+/// named pipe keeps nothing. `flag` is the flag with its value.
+fn check_replaceable(flag: &str, path: &Path, what: &str, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Ok(());
     }
     let mut start = Vec::new();
     match File::open(path).and_then(|file| file.take(64).read_to_end(&mut start)) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(Error::io(format!("look at the file of {flag}"), shown, e)),
+        Err(e) => return Err(Error::io("look at", path.display().to_string(), e)),
         Ok(_) => {}
     }
     if start.is_empty() || is_ours(&String::from_utf8_lossy(&start)) {
         return Ok(());
     }
-    let (thing, what) = match flag {
-        "--report" => (format!("--report json:{shown}"), "a report"),
-        "--metrics" => (format!("{flag} {shown}"), "a file of metrics"),
-        _ => (format!("{flag} {shown}"), "a log file"),
-    };
     Err(Error::usage(
-        thing,
+        flag,
         format!("exists already and is not {what}"),
         "name another file: nothing else is overwritten",
     ))
 }
 
 /// Refuses a report under a name where SQLite looks for the pages or the log of the database.
-fn refuse_report_in_database(report: Option<&ReportTo>, source: &str) -> Result<()> {
+fn refuse_report_in_database(report: Option<&ReportTo>, database: &Identity) -> Result<()> {
     let Some(ReportTo::File(path)) = report else { return Ok(()) };
-    if !is_of_database(&fullbore_engines::identity(source), &Device::file(path)) {
+    if !is_of_database(database, &Device::file(path)) {
         return Ok(());
     }
     Err(Error::usage(

@@ -68,7 +68,8 @@ fn thing(args: &Prune, config: &Config) -> String {
 /// Runs `check`; gives the exit code.
 pub fn check(args: &Check, config: &Config) -> Result<u8> {
     if let Some(path) = &args.metrics {
-        super::check_replaceable("--metrics", path, |text| text.starts_with("# HELP fullbore_"))?;
+        let is_ours = |text: &str| text.starts_with("# HELP fullbore_");
+        super::check_replaceable(&format!("--metrics {}", path.display()), path, "a file of metrics", is_ours)?;
     }
     let time = |flag: &str, text: &Option<String>| -> Result<Option<Duration>> {
         text.as_ref().map(|text| units::duration(flag, text)).transpose()

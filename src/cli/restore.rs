@@ -34,7 +34,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         continue_after_error: args.continue_after_error,
         tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
     };
-    super::refuse_report_in_database(args.shown.report.to().as_ref(), &args.into)?;
+    super::refuse_report_in_database(args.shown.report.to().as_ref(), &fullbore_engines::identity(&args.into))?;
     super::with_report(
         "restore",
         &args.shown,

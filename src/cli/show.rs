@@ -11,13 +11,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullbore::Error;
+use fullbore::chain::show_time;
 use fullbore::job::follow::{Event, Shipped};
 use fullbore::job::inspect::SetSummary;
 use fullbore::report::WITH_WARNINGS;
 use fullbore::units::{counted, harmless, show_bytes};
 use fullbore_core::io::open_without_wait;
 use fullbore_core::media::Manifest;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 
 /// Why a part of the result is not on standard output.
 static LOST: OnceLock<std::io::Error> = OnceLock::new();
@@ -90,12 +91,11 @@ pub fn log_to(path: &Path) -> fullbore::Result<()> {
             return Ok(());
         }
     };
-    let place =
-        |stat: std::io::Result<rustix::fs::Stat>| stat.ok().map(|stat| (stat.st_dev, stat.st_ino, stat.st_mode));
-    let place_of = |file: &dyn AsFd| place(rustix::fs::fstat(file).map_err(Into::into));
+    let stat = |file: &dyn AsFd| rustix::fs::fstat(file).ok();
     // A terminal, and /dev/null, may be both.
-    let keeps = |mode: u32| !FileType::from_raw_mode(mode).is_char_device();
-    if place_of(&file).is_some_and(|place| place_of(&std::io::stdout()) == Some(place) && keeps(place.2)) {
+    let keeps = |stat: &Stat| !FileType::from_raw_mode(stat.st_mode).is_char_device();
+    let log = stat(&file).filter(keeps).map(|log| (log.st_dev, log.st_ino));
+    if log.is_some() && log == stat(&std::io::stdout()).map(|out| (out.st_dev, out.st_ino)) {
         let why = "is standard output: messages would be in the result";
         return Err(Error::usage(format!("--log-file {}", path.display()), why, "name a file, or /dev/stderr"));
     }
@@ -122,7 +122,7 @@ pub fn job_runs(runs: bool) {
 
 /// The time in UTC, to the second.
 fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    show_time(jiff::Timestamp::now().as_microsecond())
 }
 
 /// A line of the result, or several.

@@ -118,23 +118,22 @@ fn wholeness(complete: bool) -> Text {
 }
 
 fn verified(set: &ListedSet, view: View) -> Text {
-    let failed = |time: &str| Text::coloured(format!("failed {}", view.time(time)), Some(Colour::Red));
-    match (&set.verified_at, &set.failed_at) {
-        (Some(passed), Some(time)) if time > passed => failed(time),
-        (None, Some(time)) => failed(time),
-        (Some(passed), _) => view.time(passed).into(),
+    match (failed_at(set), &set.verified_at) {
+        (Some(failed), _) => Text::coloured(format!("failed {}", view.time(failed)), Some(Colour::Red)),
+        (None, Some(passed)) => view.time(passed).into(),
         (None, None) => "never".into(),
     }
 }
 
+/// When the last verification found damage; `None` if it was good, or if there was none.
+fn failed_at(set: &ListedSet) -> Option<&str> {
+    let failed = set.failed_at.as_deref()?;
+    set.verified_at.as_deref().is_none_or(|passed| failed > passed).then_some(failed)
+}
+
 /// True if a set is whole and its last verification was good.
 pub fn is_good(set: &ListedSet) -> bool {
-    let failed = match (&set.verified_at, &set.failed_at) {
-        (Some(passed), Some(failed)) => failed > passed,
-        (None, failed) => failed.is_some(),
-        (Some(_), None) => false,
-    };
-    set.tombstone || set.why_incomplete.is_none() && !failed
+    set.tombstone || set.why_incomplete.is_none() && failed_at(set).is_none()
 }
 
 /// The runs of a repository.

@@ -27,6 +27,12 @@ fn the_advised_command_is_a_backup_that_can_be_restored() {
     let before = world.read("app.db");
     let advice = advise(&world, "--fastest");
     world.assert_no_media();
+    let text = world.run("advise sqlite:app.db --to a/ --json").done().text();
+    assert_eq!(
+        text.lines().filter(|line| line.starts_with("  \"command\":")).count(),
+        1,
+        "each key comes once: {text}"
+    );
     assert_eq!(world.read("app.db"), before, "nothing is written");
     assert!(advice["compared"].as_u64().unwrap() > 50, "{advice:#}");
     let middle = |line: &str| advice[line]["backup"]["p50_s"].as_f64().unwrap();

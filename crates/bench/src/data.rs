@@ -57,7 +57,7 @@ pub fn source_of(path: &Path) -> String {
 /// The database file that a source names; `None` for a server.
 pub fn file_of(source: &str) -> Option<PathBuf> {
     let (plain, _) = resolve_options(source, &GivenFlags::default(), &EngineDefaults::default()).ok()?;
-    fullbore_engines::identity(&plain).files.into_iter().next()
+    plain.identity().files.first().cloned()
 }
 
 /// The path of a data set: its name has all parameters.

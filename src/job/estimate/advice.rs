@@ -20,8 +20,6 @@ const THROTTLE_STEP: f64 = 1_048_576.0;
 pub struct Advice {
     /// Version of this object; fields are added, never changed.
     pub schema_version: u32,
-    /// The verb.
-    pub command: &'static str,
     /// The source as given, without a password.
     pub source: String,
     /// Bytes to move.
@@ -91,7 +89,6 @@ pub(in crate::job) fn advise_by(
     }
     Ok(Advice {
         schema_version: SCHEMA_VERSION,
-        command: "advise",
         source: request.source.shown().to_owned(),
         plain_bytes: plain,
         throttle: advised.candidate.throttle,

@@ -121,7 +121,7 @@ fn choose_bases(
         Wanted::Log => {
             let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
             request.kind = SetKind::Log;
-            choose_tips(&inventory, engine_of(request), &database)?
+            choose_tips(&inventory, request.source.scheme(), &database)?
         }
     };
     let copies = second.map_or(Ok(Vec::new()), |second| second.holding(&bases, conduct, &mut report.warnings));
@@ -150,10 +150,6 @@ pub(super) fn lease(bases: &[StoredSet], task: &Task, repository: &Repository) -
 /// The ids of these sets.
 pub(super) fn ids_of(sets: &[StoredSet]) -> Vec<Uuid> {
     sets.iter().map(|set| set.record.backup_set_id).collect()
-}
-
-fn engine_of(request: &Request) -> &str {
-    request.source.scheme()
 }
 
 /// If new sets are locked, the sets that this one depends on are locked for as long: a base must stay as long as the
@@ -222,7 +218,7 @@ fn choose_base(
     setting: Setting<'_>,
     report: &mut Report,
 ) -> Result<Option<StoredSet>> {
-    let engine = engine_of(request);
+    let engine = request.source.scheme();
     let ours = databases::here(&inventory.sets, engine, database);
     let may_be_base = |set: &&&StoredSet| set.record.kind == SetKind::Full && !set.record.copy_only;
     let fulls = ours.iter().filter(may_be_base).filter(|set| set.is_usable());

@@ -42,13 +42,13 @@ pub fn run(
     setting.as_task(&repository, follow::COMMAND, database, &lasting, report, |task, report| {
         task.lasts();
         let (foundation, tips) = (Vec::new(), Vec::new());
-        let home = InRepository { setting, repository: &repository, task, foundation, tips, unrecorded: None };
+        let home = RepositoryHome { setting, repository: &repository, task, foundation, tips, unrecorded: None };
         follow::follow_into(&request, Some(Box::new(home)), conduct, stores, told, report)
     })
 }
 
 /// The repository that a follower writes into.
-struct InRepository<'a> {
+struct RepositoryHome<'a> {
     setting: Setting<'a>,
     repository: &'a Repository,
     task: &'a Task,
@@ -60,7 +60,7 @@ struct InRepository<'a> {
     unrecorded: Option<SetRecord>,
 }
 
-impl Home for InRepository<'_> {
+impl Home for RepositoryHome<'_> {
     fn within(&self) -> Within<'_> {
         Within { repository: self.repository, task: self.task, second: None }
     }

@@ -89,8 +89,7 @@ impl Means {
         let made = fs::create_dir_all(folder).map_err(|e| Error::io("make", folder.display().to_string(), e));
         let tried = made.and_then(|()| trial(folder));
         let _ = fs::remove_dir_all(folder); // The next start empties it too.
-        let what = |error: Error| error.to_string().lines().next().unwrap_or_default().to_owned();
-        Self(tried.map_err(what)).or_refused(choice)
+        Self(tried.map_err(|error| error.one_line())).or_refused(choice)
     }
 
     fn or_refused(self, choice: Choice) -> Result<Self> {

@@ -381,7 +381,7 @@ impl ObjectSink {
             Ok(differs) => self.warnings.extend(differs),
             Err(Error::Halted) => return Err(Error::Halted),
             // The family is whole: an unknown class is no reason to throw it away.
-            Err(error) => self.warnings.push(error.to_string().lines().next().unwrap_or_default().to_owned()),
+            Err(error) => self.warnings.push(error.one_line()),
         }
         self.let_others_claim();
         Ok(())

@@ -70,7 +70,7 @@ pub fn open_engine_conforms<E: OpenEngineUnderTest>(engine: &E) {
     ended_with_its_job(engine);
 }
 
-/// All streams of an open source with their final sizes, and the files that one reader makes of them.
+/// Reads an open source with one reader. Gives its streams, with their final sizes, and their files.
 ///
 /// # Panics
 /// When the source fails.

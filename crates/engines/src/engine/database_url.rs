@@ -15,8 +15,8 @@ pub struct DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Reads a URL from which [`resolve_options`](super::resolve_options) has taken the options.
-    pub fn new(text: String) -> Self {
+    /// Reads a URL without options: [`resolve_options`](super::resolve_options) takes them out.
+    pub(crate) fn new(text: String) -> Self {
         Self { shown: without_password(&text), identity: identity(&text), text }
     }
 

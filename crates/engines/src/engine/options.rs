@@ -8,7 +8,7 @@ use fullbore_core::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::{Engine, EngineFlag, GivenFlags, GivenIn};
+use super::{DatabaseUrl, Engine, EngineFlag, GivenFlags, GivenIn};
 use crate::{ENGINES, named, of_url, without_password};
 
 /// The tables `[engine.NAME]` of the configuration: options of engines, for every run.
@@ -50,9 +50,9 @@ impl<'de> Deserialize<'de> for EngineDefaults {
 ///
 /// # Errors
 /// An option that the engine does not know, or a value that is neither `true` nor `false`.
-pub fn resolve_options(url: &str, flags: &GivenFlags, defaults: &EngineDefaults) -> Result<(String, GivenFlags)> {
+pub fn resolve_options(url: &str, flags: &GivenFlags, defaults: &EngineDefaults) -> Result<(DatabaseUrl, GivenFlags)> {
     // `open` refuses the URL of an unknown engine.
-    let Some(engine) = of_url(url) else { return Ok((url.to_owned(), flags.clone())) };
+    let Some(engine) = of_url(url) else { return Ok((DatabaseUrl::new(url.to_owned()), flags.clone())) };
     let (plain, in_url) = take(engine, url)?;
     let mut given = flags.clone();
     for flag in engine.flags().iter().filter(|flag| !flags.has(flag)) {
@@ -63,7 +63,7 @@ pub fn resolve_options(url: &str, flags: &GivenFlags, defaults: &EngineDefaults)
             _ => {}
         }
     }
-    Ok((plain, given))
+    Ok((DatabaseUrl::new(plain), given))
 }
 
 /// Refuses options after the path of a target: a restore has no options of its engine. A `?` belongs to the name,
@@ -173,7 +173,7 @@ mod tests {
             ("sqlite:no.db?keep-free-pages=false", &flag, &never, true),
         ] {
             let (plain, given) = resolve_options(url, flags, defaults).unwrap();
-            assert_eq!((plain.as_str(), given.has(&KEEP_FREE_PAGES)), ("sqlite:no.db", expected), "{url}");
+            assert_eq!((plain.text(), given.has(&KEEP_FREE_PAGES)), ("sqlite:no.db", expected), "{url}");
         }
         assert!(resolve_options("sqlite:no.db", &no_flag, &always).unwrap().1.asked(&KEEP_FREE_PAGES).is_none());
         let (_, in_url) = resolve_options("sqlite:no.db?keep-free-pages=true", &no_flag, &always).unwrap();
@@ -185,11 +185,11 @@ mod tests {
     fn the_options_of_a_server_are_taken_out_of_its_url_and_those_of_the_address_stay() {
         let url = "mysql://u@h/?install-clone-plugin=true&ssl-mode=required&include-other-engines=false";
         let (plain, given) = resolve_options(url, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
-        assert_eq!(plain, "mysql://u@h/?ssl-mode=required");
+        assert_eq!(plain.text(), "mysql://u@h/?ssl-mode=required");
         assert!(given.has(&INSTALL_CLONE_PLUGIN) && !given.has(&INCLUDE_OTHER_ENGINES));
         for unchanged in ["mysql://u@h/?keep-free-pages=true", "mysql://u@h/?", "mysql://u:12?install=5@h", "x:y?z=1"] {
             let resolved = resolve_options(unchanged, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
-            assert_eq!(resolved.0, unchanged);
+            assert_eq!(resolved.0.text(), unchanged);
         }
     }
 
@@ -218,12 +218,12 @@ mod tests {
         let path = folder.path().join("a?keep-free-pages=true");
         let url = format!("sqlite:{}", path.display());
         let resolved = || resolve_options(&url, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
-        assert!(resolved().1.has(&KEEP_FREE_PAGES) && resolved().0.ends_with("/a"));
+        assert!(resolved().1.has(&KEEP_FREE_PAGES) && resolved().0.text().ends_with("/a"));
         std::fs::write(&path, "").unwrap();
-        assert!(!resolved().1.has(&KEEP_FREE_PAGES) && resolved().0 == url);
+        assert!(!resolved().1.has(&KEEP_FREE_PAGES) && resolved().0.text() == url);
         let more = format!("{url}?keep-free-pages=true");
         let (plain, given) = resolve_options(&more, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
-        assert!(given.has(&KEEP_FREE_PAGES) && plain == url, "the last `?` begins the options");
+        assert!(given.has(&KEEP_FREE_PAGES) && plain.text() == url, "the last `?` begins the options");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use fullbore_core::Result;
 use fullbore_core::media::{EngineValue, ManifestStream};
 use fullbore_core::source::{Source, Stream};
-use fullbore_core::testkit::read_files;
+use fullbore_core::testkit::{plain_stream, read_files};
 use fullbore_engines::engine::{Depth, DirectoryRestore, Over};
 use fullbore_engines::{DirectoryEngine, Options, Restorer};
 use fullbore_test_servers::{Options as ServerOptions, Server};
@@ -48,16 +48,9 @@ impl ServerDatabase {
 /// As the manifest describes it.
 fn described(source: &dyn Source, stream: &Stream) -> ManifestStream {
     ManifestStream {
-        id: stream.id,
-        name: stream.name.clone(),
-        layer: 0,
-        unit: stream.unit,
-        map_window: 0,
-        size: stream.size,
-        ordered: false,
         identity: source.identity(stream.id).unwrap_or_default(),
-        base: None,
         detail: source.detail(stream.id).map(EngineValue::from),
+        ..plain_stream(stream)
     }
 }
 

@@ -84,11 +84,7 @@ pub fn for_job(named: Option<&str>) -> Result<(Option<Profile>, Vec<String>)> {
         }
         // There is no such profile.
         Err(error @ Error::Usage { .. }) => named.map_or(Ok((None, Vec::new())), |_| Err(error)),
-        Err(error) => {
-            let why = error.to_string();
-            let why = why.lines().next().unwrap_or_default();
-            Ok((None, vec![format!("profile `{name}` is ignored: {why}")]))
-        }
+        Err(error) => Ok((None, vec![format!("profile `{name}` is ignored: {}", error.one_line())])),
     }
 }
 

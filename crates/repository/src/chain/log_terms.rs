@@ -7,8 +7,8 @@ use fullbore_core::media::{LogPosition, LogSpan};
 pub enum LogTerms {
     /// Frames of one log, as in SQLite.
     Frames,
-    /// LSNs above 64 bits on timelines, as of a server with fail-overs. After each of these commits the server failed,
-    /// and another one continued on the next timeline.
+    /// LSNs above 64 bits, of a server with fail-overs. The server fails after each of these commits. Another server
+    /// continues on the next timeline.
     Timelines(&'static [u64]),
 }
 
