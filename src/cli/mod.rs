@@ -148,23 +148,30 @@ fn conduct(config: &Config, quiet: bool) -> Result<Conduct> {
     if !ignores_hang_up() {
         heard.push(signal_hook::consts::SIGHUP);
     }
-    for signal in heard {
+    for &signal in &heard {
         let number = signal.cast_unsigned() as usize;
         // Register the number first, so that a signal between these calls is not lost.
-        let heard = Arc::<AtomicUsize>::clone(&conduct.signal);
-        let registered = signal_hook::flag::register_usize(signal, heard, number)
+        let first = Arc::<AtomicUsize>::clone(&conduct.signal);
+        let registered = signal_hook::flag::register_usize(signal, first, number)
             .and_then(|_| signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed)));
         registered.map_err(|e| Error::io("listen to signals in", "this process", e))?;
     }
     let first = Arc::<AtomicUsize>::clone(&conduct.signal);
+    let by_thread = Arc::clone(&armed);
     let arm = move || {
         while first.load(Ordering::Relaxed) == 0 {
             std::thread::sleep(Duration::from_millis(50));
         }
         std::thread::sleep(SAME_SIGNAL);
-        armed.store(true, Ordering::Relaxed);
+        by_thread.store(true, Ordering::Relaxed);
     };
-    threads::start("second signal", arm)?;
+    if threads::start("second signal", arm).is_err() {
+        // Without a thread to spare, every second signal counts, however soon it follows.
+        for signal in heard {
+            signal_hook::flag::register(signal, Arc::clone(&armed))
+                .map_err(|e| Error::io("listen to signals in", "this process", e))?;
+        }
+    }
     // A limit on the size of files (ulimit -f) is an error of the write, not a sudden end.
     let unheeded = Arc::new(std::sync::atomic::AtomicBool::new(false));
     signal_hook::flag::register(SIGXFSZ, unheeded).map_err(|e| Error::io("listen to signals in", "this process", e))?;
