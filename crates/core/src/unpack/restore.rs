@@ -14,7 +14,7 @@ use super::layers::{Admitted, Layers, Member};
 use super::parse::{Parsed, Parser, RawBlock};
 use super::set::MediaSet;
 use super::tally::{Tally, Unbooked};
-use super::target::{CheckedBlock, Target};
+use super::target::{CheckedBlock, JOINED, Target};
 use crate::cipher::DataKey;
 use crate::error::{Error, Result};
 use crate::halt::Halt;
@@ -72,12 +72,17 @@ pub(super) struct Work {
     admitted: Option<Arc<Admitted>>,
 }
 
+/// True for runs that one write may join with their neighbours.
+fn is_short(run: &Run) -> bool {
+    run.kind == RunKind::Data || run.kind == RunKind::Zero && run.length <= JOINED
+}
+
 /// Bytes for the target.
 enum Write {
-    /// A piece of a stream.
-    Piece {
+    /// Runs of a stream without a gap between them, and the bytes of their DATA runs.
+    Runs {
         stream: u32,
-        offset: u64,
+        runs: Vec<Run>,
         piece: Piece,
         /// Until it is dropped, no higher layer begins.
         _admitted: Option<Arc<Admitted>>,
@@ -379,18 +384,17 @@ impl Unpack<'_> {
     ) -> Result<()> {
         let stream = block.header.stream;
         let mut at = 0;
-        for run in runs {
-            match run.kind {
-                RunKind::Data => {
-                    let end = at + run.length as usize;
-                    let piece = piece.slice(at..end);
-                    let write = Write::Piece { stream, offset: run.offset, piece, _admitted: admitted.clone() };
-                    to_writers.send(write).map_err(|_| Error::Halted)?;
-                    at = end;
-                }
-                RunKind::Zero => self.target.zero(stream, run.offset, u64::from(run.length))?,
-                RunKind::Mapped => {}
+        for runs in runs.chunk_by(|before, next| before.end() == next.offset && is_short(before) && is_short(next)) {
+            let data =
+                runs.iter().filter(|run| run.kind == RunKind::Data).map(|run| run.length as usize).sum::<usize>();
+            if data == 0 {
+                self.target.write_runs(stream, runs, &[])?;
+                continue;
             }
+            let piece = piece.slice(at..at + data);
+            let write = Write::Runs { stream, runs: runs.to_vec(), piece, _admitted: admitted.clone() };
+            to_writers.send(write).map_err(|_| Error::Halted)?;
+            at += data;
         }
         Ok(())
     }
@@ -402,16 +406,16 @@ impl Unpack<'_> {
             let received = writes.recv();
             clock.lap(Spent::Starved);
             let Ok(write) = received else { break };
-            let mut put = |stream, offset, bytes: &[u8]| {
-                self.target.write(stream, offset, bytes)?;
-                clock.pass(bytes.len() as u64);
-                Ok(())
-            };
             match (write, &shared.in_order) {
-                (Write::Piece { stream, offset, piece, .. }, _) => put(stream, offset, &piece)?,
-                (Write::Ordered(stream), Some(in_order)) => {
-                    in_order.deliver(stream, self.halt, |offset, bytes| put(stream, offset, bytes))?;
+                (Write::Runs { stream, runs, piece, .. }, _) => {
+                    self.target.write_runs(stream, &runs, &piece)?;
+                    clock.pass(piece.len() as u64);
                 }
+                (Write::Ordered(stream), Some(in_order)) => in_order.deliver(stream, self.halt, |offset, bytes| {
+                    self.target.write(stream, offset, bytes)?;
+                    clock.pass(bytes.len() as u64);
+                    Ok(())
+                })?,
                 (Write::Ordered(_), None) => {}
             }
         }

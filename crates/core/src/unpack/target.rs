@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
+use std::io::IoSlice;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use super::reservation::Reservation;
 use crate::error::{Error, Result};
 use crate::io::{directory_of, free_space};
-use crate::media::{BlockHeader, DIGEST, Run};
+use crate::media::{BlockHeader, DIGEST, Run, RunKind};
 use crate::meter::Clock;
 
 /// A DATA or MAP block that was read, checked and unpacked.
@@ -54,6 +55,27 @@ pub trait Target: Sync {
 
     /// Makes a range of a stream zero.
     fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()>;
+
+    /// Takes runs that have no gap between them; `bytes` are those of the DATA runs, in order. Not for ordered streams.
+    fn write_runs(&self, stream: u32, runs: &[Run], bytes: &[u8]) -> Result<()> {
+        write_each(self, stream, runs, bytes)
+    }
+}
+
+/// Writes each DATA run, and makes each ZERO run zero.
+fn write_each(target: &(impl Target + ?Sized), stream: u32, runs: &[Run], mut bytes: &[u8]) -> Result<()> {
+    for run in runs {
+        match run.kind {
+            RunKind::Data => {
+                let (data, rest) = bytes.split_at(run.length as usize);
+                target.write(stream, run.offset, data)?;
+                bytes = rest;
+            }
+            RunKind::Zero => target.zero(stream, run.offset, u64::from(run.length))?,
+            RunKind::Mapped => {}
+        }
+    }
+    Ok(())
 }
 
 /// A target for verification: everything is checked, nothing is written.
@@ -78,7 +100,34 @@ const ALIGNED: u64 = 4096;
 
 /// Shorter writes, in bytes, go through the page cache, which joins them. Between free pages, and in a differential,
 /// each direct write would take as long as a block of a mebibyte, and writers would do little else.
+///
+/// ext4 lets such a write wait until no direct write of the file is under way. So short runs between a few free pages are
+/// written with their neighbours: see [`TargetFile::write_joined`].
 const SHORT: usize = 128 << 10;
+
+/// A longer ZERO run, in bytes, is not joined with the DATA runs around it.
+pub(super) const JOINED: u32 = 64 << 10;
+
+#[repr(align(4096))]
+struct Zeros([u8; JOINED as usize]);
+
+static ZEROS: Zeros = Zeros([0; JOINED as usize]);
+
+/// Writes all slices, one after the other, at `offset`.
+fn write_all_slices(file: &File, mut slices: &mut [IoSlice<'_>], mut offset: u64) -> std::io::Result<()> {
+    while !slices.is_empty() {
+        match rustix::io::pwritev(file, slices, offset) {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                offset += written as u64;
+                IoSlice::advance_slices(&mut slices, written);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
 
 /// One file for each stream.
 #[derive(Default)]
@@ -140,10 +189,42 @@ impl TargetFile {
             }
             _ => self.buffered.write_all_at(bytes, offset),
         };
-        let failed = |e| {
-            Error::io(format!("write {} bytes at offset {offset} to", bytes.len()), self.path.display().to_string(), e)
+        written.map_err(|e| self.unwritten(bytes.len() as u64, offset, e))
+    }
+
+    /// Writes runs that have no gap between them, with their zeros, by one direct write. False if this file cannot:
+    /// nothing was written then.
+    fn write_joined(&self, runs: &[Run], mut bytes: &[u8]) -> Result<bool> {
+        let (Some(direct), Some(reservation), [first, .., last]) = (&self.direct, &self.reservation, runs) else {
+            return Ok(false);
         };
-        written.map_err(failed)
+        let range = first.offset..last.end();
+        let fits = |run: &Run| match run.kind {
+            RunKind::Data => true,
+            RunKind::Zero => run.length <= JOINED,
+            RunKind::Mapped => false,
+        };
+        let aligned = |number: u64| number.is_multiple_of(ALIGNED);
+        let fit = runs.iter().all(|run| fits(run) && aligned(run.offset | u64::from(run.length)));
+        if !fit || !aligned(bytes.as_ptr().addr() as u64) || range.end - range.start < SHORT as u64 {
+            return Ok(false);
+        }
+        let mut slices = Vec::with_capacity(runs.len());
+        for run in runs {
+            let data = if run.kind == RunKind::Data { run.length as usize } else { 0 };
+            let (data, rest) = bytes.split_at(data);
+            slices.push(IoSlice::new(if data.is_empty() { &ZEROS.0[..run.length as usize] } else { data }));
+            bytes = rest;
+        }
+        reservation.cover(&self.buffered, range.clone());
+        match write_all_slices(direct, &mut slices, range.start) {
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => Ok(false),
+            other => other.map(|()| true).map_err(|e| self.unwritten(range.end - range.start, range.start, e)),
+        }
+    }
+
+    fn unwritten(&self, length: u64, offset: u64, error: std::io::Error) -> Error {
+        Error::io(format!("write {length} bytes at offset {offset} to"), self.path.display().to_string(), error)
     }
 
     /// Makes a range zero.
@@ -215,5 +296,78 @@ impl Target for FileTarget {
 
     fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
         self.file(stream)?.zero(offset, length)
+    }
+
+    fn write_runs(&self, stream: u32, runs: &[Run], bytes: &[u8]) -> Result<()> {
+        if self.file(stream)?.write_joined(runs, bytes)? {
+            return Ok(());
+        }
+        write_each(self, stream, runs, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::memory::Memory;
+
+    /// A target with one new file of `size` bytes. `/tmp` may be in memory, which has no direct I/O.
+    fn target_of(size: u64) -> (tempfile::TempDir, PathBuf, FileTarget) {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("data");
+        File::create_new(&path).unwrap();
+        let mut target = FileTarget::new();
+        target.add(1, &path, size, true).unwrap();
+        (directory, path, target)
+    }
+
+    fn run(offset: u64, length: u32, kind: RunKind) -> Run {
+        Run { offset, length, kind }
+    }
+
+    #[test]
+    fn runs_with_zeros_between_them_are_written_by_one_operation() {
+        let (_directory, path, target) = target_of(1 << 20);
+        let mut data = Memory::pieces(1, 256 << 10).unwrap().remove(0);
+        data[..4096].fill(1);
+        data[4096..256 << 10].fill(2);
+        let runs = [
+            run(8192, 4096, RunKind::Data),
+            run(12288, 8192, RunKind::Zero),
+            run(20480, (256 << 10) - 4096, RunKind::Data),
+        ];
+        let joined = target.file(1).unwrap().write_joined(&runs, &data).unwrap();
+        assert_eq!(joined, target.file(1).unwrap().direct.is_some(), "a file system with direct I/O joins them");
+        target.write_runs(1, &runs, &data).unwrap();
+        let mut wanted = vec![0; 1 << 20];
+        wanted[8192..12288].fill(1);
+        wanted[20480..20480 + (256 << 10) - 4096].fill(2);
+        assert!(std::fs::read(path).unwrap() == wanted);
+    }
+
+    #[test]
+    fn runs_that_no_direct_write_takes_are_written_one_by_one() {
+        let (_directory, path, target) = target_of(1 << 20);
+        let data = vec![3; 512 << 10];
+        let cases = [
+            // An odd length, a gap that is too long, runs that are short together, and one run alone.
+            vec![run(0, 1000, RunKind::Data), run(1000, 24, RunKind::Zero), run(1024, 300 << 10, RunKind::Data)],
+            vec![
+                run(0, 4096, RunKind::Data),
+                run(4096, JOINED + 4096, RunKind::Zero),
+                run(0x1_2000, 4096, RunKind::Data),
+            ],
+            vec![run(0, 4096, RunKind::Data), run(4096, 4096, RunKind::Zero), run(8192, 4096, RunKind::Data)],
+            vec![run(0, 256 << 10, RunKind::Data)],
+        ];
+        for runs in cases {
+            assert!(!target.file(1).unwrap().write_joined(&runs, &data).unwrap(), "{runs:?}");
+            target.write_runs(1, &runs, &data).unwrap();
+            let file = std::fs::read(&path).unwrap();
+            for run in runs.iter().filter(|run| run.kind == RunKind::Data) {
+                assert!(file[run.offset as usize..run.end() as usize].iter().all(|byte| *byte == 3), "{run:?}");
+            }
+        }
     }
 }

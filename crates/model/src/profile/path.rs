@@ -230,8 +230,9 @@ impl Profile {
 
     /// The share of the sum that the places of a pair do, in each round.
     fn shares_of_sum(&self, made: &Calibrated, pair: &Together, transfer: u64) -> Vec<f64> {
-        // If the job's operations are larger than the measured ones, the measured shares are used as they are.
-        let alone = (pair.block_bytes < transfer && self.share_a_device(pair.read, pair.written))
+        // With the path's own rates, a job with operations of at least the measured size gets the measured rates of both at
+        // once. The fastest of all cells is fast by chance: with the rates of the round, the job would get more.
+        let alone = (pair.block_bytes <= transfer && self.share_a_device(pair.read, pair.written))
             .then_some((made.path.database.read.total_rate, made.path.media.write.total_rate));
         let share = |round: &BothRound| share_of_sum(round, alone.unwrap_or((round.read_alone, round.written_alone)));
         pair.rounds.iter().map(share).collect()
