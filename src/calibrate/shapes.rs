@@ -86,13 +86,12 @@ pub(super) fn coarse(used: Use, direct: bool) -> Vec<AccessPattern> {
         }
         // Early: only this shows the costs of a database with many files.
         shapes.insert(2, small_files::shape());
+        // Restores with small buffers write so.
+        shapes.splice(5..5, of(Access::Write, Order::Sequential, if direct { &BUFFERED } else { &[] }, false));
         shapes.extend(of(Access::Write, Order::Random, &RANDOM_WRITES, direct));
     } else {
         shapes.extend(of(Access::Read, Order::Random, &RANDOM_READS, direct));
-    }
-    if direct {
-        let way = if used == Use::Read { Access::Read } else { Access::Write };
-        shapes.extend(of(way, Order::Sequential, &BUFFERED, false));
+        shapes.extend(of(Access::Read, Order::Sequential, if direct { &BUFFERED } else { &[] }, false));
     }
     shapes
 }

@@ -30,4 +30,4 @@ pub use marks::Marks;
 pub use restore::{Unpack, UnpackOutcome};
 pub(crate) use sealed::check_sealed;
 pub use set::{FamilyPlace, MediaSet, group};
-pub use target::{BlockTaker, CheckedBlock, FileTarget, NullTarget, Target};
+pub use target::{BlockTaker, CheckedBlock, FileTarget, LEAST_DIRECT_TRANSFER, NullTarget, Target};

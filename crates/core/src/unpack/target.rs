@@ -105,6 +105,10 @@ const ALIGNED: u64 = 4096;
 /// written with their neighbours: see [`TargetFile::write_joined`].
 const SHORT: usize = 128 << 10;
 
+/// Restores of media with smaller buffers write all DATA runs through the page cache: a block has up to 4096 bytes besides
+/// its run.
+pub const LEAST_DIRECT_TRANSFER: usize = SHORT + 4096;
+
 /// A longer ZERO run, in bytes, is not joined with the DATA runs around it.
 pub(super) const JOINED: u32 = 64 << 10;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 use fullbore_core::plan::FIXED_MEMORY;
+use fullbore_core::unpack::LEAST_DIRECT_TRANSFER;
 
 use super::operations::{Measured, Operations, measured};
 use super::scatter::{LEAST_DEVIATION, Scatter};
@@ -76,6 +77,7 @@ impl Profile {
         }
         made.path.evenness = self.evenness(used.values().flatten().copied());
         let of = |database, read| used.get(&(database, read)).map_or(&[][..], Vec::as_slice);
+        self.add_flush(&mut made, of(true, false));
         self.add_simultaneous(&mut made, (of(true, true), of(false, false)), asked.transfer_bytes);
         self.add_codecs(&mut made);
         self.add_work(&mut made);
@@ -166,6 +168,28 @@ impl Profile {
             made.uncertain.push(Uncertain { parameter: Parameter::Commit, deviation });
         }
         commit
+    }
+
+    /// The time of writing the page cache to these places. Without it, restores count as direct.
+    fn add_flush(&self, made: &mut Calibrated, places: &[usize]) {
+        let is_flushed = |cell: &&Cell| {
+            let AccessPattern { way, order, direct, .. } = cell.shape;
+            (way, order, direct) == (Access::Write, Order::Sequential, false)
+        };
+        let places: Vec<MeasuredPath> = places.iter().map(|at| self.with_its_device(*at)).collect();
+        let cells: Vec<&Cell> =
+            places.iter().filter(|place| !place.is_in_store()).flat_map(|place| &place.cells).collect();
+        let rounds = cells.into_iter().filter(is_flushed).flat_map(|cell| &cell.rounds);
+        let seconds: Vec<f64> = rounds
+            // `seconds` has the share of the sync that belongs to the counted bytes.
+            .filter_map(|round| Some((round.seconds - round.moving_seconds?) / round.bytes as f64))
+            .collect();
+        if let Some(flush) = median(seconds.iter().copied()) {
+            made.path.least_direct_transfer = LEAST_DIRECT_TRANSFER as f64;
+            made.path.fixed.flush = flush;
+            let deviation = self.deviation(&Scatter::of([seconds.as_slice()]));
+            made.uncertain.push(Uncertain { parameter: Parameter::Flush, deviation });
+        }
     }
 
     /// A place with the cells of all places on its file system: `calibrate` measures most ways of a file system once.

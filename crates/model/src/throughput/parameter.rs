@@ -41,6 +41,8 @@ pub enum Parameter {
     Start(Direction),
     /// Seconds for the commit of a stripe.
     Commit,
+    /// Seconds for writing one byte from the page cache to the database's device.
+    Flush,
     /// Seconds for one file of the database, read or made, besides its bytes.
     File(Access),
 }
@@ -53,7 +55,7 @@ impl Parameter {
             Self::Ceiling(_, _, CeilingPart::Processor) => "s/byte",
             Self::Ceiling(_, _, CeilingPart::Latency) | Self::Start(_) | Self::Commit | Self::File(_) => "s",
             Self::HandOver => "s",
-            Self::Pack(_) | Self::Unpack(_) | Self::Checksum | Self::Cipher => "s/byte",
+            Self::Pack(_) | Self::Unpack(_) | Self::Checksum | Self::Cipher | Self::Flush => "s/byte",
             Self::Simultaneous | Self::Cores | Self::StoredShare(_) => "1",
         }
     }
@@ -103,6 +105,7 @@ impl Parameter {
             Self::Start(Direction::Backup) => Some(&mut path.fixed.backup),
             Self::Start(Direction::Restore) => Some(&mut path.fixed.restore),
             Self::Commit => Some(&mut path.fixed.commit),
+            Self::Flush => Some(&mut path.fixed.flush),
             Self::File(way) => Some(path.fixed.of_file_mut(*way)),
         }
     }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::configuration::Direction;
+use super::configuration::{Configuration, Direction};
 use super::requests::Requests;
 
 /// A ceiling that lasts while credit lasts (burst buckets of cloud volumes).
@@ -158,6 +158,8 @@ pub struct FixedCosts {
     pub read_file: f64,
     /// Seconds for making one file at the database, besides its bytes: until it is durable.
     pub write_file: f64,
+    /// Seconds of the database's device for writing one byte that waits in the page cache.
+    pub flush: f64,
     /// Bytes of memory besides the pool and codec contexts.
     pub memory: f64,
 }
@@ -193,6 +195,9 @@ pub struct Path {
     /// The factor of `simultaneous` if two bytes are written for each byte that is read, as in a restore of compressed
     /// media.
     pub write_heavy: f64,
+    /// A restore with smaller buffers than this, in bytes, writes its files through the page cache. The device writes
+    /// them at the end. 0: no restore does.
+    pub least_direct_transfer: f64,
     /// Processors.
     pub machine: Machine,
     /// Codecs that a configuration may name.
@@ -213,6 +218,7 @@ impl Path {
             media: Device::NONE,
             simultaneous: None,
             write_heavy: 1.0,
+            least_direct_transfer: 0.0,
             machine: Machine::with_cores(cores),
             codecs: vec![CodecCost::none()],
             requests: Requests::default(),
@@ -235,6 +241,11 @@ impl Path {
             Side::Database => &mut self.database,
             Side::Media => &mut self.media,
         }
+    }
+
+    /// True for a restore that writes its files through the page cache.
+    pub fn writes_to_cache(&self, configuration: &Configuration) -> bool {
+        configuration.direction == Direction::Restore && configuration.transfer_bytes < self.least_direct_transfer
     }
 
     /// The codec of that name.

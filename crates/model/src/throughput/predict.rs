@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::configuration::{Configuration, Direction};
 use super::credit::Credit;
-use super::path::{CodecCost, Path};
+use super::path::{Ceiling, CodecCost, Path};
 use super::stations::{Flow, Limit, Station, TotalRates, crossing, processor_seconds, stations, whole_limit};
 
 /// Why no prediction is possible: the value, and its required form.
@@ -77,14 +77,19 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     let ceiling = |side| path.side(side).ceiling(direction.way(side));
     let (mut source, mut target) = (Credit::new(ceiling(direction.source())), Credit::new(ceiling(direction.target())));
     let filled = target.fill(configuration.besides.bytes);
+    let to_cache = path.writes_to_cache(configuration);
+    let flushed = if to_cache { configuration.plain_bytes * path.fixed.flush } else { 0.0 };
     let commits = match direction {
         Direction::Backup => path.fixed.commit * configuration.stripes as f64,
         Direction::Restore => 0.0, // It makes no family durable.
     };
     let of_job = path.fixed.of(direction) + commits;
-    let fixed_seconds = of_job + filled + seconds_of_files(path, configuration);
+    let fixed_seconds = of_job + filled + flushed + seconds_of_files(path, configuration);
 
     let (source_share, target_share) = (crossing(direction.source(), codec), crossing(direction.target(), codec));
+    if to_cache {
+        target = Credit::new(&Ceiling::NONE); // The device has nothing to do before the end.
+    }
     let totals = TotalRates { source: source.rate(), target: target.rate() };
     let stations = stations(path, configuration, codec, totals);
     let unhindered = stations.flow(configuration.buffers, configuration.transfer_bytes, path.evenness);
@@ -113,7 +118,11 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     let passing: f64 = phases.iter().map(|phase| phase.seconds).sum();
     let seconds = fixed_seconds + passing;
     let longest = phases.iter().max_by(|one, other| one.seconds.total_cmp(&other.seconds));
-    let limit = longest.map(|phase| phase.limit).filter(|_| fixed_seconds <= passing).unwrap_or(Limit::FixedCosts);
+    let limit = longest.map(|phase| phase.limit).filter(|_| fixed_seconds <= passing).unwrap_or(if flushed > passing {
+        Limit::Database
+    } else {
+        Limit::FixedCosts
+    });
     let rate = longest.map_or(0.0, |phase| phase.rate);
     let used = |station: &Station| StageUse { limit: station.limit, utilisation: rate * station.demand };
     Ok(Prediction {
@@ -218,6 +227,7 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
         ("seconds besides a backup", path.fixed.backup),
         ("seconds besides a restore", path.fixed.restore),
         ("seconds for a commit", path.fixed.commit),
+        ("seconds for writing the page cache", path.fixed.flush),
         ("bytes of memory", path.fixed.memory),
         ("seconds for handing on a buffer", path.machine.hand_over),
         ("seconds for checksums", path.machine.checksum),

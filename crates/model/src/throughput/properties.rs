@@ -40,6 +40,7 @@ fn path() -> impl Strategy<Value = Path> {
             database,
             media,
             simultaneous,
+            least_direct_transfer: 0.0,
             write_heavy: 1.0,
             machine: Machine { hand_over: codec.pack * MIB / 10.0, ..Machine::with_cores(cores) },
             codecs: vec![codec],

@@ -142,6 +142,10 @@ pub fn stations(path: &Path, configuration: &Configuration, codec: &CodecCost, t
     let mut before = vec![streams(path, configuration, codec, source)];
     let mut behind = vec![streams(path, configuration, codec, target)];
     match path.simultaneous {
+        _ if path.writes_to_cache(configuration) => {
+            before.push(Station::single(whole_limit(source), source_whole));
+            behind.clear();
+        }
         None => {
             before.push(Station::single(whole_limit(source), source_whole));
             behind.push(Station::single(whole_limit(target), target_whole));

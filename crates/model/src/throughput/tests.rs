@@ -481,3 +481,22 @@ fn the_roofline_is_what_no_knob_changes_and_no_prediction_exceeds() {
         assert!(foreseen.rate <= roofline(&path, &asked).unwrap().rate * 1.0001, "{foreseen:?}");
     }
 }
+
+#[test]
+fn a_restore_with_short_writes_syncs_all_its_bytes_at_the_end() {
+    let (mut path, configuration) = open();
+    path.media.read = Ceiling::total(200.0 * MIB);
+    path.database.write = Ceiling { latency: 1.0, ..Ceiling::total(100.0 * MIB) };
+    path.simultaneous = Some(1.0);
+    path.least_direct_transfer = 2.0 * MIB;
+    path.fixed.flush = 1.0 / (100.0 * MIB);
+    let configuration = Configuration { direction: Direction::Restore, plain_bytes: 1000.0 * MIB, ..configuration };
+    let short = predict(&path, &Configuration { transfer_bytes: MIB, ..configuration.clone() }).unwrap();
+    assert!(near(short.seconds, 5.0 + 10.0), "{short:?}");
+    assert_eq!(short.limit, Limit::Database);
+    let long = predict(&path, &Configuration { transfer_bytes: 2.0 * MIB, ..configuration.clone() }).unwrap();
+    assert!(long.seconds > 15.0, "its writes are among the reads: {long:?}");
+    let backup = Configuration { direction: Direction::Backup, transfer_bytes: MIB, ..configuration };
+    path.database.read = Ceiling::total(200.0 * MIB);
+    assert_eq!(predict(&path, &backup).unwrap().fixed_seconds, 0.0);
+}
