@@ -166,7 +166,7 @@ mod tests {
     use fullbore_model::profile::{AccessPattern, Settings, Use};
 
     #[test]
-    fn what_the_page_cache_gave_is_in_no_chart_with_what_the_device_gave() {
+    fn charts_do_not_mix_page_cache_and_device() {
         let cell = |direct: bool, (queue_depth, streams): (u64, u64), mib: u64| {
             let shape = AccessPattern {
                 way: Access::Read,

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_said_with_its_flag() {
+    fn an_unmeasured_place_is_named_with_its_flag() {
         let lines = conclusion(&profile(Vec::new()));
         assert_eq!(lines[0], "  reads: not measured: --read PATH");
         assert!(lines[4].contains("not known without --read and --write"), "{lines:?}");

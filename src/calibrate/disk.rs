@@ -230,7 +230,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back_and_nothing_ever_has_a_name() {
+    fn measured_files_are_read_back_and_never_have_a_name() {
         let directory = directory_on_disk();
         let conduct = Conduct::default();
         let pace = Pace::new(Duration::from_millis(20), None, &conduct);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_around_the_fastest_cell_is_new_and_within_bounds() {
+    fn neighbours_of_the_fastest_cell_are_new_and_within_bounds() {
         let slow = cell(usual(Access::Read, true, USUAL_BLOCK), 10);
         let fast = cell(AccessPattern { queue_depth: 64, streams: 4, ..usual(Access::Read, true, USUAL_BLOCK) }, 20);
         let around = around_the_fastest_file(&[slow, fast.clone()], Access::Read, true);

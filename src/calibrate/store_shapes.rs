@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_backups_and_restores_use_comes_first_and_everything_has_room() {
+    fn the_ways_that_jobs_use_come_first_and_everything_fits() {
         let shapes = coarse(Use::Write, u64::MAX);
         assert_eq!((shapes[0].way, shapes[0].block_bytes, shapes[0].queue_depth), (Access::Write, 8 * MIB, 4));
         let gets: Vec<&AccessPattern> = shapes.iter().filter(|shape| shape.way == Access::Read).collect();

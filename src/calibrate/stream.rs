@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_bucket_gives_at_first_and_what_is_in_flight_at_the_end_do_not_count() {
+    fn the_first_burst_and_unfinished_operations_do_not_count() {
         // 25 operations at the start of each 100 ms: 250 a second.
         let bursts = (0..10).flat_map(|slice| (0..25).map(move |number| slice * 100 + number / 5));
         assert!((rate(bursts, 300) - 250.0).abs() < 0.01);

@@ -82,17 +82,18 @@ pub struct Remarks {
 /// # Errors
 /// Nothing was found.
 pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Remarks)> {
-    let mut heap = discovery::find(from, stores)?;
-    heap.must_hold_something()?;
-    heap.learn_times()?;
-    let summaries = heap.sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
-    let (leftovers, damaged): (Vec<_>, Vec<_>) = heap.unreadable.iter().partition(|unreadable| unreadable.leftover);
-    let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
+    let mut discovered = discovery::find(from, stores)?;
+    discovered.must_hold_something()?;
+    discovered.learn_times()?;
+    let summaries = discovered.sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
+    let (leftovers, damaged): (Vec<_>, Vec<_>) =
+        discovered.unreadable.iter().partition(|unreadable| unreadable.leftover);
+    let any_whole = discovered.sets.iter().any(|found| found.set.incomplete.is_none());
     let named = |bad: &&discovery::Unreadable| format!("`{}`: {}", bad.device, bad.error.one_line());
     let mut remarks = Remarks {
         warnings: damaged.iter().map(named).collect(),
-        notes: heap.notes.iter().cloned().chain(heap.leftover_notes()).collect(),
-        incomplete: heap
+        notes: discovered.notes.iter().cloned().chain(discovered.leftover_notes()).collect(),
+        incomplete: discovered
             .sets
             .iter()
             .any(|found| found.set.incomplete.is_some() && !(any_whole && found.set.is_unfinished())),
@@ -100,7 +101,7 @@ pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Rema
     if !any_whole {
         remarks.warnings.extend(leftovers.iter().map(named));
     }
-    remarks.warnings.extend(chain::clock_doubts(&heap.known(), jiff::Timestamp::now().as_microsecond()));
+    remarks.warnings.extend(chain::clock_doubts(&discovered.known(), jiff::Timestamp::now().as_microsecond()));
     Ok((summaries, remarks))
 }
 
@@ -151,12 +152,12 @@ pub(super) fn show_codec((codec, level): (u8, i8)) -> String {
 /// A set is encrypted and the key is missing or wrong, or its manifest is damaged.
 pub fn manifests(from: &[String], key: Option<&PathBuf>, stores: &Stores) -> Result<(Vec<Manifest>, Vec<String>)> {
     let key = discovery::read_key(key.map(PathBuf::as_path))?;
-    let (manifests, notes) = discovery::settled(from, stores, |heap| {
+    let (manifests, notes) = discovery::settled(from, stores, |discovered| {
         let nothing = Pool::new(0, 4096)?;
         let (mut manifests, mut notes) = (Vec::new(), Vec::new());
-        let any_whole = heap.sets.iter().any(|found| found.set.incomplete.is_none());
+        let any_whole = discovered.sets.iter().any(|found| found.set.incomplete.is_none());
         // Beside whole sets, the set of a killed or running backup is not worth a note here.
-        for found in heap.sets.iter().filter(|found| !(any_whole && found.set.is_unfinished())) {
+        for found in discovered.sets.iter().filter(|found| !(any_whole && found.set.is_unfinished())) {
             if let Some(why) = &found.set.incomplete {
                 notes.push(format!("cannot read {}: {why}", chain::title(&found.set)));
                 continue;

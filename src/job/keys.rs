@@ -47,10 +47,10 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf], stores: &Stor
     let secret = discovery::read_key(Some(key))?;
     let recipients: Vec<PublicKey> =
         encrypt_to.iter().map(|path| KeyFile::read(path).map(|file| file.public().clone())).collect::<Result<_>>()?;
-    let written = discovery::settled(from, stores, |heap| {
+    let written = discovery::settled(from, stores, |discovered| {
         let nothing = Pool::new(0, 4096)?;
         let mut written = Vec::new();
-        for found in heap.sets.iter().filter(|found| !found.header.keys.is_empty()) {
+        for found in discovered.sets.iter().filter(|found| !found.header.keys.is_empty()) {
             let mut set = discovery::open_set(found, &nothing, 1, secret.as_ref())?;
             let (_, data_key) = set.parts_mut();
             let Some(data_key) = data_key else { continue };

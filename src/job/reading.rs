@@ -66,12 +66,12 @@ impl Reading {
 
     /// The media that `--from` names now.
     pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<discovery::DiscoveredSets> {
-        let mut heap = discovery::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
-        if self.choice.latest || heap.holds_copies() {
-            heap.learn_databases(key)?;
+        let mut discovered = discovery::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+        if self.choice.latest || discovered.holds_copies() {
+            discovered.learn_databases(key)?;
         }
-        heap.learn_log_ranges(key, self.choice.stop_at.is_some())?;
-        Ok(heap)
+        discovered.learn_log_ranges(key, self.choice.stop_at.is_some())?;
+        Ok(discovered)
     }
 }
 

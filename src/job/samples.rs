@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_database_that_is_all_free_nothing_is_sampled() {
+    fn a_database_of_free_pages_only_has_no_sample() {
         let source = Striped([Stream { id: 1, name: "app.db".into(), unit: UNIT as u32, size: UNIT as u64 }]);
         let mut piece = vec![1; UNIT];
         leave_out_free(&source, &source.0[0], UNIT as u64, &mut piece);

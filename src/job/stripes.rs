@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn where_names_are_made_there_are_as_many_stripes_as_it_takes() {
+    fn generated_names_allow_any_number_of_stripes() {
         let most = object_most(1_000);
         for (stores, places) in [
             (stores("http://127.0.0.1:9", Some(1_000)), to(&["s3://bucket/night/", "/mnt/a/"])),

@@ -28,7 +28,7 @@ pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<
             reading::book(&outcome, report);
             Ok(())
         }
-        Media::DiscoveredSets(heap) => verify_found(heap, request, key.as_ref(), conduct, report)?,
+        Media::DiscoveredSets(discovered) => verify_found(discovered, request, key.as_ref(), conduct, report)?,
     };
     report.set_speed(begun.elapsed().as_secs_f64());
     done
@@ -40,11 +40,11 @@ pub fn run(request: &Reading, conduct: &Conduct, report: &mut Report) -> Result<
 /// It is damaged, missing or not whole, or cannot be read.
 pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let key = discovery::read_key(request.key.as_deref())?;
-    let heap = request.find(key.as_ref(), conduct)?;
-    let Some(found) = heap.sets.iter().find(|found| found.set.backup_set_id == id) else {
-        let damaged = heap.unreadable.into_iter().next().map(|bad| bad.error);
+    let discovered = request.find(key.as_ref(), conduct)?;
+    let Some(found) = discovered.sets.iter().find(|found| found.set.backup_set_id == id) else {
+        let damaged = discovered.unreadable.into_iter().next().map(|bad| bad.error);
         let gone = || {
-            let (why, hint) = match heap.sets.first() {
+            let (why, hint) = match discovered.sets.first() {
                 Some(other) => (instead(other), "its families were replaced: choose another set"),
                 None => ("its families are not there any more".into(), "run it again"),
             };
@@ -53,7 +53,7 @@ pub(super) fn one(request: &Reading, id: Uuid, conduct: &Conduct, report: &mut R
         return Err(damaged.unwrap_or_else(gone));
     };
     if let Some(why) = &found.set.incomplete {
-        let other = heap.sets.iter().find(|other| other.media_set_id != found.media_set_id);
+        let other = discovered.sets.iter().find(|other| other.media_set_id != found.media_set_id);
         let why = other.map_or_else(|| why.clone(), |other| format!("{why}; {}", instead(other)));
         return Err(Error::incomplete(chain::title(&found.set), why, "choose another set"));
     }
@@ -77,26 +77,26 @@ const TURNS: usize = 10;
 
 /// The outer result ends the verification, the inner one is the verdict.
 fn verify_found(
-    mut heap: discovery::DiscoveredSets,
+    mut discovered: discovery::DiscoveredSets,
     request: &Reading,
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<Result<()>> {
-    heap.must_hold_something()?;
-    report.notes.extend(heap.all_notes());
+    discovered.must_hold_something()?;
+    report.notes.extend(discovered.all_notes());
     let all = request.choice == Choice::default();
     let (mut damage, mut done, mut first_turn) = (Vec::new(), HashSet::new(), true);
     let mut replaced = Vec::new();
     for _ in 0..TURNS {
-        let known = heap.known();
+        let known = discovered.known();
         let chosen = if all { all_but_leftovers(&known, report) } else { chain::choose(&known, &request.choice)?.sets };
         if std::mem::take(&mut first_turn) {
-            let bytes = total(chosen.iter().map(|&at| heap.sets[at].database_bytes.unwrap_or(0)));
+            let bytes = total(chosen.iter().map(|&at| discovered.sets[at].database_bytes.unwrap_or(0)));
             conduct.progress.total.store(bytes, std::sync::atomic::Ordering::Relaxed);
         }
         replaced.clear();
-        for found in chosen.iter().map(|&at| &heap.sets[at]) {
+        for found in chosen.iter().map(|&at| &discovered.sets[at]) {
             if done.contains(&found.media_set_id) {
                 continue;
             }
@@ -118,21 +118,21 @@ fn verify_found(
             break;
         }
         // Verifies the sets that have replaced them.
-        heap = request.find(key, conduct)?;
+        discovered = request.find(key, conduct)?;
     }
     let never = replaced.iter().map(|title| format!("not verified: {title} was replaced before it could be read"));
     report.warnings.extend(never);
     if done.is_empty() && !replaced.is_empty() {
         return Err(Error::refused("--from", "every set there was replaced before it could be read", "run it again"));
     }
-    let known = heap.known();
+    let known = discovered.known();
     let orphaned = |set: &&FoundSet| set.base.is_some_and(|base| known.iter().all(|full| full.backup_set_id != base));
     for set in known.iter().filter(orphaned) {
         let title = chain::title(set);
         let what = if set.kind == SetKind::Log { "the set that it continues" } else { "its full" };
         report.warnings.push(format!("{title} cannot be restored from here: {what} is missing"));
     }
-    damage.extend(unreadable(heap.unreadable, done.is_empty(), all, report));
+    damage.extend(unreadable(discovered.unreadable, done.is_empty(), all, report));
     Ok(first(damage, report))
 }
 
@@ -196,10 +196,10 @@ fn verify_set(
             Err(_) if !found.is_in_place() => {}
             opened => break opened,
         }
-        let heap = discovery::find(&request.from, &conduct.stores)?;
+        let discovered = discovery::find(&request.from, &conduct.stores)?;
         let same =
             |other: &discovery::Found| other.media_set_id == found.media_set_id && other.set.incomplete.is_none();
-        match heap.sets.into_iter().find(same) {
+        match discovered.sets.into_iter().find(same) {
             Some(moved) => again = Some(moved),
             None => return Ok(Verified::Replaced),
         }

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_database_is_not_known_a_note_says_why_beside_a_profile() {
+    fn an_unknown_database_gets_a_note_with_the_reason() {
         let disk = tempfile::tempdir().unwrap();
         let number = std::fs::metadata(disk.path()).unwrap().dev();
         let mut report = backup(disk.path(), disk.path(), vec![written(disk.path(), number)]);

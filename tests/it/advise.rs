@@ -46,7 +46,7 @@ fn the_advised_command_is_a_backup_that_can_be_restored() {
 }
 
 #[test]
-fn what_is_advised_for_one_file_goes_into_one_file() {
+fn advice_for_one_file_is_one_stripe() {
     let world = calibrated();
     let advice = world.run("advise sqlite:app.db --to a/one.bore --size 1TB --report json").done().json();
     assert_eq!(advice["advised"]["stripes"], 1, "{advice:#}");
@@ -56,7 +56,7 @@ fn what_is_advised_for_one_file_goes_into_one_file() {
 }
 
 #[test]
-fn what_was_said_stays_and_the_rest_is_chosen() {
+fn given_settings_stay_and_the_others_are_chosen() {
     let world = calibrated();
     let words = "--compression gzip:1 --stripes 3 --workers 1 --buffer-count 31 --max-transfer-size 512KiB --readers 2";
     let advice = advise(&world, words);
@@ -159,7 +159,7 @@ fn a_backup_chooses_by_itself_and_says_what() {
 }
 
 #[test]
-fn what_is_chosen_is_enough_for_the_places_of_both_sides() {
+fn a_chosen_plan_is_enough_for_both_sides() {
     let world = calibrated();
     std::fs::create_dir_all(world.at("c")).unwrap();
     world.write("two.toml", b"[repository.one]\nto = [\"a/\"]\n[repository.two]\nto = [\"b/\", \"c/\"]\n");

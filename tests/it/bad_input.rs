@@ -477,7 +477,7 @@ fn help_of_a_verb_is_had_in_both_ways() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_the_repository_that_would_do_too() {
+fn a_missing_flag_is_named_with_the_repository_as_the_alternative() {
     let world = World::new();
     for (line, flag) in [
         ("backup sqlite:app.db", "--to"),

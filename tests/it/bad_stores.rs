@@ -82,7 +82,7 @@ mod object_store {
     }
 
     #[test]
-    fn what_is_wrong_with_the_way_to_a_repository_is_said_by_every_verb() {
+    fn every_verb_names_what_is_wrong_with_a_repository() {
         let (world, store) = (world(), store());
         run(&world, &store.environment(), "backup sqlite:app.db --repo night").done();
         let before = keys(&store);
@@ -316,7 +316,7 @@ mod object_store {
 
     /// Only in the end the store is away: what the run has begun stays, and it has ended all the same.
     #[test]
-    fn what_a_run_that_failed_could_not_tidy_up_the_next_prune_removes_and_nothing_else() {
+    fn prune_removes_leftovers_of_a_failed_run_and_nothing_else() {
         let (world, store) = (world(), store());
         let variables = store.environment();
         run(&world, &variables, "backup sqlite:app.db --repo night").done();
@@ -352,7 +352,7 @@ mod object_store {
 
     /// It goes on with the same run's next set, and what it could not tidy up of the one before is found beside it.
     #[test]
-    fn what_a_follower_of_a_log_has_given_up_the_next_prune_removes_while_it_goes_on() {
+    fn a_prune_removes_abandoned_sets_of_a_running_log_follower() {
         let (world, store) = (world(), store());
         let app = crate::log::kept_open(&world);
         let variables = store.environment();
@@ -464,7 +464,7 @@ mod object_store {
     }
 
     #[test]
-    fn of_two_prunes_at_once_in_a_store_one_works_and_the_other_says_who_it_is() {
+    fn one_of_two_prunes_in_a_store_works_and_the_other_names_it() {
         let (world, store) = (world(), store());
         let variables = store.environment();
         run(&world, &variables, "backup sqlite:app.db --repo night").done();

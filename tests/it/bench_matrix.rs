@@ -126,7 +126,7 @@ fn a_given_database_is_benched_and_stays_as_it_was() {
 }
 
 #[test]
-fn what_is_done_is_not_run_again_and_a_failed_run_is() {
+fn finished_runs_are_not_repeated_and_failed_ones_are() {
     let world = world(SMALL);
     bench(&world, "").done();
     bench(&world, "").refused(1, "m-results/results.jsonl", "has 4 results already").says(&["--resume"]);
@@ -194,7 +194,7 @@ fn an_interrupted_run_leaves_nothing_and_is_run_again() {
 }
 
 #[test]
-fn what_a_killed_bench_has_left_is_removed_by_the_next() {
+fn the_next_bench_removes_leftovers_of_a_killed_one() {
     let world = endless();
     let running = under_way(&world);
     running.signal("KILL");

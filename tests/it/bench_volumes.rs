@@ -165,8 +165,8 @@ fn a_loop_device_has_its_requests_back_when_the_volume_goes() {
 }
 
 #[test]
-fn what_a_killed_bench_has_left_of_volumes_is_taken_away_by_the_next_one_anywhere() {
-    if !allowed("what_a_killed_bench_has_left_of_volumes_is_taken_away_by_the_next_one_anywhere") {
+fn the_next_bench_in_any_directory_removes_volumes_of_a_killed_one() {
+    if !allowed("the_next_bench_in_any_directory_removes_volumes_of_a_killed_one") {
         return;
     }
     let world = world(ENDLESS);

@@ -104,7 +104,7 @@ fn a_report_goes_to_a_file_beside_the_table_and_over_nothing_but_a_report() {
 }
 
 #[test]
-fn what_a_job_takes_besides_moving_is_measured_by_tiny_jobs_in_each_place() {
+fn tiny_jobs_in_each_place_measure_the_fixed_costs_of_a_job() {
     let world = World::with_database();
     let shown = world.run(&format!("calibrate --read app.db --write a --write b {SMALL} -v")).done();
     assert_eq!(shown.text().matches("tiny jobs: backup to ").count(), 2, "{shown}");
@@ -118,7 +118,7 @@ fn what_a_job_takes_besides_moving_is_measured_by_tiny_jobs_in_each_place() {
 }
 
 #[test]
-fn where_tiny_jobs_fail_that_is_a_note_and_no_error() {
+fn failed_tiny_jobs_are_a_note_and_no_error() {
     let world = World::with_database();
     // A host that encrypts by default has no key here.
     world.write("fullbore.toml", b"encrypt-to = [\"nobody.pub\"]\n");
@@ -173,7 +173,7 @@ fn a_sample_keeps_to_the_cap_too() {
 }
 
 #[test]
-fn what_a_user_may_not_read_below_a_directory_is_left_out_with_a_note() {
+fn an_unreadable_directory_is_left_out_with_a_note() {
     let world = World::with_database();
     std::fs::create_dir(world.at("a/lost+found")).unwrap();
     world.write("b/closed.db", &[1; 9000]);
@@ -375,7 +375,7 @@ fn a_store_alone_is_measured_too_and_says_that_jobs_were_not() {
 }
 
 #[test]
-fn what_is_measured_in_a_store_is_never_locked() {
+fn measured_objects_are_never_locked() {
     let (world, store) = (World::new(), store());
     world.write("fullbore.toml", b"lock-until = \"2d\"\n");
     let line = format!("calibrate --write a --write s3://media/night/ {SMALL}");

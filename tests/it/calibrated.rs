@@ -128,7 +128,7 @@ fn an_old_profile_is_used_and_says_how_old_it_is() {
 }
 
 #[test]
-fn where_a_place_was_not_measured_there_is_no_calibrated_limit() {
+fn an_unmeasured_place_gives_no_calibrated_limit() {
     let world = World::with_database();
     world.run("calibrate --read app.db --seconds 1").done();
     let report = world.run(BACKUP).done().json();

@@ -170,7 +170,7 @@ fn differentials_and_log_sets_stand_on_a_copy_and_a_copy_is_the_base_of_others()
 }
 
 #[test]
-fn of_an_original_and_its_copy_one_is_read_and_the_other_said() {
+fn a_restore_reads_the_original_or_its_copy_and_names_the_other() {
     let world = world("");
     world.run("copy --from a --to c/ --stripes 2").done();
     let restored = world.run("restore --from a --from c --into sqlite:copy.db").done();
@@ -294,7 +294,7 @@ fn nothing_is_overwritten_without_init_and_nothing_is_copied_over_itself() {
 }
 
 #[test]
-fn which_sets_are_copied_can_be_said() {
+fn copy_takes_the_named_sets() {
     let world = world("");
     database::change(&world.at("app.db"), 1);
     world.run("backup sqlite:app.db --to a/ --kind differential --base a").done();

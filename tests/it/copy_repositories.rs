@@ -242,7 +242,7 @@ fn two_that_write_the_same_set_do_not_both_come_to_an_end() {
 }
 
 #[test]
-fn what_is_being_removed_is_not_copied_and_what_is_copied_is_leased() {
+fn sets_being_removed_are_not_copied_and_copied_sets_are_leased() {
     let (world, _app) = world();
     let full = list(&world, "night")[0]["backup_set_id"].as_str().unwrap().to_owned();
     let tombstone = serde_json::json!({ "task": uuid::Uuid::nil(), "host": "elsewhere", "families": [] });

@@ -164,7 +164,7 @@ fn each_side_is_pruned_for_itself() {
 }
 
 #[test]
-fn what_cannot_be_mirrored_is_refused() {
+fn sets_that_cannot_be_mirrored_are_refused() {
     let world = world();
     let planned = world.run(&format!("{LINE} --dry-run")).done();
     assert!(["a", "b", "c"].iter().all(|folder| world.names(folder).is_empty()), "{planned}");

@@ -116,7 +116,7 @@ fn a_repository_there_is_backed_up_into_verified_pruned_and_restored_from() {
 }
 
 #[test]
-fn what_stands_there_is_replaced_with_init_alone_and_only_if_it_is_a_family() {
+fn only_init_replaces_an_object_and_only_if_it_is_a_family() {
     for (store, scheme) in both() {
         let world = World::with_database();
         let backup = format!("backup sqlite:app.db --to {scheme}://media/app.bore");
@@ -135,7 +135,7 @@ fn what_stands_there_is_replaced_with_init_alone_and_only_if_it_is_a_family() {
 }
 
 #[test]
-fn of_two_backups_to_one_key_one_is_refused_and_a_killed_one_leaves_a_claim_and_no_family() {
+fn one_of_two_backups_to_one_key_is_refused_and_a_killed_one_leaves_a_claim_and_no_family() {
     for (store, scheme) in both() {
         let world = World::with_shape(Shape { rows: 40_000, ..Shape::default() });
         let line = format!("backup sqlite:app.db --to {scheme}://media/app.bore");
@@ -161,7 +161,7 @@ fn of_two_backups_to_one_key_one_is_refused_and_a_killed_one_leaves_a_claim_and_
 }
 
 #[test]
-fn what_is_wrong_with_names_keys_and_endpoints_is_said_in_the_words_of_the_service() {
+fn wrong_names_keys_and_endpoints_are_named_in_the_words_of_the_service() {
     let world = World::with_database();
     for (store, scheme) in both() {
         let right = store.environment();

@@ -65,7 +65,7 @@ fn the_restore_has_knobs_of_its_own() {
 }
 
 #[test]
-fn what_is_stored_is_what_a_backup_stores() {
+fn the_estimated_stored_bytes_are_those_of_a_backup() {
     let world = calibrated();
     for codec in ["none", "lz4", "zstd:1"] {
         let foreseen = estimate(&world, &format!("--compression {codec}"))["stored_bytes"].as_f64().unwrap();
@@ -169,7 +169,7 @@ fn a_deadline_says_what_keeps_it_or_what_it_would_take() {
 }
 
 #[test]
-fn what_was_asked_for_keeps_a_deadline_that_it_keeps() {
+fn requested_settings_stay_if_they_meet_the_deadline() {
     let world = calibrated();
     // Three stripes are in no grid.
     let line = "estimate sqlite:app.db --to a/ --stripes 3 --compression none --size 1TB --report json";
@@ -236,7 +236,7 @@ fn earlier_runs_of_the_database_are_learned_from() {
 }
 
 #[test]
-fn what_is_learned_from_is_what_passed_and_not_the_size_of_the_file() {
+fn history_learns_from_passed_bytes_and_not_from_file_sizes() {
     let world = World::new();
     let database = rusqlite::Connection::open(world.at("app.db")).unwrap();
     database.execute_batch("CREATE TABLE kept (a); CREATE TABLE noise (a); BEGIN").unwrap();

@@ -105,7 +105,7 @@ fn assert_nothing_is_held(world: &World) {
 }
 
 #[test]
-fn too_little_address_space_is_one_error_and_never_a_panic_or_a_hang() {
+fn too_little_address_space_gives_one_error_and_no_panic_or_hang() {
     let world = world_with_set();
     // The least that the dynamic linker needs to map the program of a debug build is 44.
     let mebibytes = [48, 56, 90, 130, 180, 220, 260, 300, 350, 400, 450, 600];
@@ -116,8 +116,8 @@ fn too_little_address_space_is_one_error_and_never_a_panic_or_a_hang() {
 }
 
 #[test]
-fn too_few_processes_are_one_error_and_never_a_panic_or_a_hang() {
-    let test = "too_few_processes_are_one_error_and_never_a_panic_or_a_hang";
+fn too_few_processes_give_one_error_and_no_panic_or_hang() {
+    let test = "too_few_processes_give_one_error_and_no_panic_or_hang";
     if !program::is_root() {
         // Our own limit counts what else this user runs: it cannot be set so that only the job meets it.
         return program::skipped(test, "only root can run a program as a user who runs nothing else");

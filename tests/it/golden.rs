@@ -128,7 +128,7 @@ fn golden_media_restore_with_the_independent_reader_too() {
 }
 
 #[test]
-fn what_fullbore_writes_now_the_independent_reader_restores() {
+fn the_independent_reader_restores_sets_of_this_version() {
     let world = World::with_database();
     world.run("key new --no-recovery k.key").done();
     world.run("backup sqlite:app.db --to a/ --to b/ --stripes 5 --name-template x-{family} --encrypt-to k.key.pub --compression zstd:1").done();
@@ -150,7 +150,7 @@ pub fn sample(world: &World, directory: &str, options: &str) -> bool {
 }
 
 #[test]
-fn what_the_independent_writer_makes_is_verified() {
+fn sets_of_the_independent_writer_are_verified() {
     let world = World::new();
     for (directory, options, key) in [
         ("plain", "", ""),

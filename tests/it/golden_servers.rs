@@ -107,7 +107,7 @@ fn spoiled(left: &Path, round: usize) {
 }
 
 #[test]
-fn whatever_a_killed_restore_of_a_server_left_the_result_is_what_it_always_was() {
+fn a_restore_over_leftovers_of_a_killed_one_gives_the_golden_result() {
     let world = with_media();
     for (set, base, _) in SETS {
         let from = from(set, base);

@@ -65,7 +65,7 @@ fn an_unreadable_family_is_named_in_the_list() {
 }
 
 #[test]
-fn what_would_steer_the_terminal_is_shown_and_not_sent() {
+fn control_characters_are_shown_and_not_sent_to_the_terminal() {
     let world = World::with_database();
     let mut backup = crate::program::command(world.folder(), ["backup", "sqlite:app.db", "--to", "a/x\u{1b}[2J.bore"]);
     backup.args(["--name", "red\u{1b}[31m\nmedia set 7", "--description", "bell\u{7}\u{9b}2J\u{202e}"]);

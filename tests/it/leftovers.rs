@@ -130,7 +130,7 @@ fn encrypted_dead_files_are_known_by_their_names() {
 }
 
 #[test]
-fn what_belongs_to_another_database_or_to_a_running_backup_stays() {
+fn files_of_another_database_or_a_running_backup_are_kept() {
     let world = World::with_database();
     database::make(&world.at("other.db"), Shape::default());
     killed(&world, "backup sqlite:other.db --to a/", || !unfinished_in(&world, "a").is_empty());

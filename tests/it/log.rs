@@ -423,7 +423,7 @@ fn a_database_without_a_log_is_refused() {
 
 /// Commits, checkpoints of every kind, closing and opening, and log sets in any order: a log set is refused, or there is no gap.
 #[test]
-fn whatever_is_done_to_the_log_between_two_sets_no_gap_is_silent() {
+fn no_change_to_the_log_leaves_a_silent_gap() {
     let (mut joined, mut refused) = (0, 0);
     for seed in 0..8 {
         let mut random = fastrand::Rng::with_seed(seed);

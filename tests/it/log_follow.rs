@@ -346,7 +346,7 @@ fn a_follower_goes_on_from_a_full_of_an_empty_log_that_was_emptied_again() {
 }
 
 #[test]
-fn where_the_log_continues_no_base_a_full_is_taken_if_that_was_asked_for() {
+fn full_if_needed_takes_a_full_if_the_log_continues_no_base() {
     let world = world();
     full(&world);
     database::sql(&world.at("app.db"), "INSERT INTO ledger VALUES (1, 1, NULL)");

@@ -228,7 +228,7 @@ fn a_tombstone_on_what_it_stands_on_is_waited_for() {
 }
 
 #[test]
-fn where_the_log_goes_on_from_no_set_of_the_repository_it_is_said_or_a_full_is_taken() {
+fn a_log_without_a_base_in_the_repository_is_refused_or_a_full_is_taken() {
     let world = world();
     world.run("backup sqlite:app.db --repo night").done();
     // Nobody holds the log: the last connection copies and removes it.

@@ -102,7 +102,7 @@ fn with_an_encrypted_redo_log_only_a_file_that_was_cut_is_found() {
 }
 
 #[test]
-fn of_a_mysql_a_zero_page_among_others_and_a_file_that_was_cut_end_the_backup() {
+fn a_zeroed_page_or_a_short_file_of_mysql_ends_the_backup() {
     let world = World::new();
     let options = Options::new().binlog();
     let mut server = server(&world, Kind::Mysql9, &options);

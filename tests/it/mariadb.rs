@@ -294,7 +294,7 @@ fn a_socket_is_as_good_and_a_data_directory_is_found_where_the_url_says() {
 }
 
 #[test]
-fn what_a_backup_of_a_server_is_refused_for_is_said_and_nothing_is_left() {
+fn a_refused_backup_of_a_server_names_its_reason_and_leaves_nothing() {
     let world = World::new();
     let source = server(&world, Kind::Mariadb11, &Options::new());
     let twin = Server::start(Kind::Mariadb11, &Options::new());

@@ -135,7 +135,7 @@ fn a_page_that_was_damaged_at_the_source_is_named_and_the_files_are_shown_with_t
 }
 
 #[test]
-fn what_a_backup_of_a_server_is_refused_for_is_said_and_nothing_is_left() {
+fn a_refused_backup_of_a_server_names_its_reason_and_leaves_nothing() {
     let world = World::new();
     let source = server(&world);
     let with = "--install-clone-plugin --to a/";

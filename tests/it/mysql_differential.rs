@@ -184,7 +184,7 @@ fn files_below(root: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn of_a_server_where_little_changed_a_differential_is_small_and_comes_back_whole() {
+fn a_differential_of_a_server_with_few_changes_is_small_and_restores_completely() {
     let world = World::new();
     let source = server(&world);
     source.flush_pages();

@@ -336,7 +336,7 @@ mod object_store {
     }
 
     #[test]
-    fn what_only_a_store_can_do_is_refused_for_files_and_what_says_nothing_is_refused_by_its_name() {
+    fn store_options_are_refused_for_files_and_empty_ones_by_name() {
         let world = World::with_database();
         for (line, thing, why) in [
             ("--to a/ --lock-until 30d", "--lock-until", "only an object store"),

@@ -119,7 +119,7 @@ mod object_store {
     }
 
     #[test]
-    fn what_an_account_may_not_know_to_be_locked_stays() {
+    fn a_version_with_an_unknown_lock_is_kept() {
         let (world, store) = (world("lock-until = \"1d\"\nlock-mode = \"compliance\""), lockable(StoreKind::Minio));
         fulls(&world, &store.environment(), 2);
         let blind = account(&store, USUAL);

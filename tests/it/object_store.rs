@@ -131,7 +131,7 @@ fn stretch(bytes: &[u8], length: u64, to: &std::path::Path) {
 }
 
 #[test]
-fn what_a_family_of_a_terabyte_says_of_itself_costs_less_than_a_mebibyte() {
+fn the_directory_of_a_family_of_a_terabyte_is_below_a_mebibyte() {
     const TEBIBYTE: u64 = 1 << 40;
     let (world, store) = (World::with_small_set(""), store());
     let family = world.names("a").pop().unwrap();
@@ -257,7 +257,7 @@ fn nothing_is_overwritten_without_init_and_sets_of_several_objects_not_at_all() 
 }
 
 #[test]
-fn of_two_backups_to_one_key_one_is_refused_and_a_killed_one_leaves_a_claim_and_no_family() {
+fn one_of_two_backups_to_one_key_is_refused_and_a_killed_one_leaves_a_claim_and_no_family() {
     let (world, store) = (large(), store());
     let slow = "backup sqlite:app.db --to s3://media/app.bore --throttle 1MiB/s --max-transfer-size 64KiB";
     let first = start(&world, &store, slow);
@@ -299,7 +299,7 @@ fn a_signal_ends_a_backup_and_a_restore_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_wrong_with_bucket_keys_endpoint_or_certificate_is_said_before_anything_is_written() {
+fn a_wrong_bucket_key_endpoint_or_certificate_is_named_before_any_write() {
     let (world, store) = (World::with_database(), store());
     let backup = "backup sqlite:app.db --device-timeout 15 --to s3://media/app.bore";
     let with = |name: &str, value: &str| {
@@ -439,7 +439,7 @@ fn an_object_that_is_cut_replaced_or_gone_is_named() {
 }
 
 #[test]
-fn whatever_fails_between_us_and_the_store_a_backup_is_whole_or_not_there() {
+fn any_store_failure_leaves_a_complete_backup_or_none() {
     let world = World::with_shape(Shape::default());
     let store = store();
     let (mut done, mut failed) = (0, 0);
@@ -511,7 +511,7 @@ fn a_repository_in_a_store_is_backed_up_into_pruned_and_restored_from_by_two_hos
 
 /// The host dies between two requests: the next run of another host puts it right.
 #[test]
-fn what_a_killed_host_has_left_in_a_store_is_removed_by_another_after_its_lease() {
+fn another_host_removes_leftovers_in_a_store_after_the_lease() {
     let (world, store) = (large(), store());
     world.write(
         "fullbore.toml",
@@ -560,7 +560,7 @@ fn a_locked_set_is_not_pruned_before_its_time_and_stays_usable() {
 }
 
 #[test]
-fn what_a_new_set_stands_on_is_locked_for_as_long_as_the_new_set() {
+fn the_base_of_a_new_set_is_locked_as_long_as_the_set() {
     for kind in [StoreKind::Versitygw, StoreKind::Minio] {
         locks_of_a_chain(kind);
     }
@@ -607,7 +607,7 @@ fn locks_of_a_chain(kind: StoreKind) {
 
 /// Whether a dead run has committed is asked of the store; where that does not answer, nothing goes.
 #[test]
-fn what_cannot_be_asked_is_not_taken_for_gone() {
+fn a_run_in_an_unreachable_store_does_not_count_as_ended() {
     let (world, store) = (World::with_database(), store());
     world.write(
         "fullbore.toml",

@@ -29,7 +29,7 @@ fn lost(world: &World, code: i32, line: &str) -> Ended {
 }
 
 #[test]
-fn what_is_run_for_its_output_fails_without_it() {
+fn a_verb_that_only_prints_fails_if_it_cannot_print() {
     let world = World::with_database();
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\nkeep = { last = 1 }\n");
     world.write("m.toml", crate::bench_matrix::SMALL.as_bytes());
@@ -73,7 +73,7 @@ fn what_is_run_for_its_output_fails_without_it() {
 }
 
 #[test]
-fn what_has_done_its_work_says_that_its_output_was_lost() {
+fn lost_output_after_finished_work_gives_exit_code_4() {
     let world = World::with_database();
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\nkeep = { last = 1 }\n");
     lost(&world, WITH_WARNINGS, "backup sqlite:app.db --to b/app.bore");

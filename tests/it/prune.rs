@@ -143,7 +143,7 @@ fn a_set_that_another_host_uses_stays_and_its_user_is_named() {
 }
 
 #[test]
-fn what_is_about_to_go_is_nobodys_base_and_is_not_restored() {
+fn a_set_being_pruned_is_no_base_and_is_not_restored() {
     let world = world();
     let ids = chain(&world, 1);
     let grave = json!({ "task": "11111111-1111-4111-8111-111111111111", "host": "elsewhere", "families": [] });
@@ -157,7 +157,7 @@ fn what_is_about_to_go_is_nobodys_base_and_is_not_restored() {
 }
 
 #[test]
-fn what_a_killed_prune_has_begun_the_next_one_finishes() {
+fn the_next_prune_finishes_a_killed_one() {
     let (world, old) = old_and_verified();
     let set = record(&world, &format!("sets/{}.json", old[1]));
     let grave =
@@ -186,7 +186,7 @@ fn without_lease(world: &World, name: &str) {
 }
 
 #[test]
-fn what_a_dead_host_has_left_goes_after_its_lease() {
+fn leftovers_of_a_dead_host_are_removed_after_its_lease() {
     let world = World::with_shape(Shape { rows: 20_000, ..Shape::default() });
     world.write(
         "fullbore.toml",
@@ -239,7 +239,7 @@ fn a_prune_that_wakes_up_removes_nothing_that_another_has_spared_meanwhile() {
 }
 
 #[test]
-fn what_a_prune_that_was_cancelled_has_left_alone_can_be_restored_at_once() {
+fn sets_that_a_cancelled_prune_kept_can_be_restored_at_once() {
     let (world, old) = old_and_verified();
     let cancelled = world.start("prune --repo night --confirm --grace 60s");
     let has = |id: &String| world.at(&format!("a/.fullbore/tombstones/{id}.json")).exists();
@@ -270,7 +270,7 @@ fn a_base_that_went_while_a_host_slept_is_missed_before_anything_is_committed_on
 }
 
 #[test]
-fn of_a_host_that_died_with_leave_to_commit_nothing_stays_that_was_not_committed() {
+fn a_host_that_dies_before_its_commit_leaves_no_uncommitted_set() {
     let world = World::with_shape(Shape { rows: 20_000, ..Shape::default() });
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\", \"b/\"]\n[repository.night.keep]\nlast = 1\n");
     let (running, name) = running(&world);
@@ -401,7 +401,7 @@ fn last_night_is_good_when_it_is_young_and_proven() {
 }
 
 #[test]
-fn of_a_database_that_is_backed_up_no_more_only_harm_is_told() {
+fn a_database_without_new_backups_is_reported_only_if_its_sets_are_damaged() {
     let world = world();
     chain(&world, 1);
     std::thread::sleep(std::time::Duration::from_millis(1100));

@@ -115,7 +115,7 @@ fn a_restore_does_not_take_the_place_of_what_it_reads() {
 }
 
 #[test]
-fn of_restores_that_replace_one_database_at_once_none_disturbs_another() {
+fn two_restores_over_one_database_do_not_disturb_each_other() {
     for mode in ["wal", "delete"] {
         let world = with_old_copy();
         database::sql(&world.at("copy.db"), &format!("PRAGMA journal_mode = {mode}"));

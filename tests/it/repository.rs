@@ -160,7 +160,7 @@ fn several_databases_in_one_repository_are_told_apart() {
 }
 
 #[test]
-fn what_is_no_repository_is_said_to_be_none() {
+fn a_directory_that_is_no_repository_is_named_as_such() {
     let world = world();
     world.run("list --repo night").refused(3, "--repo night", "holds no repository");
     world.run("list --repo day").refused(2, "--repo day", "configured are: night");

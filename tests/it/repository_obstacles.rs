@@ -73,7 +73,7 @@ fn a_set_with_a_damaged_header_goes_whatever_the_template_of_its_name() {
 }
 
 #[test]
-fn what_only_a_store_can_do_is_refused_of_a_repository_in_directories() {
+fn store_options_are_refused_for_a_repository_in_directories() {
     for key in ["lock-until = \"30d\"", "sse = \"AES256\"", "tag = [\"team=pay\"]", "max-parts = 1000"] {
         let world = world(key);
         let name = key.split(' ').next().unwrap();

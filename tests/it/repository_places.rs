@@ -101,7 +101,7 @@ fn a_host_that_names_fewer_places_is_told_so_before_it_writes() {
 }
 
 #[test]
-fn where_a_disk_is_lost_for_good_the_repository_goes_on_without_the_records_of_its_sets() {
+fn a_repository_continues_after_a_lost_disk_without_its_records() {
     let world = world();
     unmount(&world);
     let line = "backup sqlite:app.db --repo night";

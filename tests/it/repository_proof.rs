@@ -111,7 +111,7 @@ fn a_verdict_says_when_its_reading_began_and_one_that_does_not_still_counts() {
 }
 
 #[test]
-fn what_takes_the_place_of_others_is_looked_at_before_they_go() {
+fn prune_checks_a_replacement_before_it_removes_the_replaced_sets() {
     type Exchange<'a> = &'a dyn Fn(&World, &[String]) -> Vec<u8>;
     let exchanges: [(&str, Exchange<'_>); 4] = [
         ("zeroed", &|world, ids| vec![0; world.first_family("a", &ids[2]).metadata().unwrap().len() as usize]),
@@ -145,7 +145,7 @@ fn what_takes_the_place_of_others_is_looked_at_before_they_go() {
 }
 
 #[test]
-fn what_a_proving_set_stands_on_is_looked_at_too_and_encrypted_sets_need_no_key_for_it() {
+fn prune_checks_the_bases_of_a_proving_set_and_needs_no_key_for_encrypted_ones() {
     let world = small();
     world.run("key new app.key --no-recovery").done();
     let back_up = |kind: &str| {

@@ -64,7 +64,7 @@ fn two_fulls(world: &World) -> (Value, Value) {
 }
 
 #[test]
-fn what_is_no_family_of_a_set_does_not_go_with_it_whatever_its_record_says() {
+fn prune_never_removes_a_file_that_is_no_family_of_the_set() {
     let world = world();
     let (old, new) = two_fulls(&world);
     world.write("a/important.txt", b"of somebody else");
@@ -181,7 +181,7 @@ fn encrypted_sets_that_do_not_tell_their_database_stay() {
 }
 
 #[test]
-fn of_a_repository_that_was_copied_on_its_first_day_the_newest_backup_stays() {
+fn prune_keeps_the_newest_backup_of_a_repository_that_was_copied_on_its_first_day() {
     let world = world();
     (0..3).for_each(|_| back_up(&world, ""));
     world.run("verify --repo night").done();

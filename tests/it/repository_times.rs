@@ -173,7 +173,7 @@ fn log_sets_of_a_host_whose_clock_was_ahead_are_no_gap_behind_what_came_later() 
 }
 
 #[test]
-fn what_was_found_damaged_is_nobodys_base_and_no_copy() {
+fn a_damaged_set_is_no_base_and_no_copy() {
     let world = world();
     let damaged = full(&world, "one");
     world.run("copy --repo night --to-repo off").done();
@@ -201,7 +201,7 @@ fn a_copy_that_stands_already_is_compared_with_what_would_be_copied() {
 }
 
 #[test]
-fn what_was_written_to_since_it_was_verified_is_not_verified() {
+fn a_family_changed_after_its_verification_is_not_verified() {
     let world = world();
     let old = full(&world, "one");
     let new = full(&world, "two");

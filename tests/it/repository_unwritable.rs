@@ -40,7 +40,7 @@ fn run(world: &World, line: &str) -> Ended {
 }
 
 #[test]
-fn what_is_in_a_repository_that_cannot_be_written_to_can_be_restored_copied_and_verified() {
+fn a_read_only_repository_can_be_restored_copied_and_verified() {
     let world = world();
     let nobody_told = "a prune at the same time may remove them";
     run(&world, "restore --repo night --into sqlite:copy.db").with_code(4).says(&[nobody_told]);

@@ -88,7 +88,7 @@ fn a_restore_that_is_killed_again_and_again_comes_to_its_end() {
 }
 
 #[test]
-fn whatever_was_left_the_result_is_the_database() {
+fn a_restore_over_any_leftover_gives_the_database() {
     let world = with_set("--compression lz4");
     leave_all(&world, "");
     let whole = world.read(LEFT);
@@ -169,7 +169,7 @@ fn differentials_and_logs_come_on_top_of_what_was_gone_on_with() {
 }
 
 #[test]
-fn what_a_running_restore_writes_is_left_alone() {
+fn files_of_a_running_restore_are_left_alone() {
     let world = with_set("");
     leave_all(&world, "");
     let running = fullbore_core::io::LockableFile::from(File::open(world.at(LEFT)).unwrap());
@@ -302,7 +302,7 @@ fn the_database_in_a_directory_is_gone_on_with() {
 }
 
 #[test]
-fn what_cannot_be_gone_on_with_is_refused() {
+fn an_unsuitable_partial_restore_is_not_resumed() {
     let world = World::with_small_set("");
     world.run("restore --from - --into sqlite:copy.db --resume").refused(2, "--resume", "pipe");
     world.run("restore --from a --into nul: --resume").refused(2, "--resume", "nul:");
@@ -326,7 +326,7 @@ fn a_disk_that_holds_most_of_it_already_has_room_for_the_rest() {
 }
 
 #[test]
-fn of_two_that_go_on_at_once_one_does() {
+fn one_of_two_runs_that_resume_at_once_wins() {
     let world = with_set("");
     leave_all(&world, "");
     (0..6).for_each(|at| flip(&world, LEFT, at * CHUNK as u64));

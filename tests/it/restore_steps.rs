@@ -172,7 +172,7 @@ fn the_last_step_stops_at_a_time() {
 }
 
 #[test]
-fn what_does_not_go_on_from_the_target_is_named_and_changes_nothing() {
+fn a_log_set_that_does_not_continue_the_target_is_named_and_changes_nothing() {
     let chain = chain();
     chain.recover("", "").refused(1, "copy.db", "is not being restored in steps");
     chain.step("b/1.bore").with_code(3);
@@ -359,7 +359,7 @@ fn a_database_that_is_there_is_replaced_by_the_first_step_only_if_that_was_asked
 }
 
 #[test]
-fn what_cannot_be_done_in_steps_is_refused() {
+fn unsupported_steps_are_refused() {
     let chain = chain();
     for into in ["dir:back", "nul:"] {
         let line = format!("restore --from a/full.bore --no-recovery --into {into}");

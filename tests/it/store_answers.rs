@@ -100,7 +100,7 @@ mod object_store {
     }
 
     #[test]
-    fn who_tells_an_instance_its_keys_does_not_send_it_elsewhere() {
+    fn a_key_service_that_redirects_is_not_followed() {
         let (world, store) = (World::with_database(), store());
         let elsewhere = FaultProxy::start(store.endpoint(), |_| Fault::Pass);
         let proxy = redirecting(&store, &elsewhere, 307, |_| true);

@@ -254,17 +254,17 @@ fn from_a_differential(kind: Kind) {
 }
 
 #[test]
-fn of_a_mysql_with_a_differential_the_later_state_is_taken_out_partitions_too() {
+fn a_table_of_a_mysql_full_and_differential_has_the_later_state_with_its_partitions() {
     from_a_differential(Kind::Mysql9);
 }
 
 #[test]
-fn of_a_10_11_with_a_differential_the_later_state_is_taken_out_partitions_too() {
+fn a_table_of_a_10_11_full_and_differential_has_the_later_state_with_its_partitions() {
     from_a_differential(Kind::Mariadb10);
 }
 
 #[test]
-fn of_an_11_8_with_a_differential_the_later_state_is_taken_out_partitions_too() {
+fn a_table_of_an_11_8_full_and_differential_has_the_later_state_with_its_partitions() {
     from_a_differential(Kind::Mariadb11);
 }
 
@@ -297,12 +297,12 @@ fn refusals(kind: Kind) {
 }
 
 #[test]
-fn what_cannot_be_taken_out_of_a_mysql_is_refused_by_name() {
+fn unsupported_tables_of_a_mysql_are_refused_by_name() {
     refusals(Kind::Mysql9);
 }
 
 #[test]
-fn what_cannot_be_taken_out_of_a_mariadb_is_refused_by_name() {
+fn unsupported_tables_of_a_mariadb_are_refused_by_name() {
     refusals(Kind::Mariadb11);
 }
 

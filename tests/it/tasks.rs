@@ -102,7 +102,7 @@ fn a_test_restore_of_damaged_media_fails_and_that_is_written_down() {
 }
 
 #[test]
-fn what_a_killed_test_restore_has_left_goes_with_the_next_one_and_with_none_while_it_runs() {
+fn the_next_test_restore_removes_leftovers_of_a_killed_one_and_none_of_a_running_one() {
     let world = World::with_shape(Shape { rows: 100_000, ..Shape::default() });
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
     world.run("backup sqlite:app.db --repo night").done();

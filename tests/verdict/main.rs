@@ -150,7 +150,7 @@ fn the_verdict_names_the_true_limit_in_95_of_100_cases() {
 }
 
 #[test]
-fn of_stores_each_case_is_asked_twenty_times_and_95_of_100_answers_are_right() {
+fn the_verdict_on_stores_is_right_in_95_of_100_cases_of_twenty_runs_each() {
     let cases: Vec<Case> = (0..STORES_ASKED).flat_map(|_| stores()).collect();
     let (right, counted) = asked(&cases, Case::run);
     assert_eq!(counted, cases.len(), "each of them counts");
@@ -158,7 +158,7 @@ fn of_stores_each_case_is_asked_twenty_times_and_95_of_100_answers_are_right() {
 }
 
 #[test]
-fn so_it_does_in_copies() {
+fn the_verdict_names_the_true_limit_of_copies_in_95_of_100_cases() {
     let (right, counted) = asked(&copies(), CopyCase::run);
     assert!(counted >= COPIES_COUNTED, "only {counted} cases count");
     assert!(100 * right >= RIGHT * counted, "{right} of {counted} are right");

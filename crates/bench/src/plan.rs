@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_has_not_is_said() {
+    fn missing_abilities_of_the_machine_are_named() {
         let text = "[data.a]\nsize = \"1MiB\"\n[instance.huge]\nthreads = 1024\n[axes]\ninstance = \"huge\"\nvolume = \
                     \"gp2-1tb\"\n";
         let notes = planned(text).notes;

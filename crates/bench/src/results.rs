@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_known_again_and_only_what_is_done_counts() {
+    fn appended_results_are_recognised_and_only_finished_ones_count() {
         let folder = tempfile::tempdir().unwrap();
         let mut results = Results::open(folder.path(), false, &machine("here")).unwrap();
         for (identity, number, status) in [("a", 1, DONE), ("b", 1, "failed"), ("a", 2, DONE)] {

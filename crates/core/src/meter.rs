@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_clock_books_can_be_seen_while_it_runs() {
+    fn the_account_of_a_clock_is_visible_while_it_runs() {
         let live = Arc::new(LiveAccount::default());
         let mut clock = Clock::shown_in(&live);
         std::thread::sleep(Duration::from_millis(3));
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_stage_was_busy_the_account_says_so() {
+    fn the_account_says_if_no_stage_was_busy() {
         let why = |busy| bottleneck(&[stage("media", 10, 0, 90), stage("transform", busy, 60, 0)]).unwrap().why;
         assert!(why(200).starts_with("busy most of its time"));
         assert!(why(30).contains("no stage was busy most of its time"));

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_several_buffers_gets_them_at_once_and_keeps_none_from_who_waits_for_one() {
+    fn a_wait_for_several_buffers_does_not_starve_a_wait_for_one() {
         let pool = Pool::new(3, 4096).unwrap();
         let mut held = pool.take_all(3).unwrap();
         let wants = |count: usize| {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_side_by_side_comes_in_order_and_the_first_error_is_told() {
+    fn parallel_work_returns_in_order_with_the_first_error() {
         let doubled = side_by_side("twice", [3, 1, 2], |at, item| Ok((at, item * 2))).unwrap();
         assert_eq!(doubled, [(0, 6), (1, 2), (2, 4)]);
         let all = std::sync::Barrier::new(3);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_advised_for_a_flag_is_understood_as_the_same_bytes() {
+    fn advised_flag_values_parse_to_the_same_bytes() {
         for (size, text) in [(3 << 20, "3MiB"), (192 << 10, "192KiB"), (1025, "1025"), (0, "0")] {
             assert_eq!(bytes_of_flag(size), text);
             assert_eq!(bytes("--x", text).unwrap(), size);

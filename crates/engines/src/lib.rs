@@ -124,7 +124,7 @@ pub trait Session: Send + Sync {
     fn database_at(&self) -> Result<PathBuf, String>;
 
     /// Its costs besides its bytes: none for a database in one file.
-    fn besides(&self) -> ExtraWork {
+    fn extra_work(&self) -> ExtraWork {
         ExtraWork::default()
     }
 }

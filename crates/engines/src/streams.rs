@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_files_as_there_are_numbers_will_do_and_not_one_more() {
+    fn every_stream_number_can_be_used_and_one_more_file_is_refused() {
         assert_eq!((number(0).unwrap(), number(FILES_MAX - 1).unwrap()), (1, FILES_MAX as u32));
         demand("mariadb://h", FILES_MAX).unwrap();
         for error in [number(FILES_MAX).unwrap_err(), number(u64::MAX).unwrap_err()] {

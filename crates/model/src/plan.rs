@@ -12,13 +12,13 @@ pub struct Amount {
     /// Plain bytes that pass.
     pub plain_bytes: u64,
     /// Other work of the job.
-    pub besides: ExtraCost,
+    pub extra: ExtraCost,
 }
 
 impl Amount {
     /// This many plain bytes, and no other work.
     pub fn of(plain_bytes: u64) -> Self {
-        Self { plain_bytes, besides: ExtraCost::default() }
+        Self { plain_bytes, extra: ExtraCost::default() }
     }
 }
 
@@ -31,7 +31,7 @@ pub fn of_backup(plan: &Plan, compression: Compression, encrypted: bool, amount:
     Configuration {
         direction: Direction::Backup,
         plain_bytes: amount.plain_bytes as f64,
-        besides: amount.besides,
+        extra: amount.extra,
         stripes: plan.stripes as u64,
         database_streams: plan.readers as u64,
         queue_depth: plan.queue_depth as u64,
@@ -59,7 +59,7 @@ pub fn of_restore(
     Configuration {
         direction: Direction::Restore,
         plain_bytes: amount.plain_bytes as f64,
-        besides: amount.besides,
+        extra: amount.extra,
         stripes: families,
         database_streams: plan.writers as u64,
         queue_depth: plan.queue_depth as u64,
@@ -133,9 +133,9 @@ mod tests {
     fn the_codec_of_a_configuration_is_spelled_as_that_of_a_profile() {
         let compression: Compression = "zstd".parse().unwrap();
         let plan = UnpackPlan::new(&Knobs::default(), 2, 1 << 20, 0).unwrap();
-        let besides = ExtraCost { bytes: 3.0, ..ExtraCost::default() };
-        let made = of_restore(&plan, 2, compression, false, Amount { plain_bytes: 7, besides });
-        assert_eq!((made.codec.as_str(), made.direction, made.besides), ("zstd:1", Direction::Restore, besides));
+        let extra = ExtraCost { bytes: 3.0, ..ExtraCost::default() };
+        let made = of_restore(&plan, 2, compression, false, Amount { plain_bytes: 7, extra });
+        assert_eq!((made.codec.as_str(), made.direction, made.extra), ("zstd:1", Direction::Restore, extra));
         assert_eq!(made.database_streams, plan.writers as u64);
     }
 }

@@ -358,12 +358,12 @@ impl Inventory {
         if devices.is_empty() {
             return Ok(Vec::new());
         }
-        let heap = discovery::find_among(devices, &repository.stores)?;
-        self.notes.extend(heap.leftover_notes());
-        let bad = heap.unreadable.iter().filter(|bad| !bad.leftover);
+        let discovered = discovery::find_among(devices, &repository.stores)?;
+        self.notes.extend(discovered.leftover_notes());
+        let bad = discovered.unreadable.iter().filter(|bad| !bad.leftover);
         self.warnings.extend(bad.map(|bad| format!("`{}`: {}", bad.device, bad.error.one_line())));
         let mut records = Vec::new();
-        for found in heap.sets.iter().filter(|found| !found.set.is_unfinished()) {
+        for found in discovered.sets.iter().filter(|found| !found.set.is_unfinished()) {
             let key = key.filter(|_| !found.header.keys.is_empty());
             let described = describe(found, repository, key).or_else(|error| match key {
                 // The set may belong to another key.

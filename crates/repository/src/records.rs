@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_create_a_record_one_does() {
+    fn one_of_two_creators_of_a_record_wins() {
         let folder = tempfile::tempdir().unwrap();
         let records = records(folder.path());
         assert!(records.create("fates/a.json", b"one").unwrap());
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_for_a_record_is_not_read() {
+    fn a_record_above_its_limit_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let records = records(folder.path());
         records.write("x.json", &vec![b' '; RECORD_MAX as usize + 1]).unwrap();

@@ -62,7 +62,7 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
     let configuration = Configuration {
         direction: Direction::Backup,
         plain_bytes: PLAIN,
-        besides: ExtraCost::default(),
+        extra: ExtraCost::default(),
         stripes: job.files,
         database_streams: 1,
         queue_depth: 1,

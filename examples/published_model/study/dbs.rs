@@ -84,7 +84,7 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
     let configuration = Configuration {
         direction: job.direction,
         plain_bytes: PLAIN,
-        besides: ExtraCost::default(),
+        extra: ExtraCost::default(),
         stripes: job.threads,
         database_streams: job.threads,
         queue_depth: 1,

@@ -137,14 +137,14 @@ fn foresee(values: &[f64], job: &Job) -> Option<Prediction> {
     };
     let nominal = job.terabytes * TERABYTE;
     let used = nominal * if large { of(Fitted::Used) } else { 1.0 };
-    let besides = match job.direction {
+    let extra = match job.direction {
         Direction::Backup => 0.0,
         Direction::Restore => (nominal * of(Fitted::Written) - used).max(0.0),
     };
     let configuration = Configuration {
         direction: job.direction,
         plain_bytes: used,
-        besides: ExtraCost { bytes: besides, ..ExtraCost::default() },
+        extra: ExtraCost { bytes: extra, ..ExtraCost::default() },
         stripes: job.files,
         database_streams: 1,
         queue_depth: 1,

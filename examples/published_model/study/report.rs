@@ -218,7 +218,7 @@ fn raw_path(text: &mut String) {
         let configuration = Configuration {
             direction: Direction::Backup,
             plain_bytes: 16e9,
-            besides: ExtraCost::default(),
+            extra: ExtraCost::default(),
             stripes: 1,
             database_streams: 1,
             queue_depth: 1,

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_values_are_left_out() {
         let nothing = View {
             bytes: (0, 0, 0),
             rates: Vec::new(),

@@ -41,14 +41,16 @@ pub(super) fn candidates(request: &Request, stores: &Stores) -> Result<Option<Ca
         (SetKind::Differential, false) => {}
     }
     let key = discovery::read_key(request.key.as_deref())?;
-    discovery::settled(&request.base, stores, |heap| gather(heap, request, key.as_ref())).map(Some).map_err(about_base)
+    discovery::settled(&request.base, stores, |discovered| gather(discovered, request, key.as_ref()))
+        .map(Some)
+        .map_err(about_base)
 }
 
-fn gather(heap: &discovery::DiscoveredSets, request: &Request, key: Option<&SecretKey>) -> Result<Candidates> {
+fn gather(discovered: &discovery::DiscoveredSets, request: &Request, key: Option<&SecretKey>) -> Result<Candidates> {
     let nothing = Pool::new(0, 4096)?;
     let mut candidates = Candidates { fulls: Vec::new(), passed_over: String::new() };
     let Candidates { fulls, passed_over } = &mut candidates;
-    for found in heap.sets.iter().rev().filter(|found| found.set.kind == SetKind::Full) {
+    for found in discovered.sets.iter().rev().filter(|found| found.set.kind == SetKind::Full) {
         let why = match &found.set.incomplete {
             Some(why) => Some(why.clone()),
             None => {

@@ -39,9 +39,9 @@ pub struct LogBase {
 /// None of them is a backup of this database.
 pub fn tips(request: &Request, engine: &dyn LogEngine, stores: &Stores) -> Result<Vec<LogBase>> {
     let key = discovery::read_key(request.key.as_deref())?;
-    let found = discovery::settled(&request.base, stores, |heap| {
+    let found = discovery::settled(&request.base, stores, |discovered| {
         let nothing = Pool::new(0, 4096)?;
-        let whole = || heap.sets.iter().rev().filter(|found| found.set.incomplete.is_none());
+        let whole = || discovered.sets.iter().rev().filter(|found| found.set.incomplete.is_none());
         let continued: HashSet<Uuid> =
             whole().filter(|found| found.set.kind == SetKind::Log).filter_map(|found| found.set.base).collect();
         let (mut tips, mut passed_over) = (Vec::new(), String::new());

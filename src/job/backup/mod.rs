@@ -228,7 +228,7 @@ pub(super) fn write(
     let read = report.source_bytes.saturating_sub(report.unread_bytes);
     let speed = fullbore_core::units::mib_per_s(read, report.elapsed_s);
     report.limit = raw.map(|raw| limit::limit_of(&raw, read, report.stored_bytes, speed));
-    let unread = session.facts().free_bytes + session.besides().hole_bytes;
+    let unread = session.facts().free_bytes + session.extra_work().hole_bytes;
     within.zip(manifest).map(|(within, manifest)| within.described(&prepared, &outcome, &manifest, unread)).transpose()
 }
 
@@ -349,7 +349,7 @@ fn prepare(
     report.media_set_id = Some(set.media_set_id.to_string());
     report.backup_set_id = Some(set.backup_set_id.to_string());
     report.allocated_bytes = allocated;
-    report.hole_bytes = session.besides().hole_bytes.min(allocated);
+    report.hole_bytes = session.extra_work().hole_bytes.min(allocated);
     let expected_per_family = whole / devices.len() as u64;
     space::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
     sinks::make_room(request, &devices, expected_per_family, report)?;

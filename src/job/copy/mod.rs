@@ -71,8 +71,8 @@ impl Request {
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let key = discovery::read_key(request.reading.key.as_deref())?;
-    let (heap, places) = found(request, key.as_ref(), &request.source(conduct), report)?;
-    let sets: Vec<&discovery::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
+    let (discovered, places) = found(request, key.as_ref(), &request.source(conduct), report)?;
+    let sets: Vec<&discovery::Found> = places.iter().map(|&at| &discovered.sets[at]).collect();
     refuse_one_name_for_many(request, sets.len())?;
     expect(request, &sets, conduct);
     for found in sets {
@@ -98,32 +98,32 @@ pub(super) fn found(
     // The default is the newest chain.
     let choice = chain::Choice { latest: reading.choice.set.is_none(), ..reading.choice.clone() };
     let reading = &Reading { choice, ..reading.clone() };
-    let mut heap = reading.find(key, conduct)?;
-    heap.must_hold_something()?;
-    let alone = !request.chain && (alone || heap.sets.len() == 1);
+    let mut discovered = reading.find(key, conduct)?;
+    discovered.must_hold_something()?;
+    let alone = !request.chain && (alone || discovered.sets.len() == 1);
     let sequence = match alone {
-        true if reading.choice.set.is_none() && heap.sets.len() == 1 => {
+        true if reading.choice.set.is_none() && discovered.sets.len() == 1 => {
             let only =
-                chain::Choice { set: Some(heap.sets[0].set.backup_set_id.to_string()), ..reading.choice.clone() };
-            restore::choose_by(&mut heap, &only, chain::choose_one)
+                chain::Choice { set: Some(discovered.sets[0].set.backup_set_id.to_string()), ..reading.choice.clone() };
+            restore::choose_by(&mut discovered, &only, chain::choose_one)
         }
-        true => restore::choose_by(&mut heap, &reading.choice, chain::choose_one),
-        false => restore::choose(&mut heap, &reading.choice),
+        true => restore::choose_by(&mut discovered, &reading.choice, chain::choose_one),
+        false => restore::choose(&mut discovered, &reading.choice),
     };
-    let sequence = sequence.map_err(|error| naming_damage(error, &mut heap))?;
-    report.notes.extend(heap.all_notes());
+    let sequence = sequence.map_err(|error| naming_damage(error, &mut discovered))?;
+    report.notes.extend(discovered.all_notes());
     report.warnings.extend(sequence.warnings);
     report.notes.extend(sequence.notes);
-    Ok((heap, sequence.sets))
+    Ok((discovered, sequence.sets))
 }
 
 /// A family that seems to be missing may be there, but damaged: then this gives the error of the damage.
-fn naming_damage(error: Error, heap: &mut discovery::DiscoveredSets) -> Error {
+fn naming_damage(error: Error, discovered: &mut discovery::DiscoveredSets) -> Error {
     let in_need =
-        |id: uuid::Uuid| heap.sets.iter().any(|found| found.media_set_id == id && found.set.incomplete.is_some());
-    let damaged = heap.unreadable.iter().position(|bad| !bad.leftover && bad.set.is_none_or(in_need));
+        |id: uuid::Uuid| discovered.sets.iter().any(|found| found.media_set_id == id && found.set.incomplete.is_some());
+    let damaged = discovered.unreadable.iter().position(|bad| !bad.leftover && bad.set.is_none_or(in_need));
     match (error, damaged) {
-        (Error::Incomplete { .. }, Some(at)) => heap.unreadable.swap_remove(at).error,
+        (Error::Incomplete { .. }, Some(at)) => discovered.unreadable.swap_remove(at).error,
         (error, _) => error,
     }
 }

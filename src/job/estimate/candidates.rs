@@ -89,8 +89,8 @@ fn product(codecs: &[Compression], stripes: &[usize], workers: &[Option<usize>],
 /// Settings that a plan refuses.
 pub(super) fn candidate(shape: &Variant, request: &Request, source: &Source, stores: &Stores) -> Result<Candidate> {
     let compression = shape.compression;
-    let besides = ExtraCost { files: source.besides.files as f64, ..ExtraCost::default() };
-    let amount = Amount { plain_bytes: source.plain_bytes, besides };
+    let extra = ExtraCost { files: source.extra.files as f64, ..ExtraCost::default() };
+    let amount = Amount { plain_bytes: source.plain_bytes, extra };
     let name = compression.to_string();
     let stored = source.shares.iter().find(|share| share.codec == name).map_or(1.0, |Share { stored, .. }| *stored);
     let per_family = (source.plain_bytes as f64 * stored) as u64 / shape.stripes.max(1) as u64;
@@ -133,7 +133,7 @@ mod tests {
     use fullbore_model::throughput::{CodecCost, Path};
 
     #[test]
-    fn what_is_chosen_for_a_differential_is_enough_for_one() {
+    fn a_chosen_plan_is_enough_for_a_differential() {
         let mut path = Path::unlimited(4.0);
         path.codecs.push(CodecCost { name: "lz4".into(), ..CodecCost::none() });
         let known = KnownPath::new(path, &[], fullbore_model::estimate::Factor::untried()).unwrap();
@@ -143,7 +143,7 @@ mod tests {
             passing_share: 1.0,
             written_share: 1.0,
             shares: Vec::new(),
-            besides: fullbore_engines::ExtraWork::default(),
+            extra: fullbore_engines::ExtraWork::default(),
             at: Err(String::new()),
         };
         let to = vec![Device::parse("/mnt/a/").unwrap()];

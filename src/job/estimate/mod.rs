@@ -172,8 +172,8 @@ fn path(request: &Request, profile: &Profile, source: &Source) -> Result<Calibra
     let transfer_bytes = u64::from(request.knobs.transfer_size.bytes());
     let mut made = profile.path_between(&[PathLocation::At(database)], &media, transfer_bytes);
     write_no_zeros(&mut made.path, source.written_share);
-    if source.besides.files > 0 && is_known(&made.path.database.write) && made.path.fixed.write_file == 0.0 {
-        let files = source.besides.files;
+    if source.extra.files > 0 && is_known(&made.path.database.write) && made.path.fixed.write_file == 0.0 {
+        let files = source.extra.files;
         let why = format!("the cost of a small file was not measured; a restore makes {files}, so it takes longer");
         made.unknown.push(format!("{why}; fullbore calibrate --name {} measures it", profile.name));
     }
@@ -253,7 +253,7 @@ mod tests {
     use fullbore_model::throughput::CodecCost;
 
     #[test]
-    fn what_is_zero_is_neither_packed_nor_written_to_a_database() {
+    fn zero_units_are_neither_packed_nor_written_to_a_database() {
         let mut path = Path::unlimited(2.0);
         path.database.write = Ceiling { stream_rate: 50.0, total_rate: 100.0, latency: 0.2, ..Ceiling::NONE };
         path.database.read = Ceiling::total(100.0);

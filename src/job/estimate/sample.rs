@@ -37,7 +37,7 @@ pub(super) struct Source {
     /// The ratios of codecs.
     pub shares: Vec<Share>,
     /// The other costs of a job.
-    pub besides: ExtraWork,
+    pub extra: ExtraWork,
     /// Its path on this machine, or why that is not known.
     pub at: Result<PathBuf, String>,
 }
@@ -55,20 +55,20 @@ pub(super) struct Share {
 
 /// Examines the open database of `session`.
 pub(super) fn look(session: &dyn Session, codecs: &[Compression], transfer_bytes: u32) -> Result<Source> {
-    let (source, besides) = (session.source(), session.besides());
+    let (source, extra) = (session.source(), session.extra_work());
     let streams = source.streams();
     let whole: u64 = streams.iter().map(|stream| stream.size).sum();
     let used = whole.saturating_sub(session.facts().free_bytes);
-    let plain_bytes = used.saturating_sub(besides.hole_bytes);
+    let plain_bytes = used.saturating_sub(extra.hole_bytes);
     let of_a_stream = (PIECES / streams.len().max(1) as u64).max(OF_A_STREAM);
     let looked = Looked {
         pieces: samples::pieces(source, of_a_stream)?,
         unit: streams.iter().map(|stream| stream.unit as usize).max().unwrap_or(1).max(1),
         plain: plain_bytes.max(1) as f64,
         // Samples are spread over all of them except free pages; samples of holes are zero.
-        files: used.saturating_sub(besides.log_bytes) as f64,
-        data: plain_bytes.saturating_sub(besides.log_bytes).max(1) as f64,
-        log: besides.log_bytes as f64,
+        files: used.saturating_sub(extra.log_bytes) as f64,
+        data: plain_bytes.saturating_sub(extra.log_bytes).max(1) as f64,
+        log: extra.log_bytes as f64,
     };
     let written_share = looked.written_share();
     // Headers and page map also cover free pages and holes.
@@ -83,15 +83,7 @@ pub(super) fn look(session: &dyn Session, codecs: &[Compression], transfer_bytes
         }
     }
     let passing_share = plain_bytes as f64 / whole.max(1) as f64;
-    Ok(Source {
-        plain_bytes,
-        used_bytes: used,
-        passing_share,
-        written_share,
-        shares,
-        besides,
-        at: session.database_at(),
-    })
+    Ok(Source { plain_bytes, used_bytes: used, passing_share, written_share, shares, extra, at: session.database_at() })
 }
 
 /// Samples of a database.
@@ -124,16 +116,16 @@ impl Looked {
         ((of_files + self.log) / self.plain).clamp(LEAST_WRITTEN, 1.0)
     }
 
-    fn share(&self, codec: Compression, written_share: f64, besides: f64) -> Result<Share> {
+    fn share(&self, codec: Compression, written_share: f64, extra: f64) -> Result<Share> {
         if codec == Compression::None {
-            return Ok(Share { codec: codec.to_string(), stored: written_share + besides, error: 0.0 });
+            return Ok(Share { codec: codec.to_string(), stored: written_share + extra, error: 0.0 });
         }
         let of_pieces = samples::shares(&self.pieces, codec)?;
         let stored = samples::mean(&self.pieces, &of_pieces);
         // A database of one sample was examined as a whole.
         let few = self.pieces.len() < 2;
         let error = if few { LEAST_ERROR } else { standard_error(&of_pieces, stored).max(LEAST_ERROR) };
-        Ok(Share { codec: codec.to_string(), stored: (stored * self.files / self.data).min(1.0) + besides, error })
+        Ok(Share { codec: codec.to_string(), stored: (stored * self.files / self.data).min(1.0) + extra, error })
     }
 }
 

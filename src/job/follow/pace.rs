@@ -167,7 +167,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn what_was_there_before_is_no_part_of_what_was_followed() {
+    fn log_from_before_the_start_does_not_count_as_followed() {
         let mut pace = Pace::new(SECOND);
         assert!(pace.shipped(&look(SECOND * 60), &set(1 << 20)).behind.is_none());
         let mut report = Report::default();

@@ -139,25 +139,25 @@ fn into_target(
     report: &mut Report,
 ) -> Result<()> {
     let key = discovery::read_key(request.reading.key.as_deref())?;
-    let (heap, places) = match ids {
+    let (discovered, places) = match ids {
         None => copy::found(request, key.as_ref(), &request.source(conduct), report)?,
         Some(ids) => {
-            let heap = request.reading.find(key.as_ref(), &request.source(conduct))?;
+            let discovered = request.reading.find(key.as_ref(), &request.source(conduct))?;
             let at = |id: &Uuid| {
                 let is_it = |found: &discovery::Found| {
                     found.set.backup_set_id == *id
                         && known.get(id).is_none_or(|known| known.media_set_id == found.media_set_id)
                 };
-                heap.sets.iter().position(is_it).ok_or_else(|| unreadable(&heap, *id))
+                discovered.sets.iter().position(is_it).ok_or_else(|| unreadable(&discovered, *id))
             };
             let places = ids.iter().map(at).collect::<Result<Vec<_>>>()?;
             // By the headers: anybody may have written the records.
-            let known = heap.known();
+            let known = discovered.known();
             places.iter().try_for_each(|&at| chain::check_against(&known, &known[at]))?;
-            (heap, places)
+            (discovered, places)
         }
     };
-    let sets: Vec<&discovery::Found> = places.iter().map(|&at| &heap.sets[at]).collect();
+    let sets: Vec<&discovery::Found> = places.iter().map(|&at| &discovered.sets[at]).collect();
     copy::refuse_one_name_for_many(request, sets.len())?;
     copy::expect(request, &sets, conduct);
     let one = |found| One { request, found, key: key.as_ref(), arrival: None, known: known_of(known, found) };
@@ -198,8 +198,8 @@ fn known_of<'a>(known: &'a HashMap<Uuid, SetRecord>, found: &discovery::Found) -
 }
 
 /// Why a set that the repository names is not among its media.
-fn unreadable(heap: &discovery::DiscoveredSets, id: Uuid) -> Error {
-    let damaged = heap.unreadable.iter().find(|unreadable| !unreadable.leftover);
+fn unreadable(discovered: &discovery::DiscoveredSets, id: Uuid) -> Error {
+    let damaged = discovered.unreadable.iter().find(|unreadable| !unreadable.leftover);
     let why = damaged.map_or_else(|| "its families are not there any more".to_owned(), |bad| bad.error.one_line());
     Error::incomplete(format!("backup set {id}"), why, "copy another set; `fullbore verify` says more")
 }

@@ -121,8 +121,8 @@ fn hidden_names(sets: &[StoredSet], repository: &Repository, key: &SecretKey) ->
     let mut names = HashMap::new();
     let is_asked = |set: &&StoredSet| set.incomplete.is_none() && is_hidden(&set.record.database);
     for set in sets.iter().filter(is_asked) {
-        let heap = discovery::find_among(set.devices(repository)?, &repository.stores)?;
-        let found = heap.sets.iter().find(|found| found.set.backup_set_id == set.record.backup_set_id);
+        let discovered = discovery::find_among(set.devices(repository)?, &repository.stores)?;
+        let found = discovered.sets.iter().find(|found| found.set.backup_set_id == set.record.backup_set_id);
         // A set of another key keeps its hidden name.
         let opened = found.and_then(|found| discovery::open_set(found, &Pool::new(0, 4096).ok()?, 1, Some(key)).ok());
         let name = opened.as_ref().and_then(|set| set.manifest()).map(|manifest| manifest.database.clone());

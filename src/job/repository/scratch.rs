@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_leftover_stays() {
+    fn a_file_that_resembles_a_leftover_is_kept() {
         let place = tempfile::tempdir().unwrap();
         let id = Uuid::new_v4();
         fs::create_dir(place.path().join("mine")).unwrap();

@@ -178,8 +178,8 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     }
     match report.timed(reading::FINDING, |_| request.reading.begin(conduct))? {
         (_, Media::Piped(mut set)) => file::restore_piped(&mut set, request, conduct, report)?,
-        (key, Media::DiscoveredSets(heap)) => {
-            let done = restore_found(heap, request, key.as_ref(), conduct, report);
+        (key, Media::DiscoveredSets(discovered)) => {
+            let done = restore_found(discovered, request, key.as_ref(), conduct, report);
             done.inspect_err(|_| resume::tell_what_stays(report))?;
         }
     }
@@ -188,31 +188,31 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
 }
 
 /// The sets to restore, in order. An unreadable family does not stop the restore; a warning names it.
-pub(super) fn choose(heap: &mut discovery::DiscoveredSets, choice: &Choice) -> Result<chain::Sequence> {
-    choose_by(heap, choice, chain::choose)
+pub(super) fn choose(discovered: &mut discovery::DiscoveredSets, choice: &Choice) -> Result<chain::Sequence> {
+    choose_by(discovered, choice, chain::choose)
 }
 
 /// The same by another rule.
 pub(super) fn choose_by(
-    heap: &mut discovery::DiscoveredSets,
+    discovered: &mut discovery::DiscoveredSets,
     choice: &Choice,
     rule: impl Fn(&[chain::FoundSet], &Choice) -> Result<chain::Sequence>,
 ) -> Result<chain::Sequence> {
-    let known = heap.known();
-    let damaged = heap.unreadable.iter().position(|unreadable| !unreadable.leftover);
+    let known = discovered.known();
+    let damaged = discovered.unreadable.iter().position(|unreadable| !unreadable.leftover);
     let mut sequence = match (rule(&known, choice), damaged) {
         (Err(Error::Incomplete { .. }), Some(at)) if choice.set.is_none() => {
             // This may be the missing family of the wanted set.
-            return Err(heap.unreadable.swap_remove(at).error);
+            return Err(discovered.unreadable.swap_remove(at).error);
         }
         (chosen, _) => chosen?,
     };
     if choice.set.is_none() {
         sequence.warnings.extend(chain::clock_doubts(&known, jiff::Timestamp::now().as_microsecond()));
     }
-    for other in heap.unreadable.iter().filter(|unreadable| !unreadable.leftover) {
+    for other in discovered.unreadable.iter().filter(|unreadable| !unreadable.leftover) {
         let why = other.error.one_line();
-        let mine = |at: &usize| Some(heap.sets[*at].media_set_id) == other.set;
+        let mine = |at: &usize| Some(discovered.sets[*at].media_set_id) == other.set;
         sequence.warnings.push(match other.set {
             Some(_) if sequence.sets.iter().any(mine) => {
                 format!("not used, because another copy of it is there: {why}")
@@ -229,26 +229,28 @@ pub(super) fn choose_by(
 /// Chooses the sets and opens them, so that they cannot be removed meanwhile. If another backup has just replaced one
 /// of their families, it chooses again.
 fn choose_and_open(
-    mut heap: discovery::DiscoveredSets,
+    mut discovered: discovery::DiscoveredSets,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<(Vec<discovery::Found>, reading::Opened)> {
     loop {
-        let sequence = choose(&mut heap, &request.reading.choice)?;
+        let sequence = choose(&mut discovered, &request.reading.choice)?;
         // Log sets are opened one by one later: there may be very many.
-        let found = sequence.sets.iter().map(|&at| &heap.sets[at]).filter(|found| found.set.kind != SetKind::Log);
+        let found = sequence.sets.iter().map(|&at| &discovered.sets[at]).filter(|found| found.set.kind != SetKind::Log);
         let found: Vec<_> = found.collect();
         match reading::open(&found, &request.reading.knobs, key, true, report) {
-            Err(_) if !found.iter().all(|found| found.is_in_place()) => heap = request.reading.find(key, conduct)?,
+            Err(_) if !found.iter().all(|found| found.is_in_place()) => {
+                discovered = request.reading.find(key, conduct)?
+            }
             opened => {
                 let opened = opened?;
-                refuse_media_as_target(request, &heap)?;
-                report.notes.extend(heap.all_notes());
+                refuse_media_as_target(request, &discovered)?;
+                report.notes.extend(discovered.all_notes());
                 report.warnings.extend(sequence.warnings);
                 report.notes.extend(sequence.notes);
-                let mut sets: Vec<_> = heap.sets.into_iter().map(Some).collect();
+                let mut sets: Vec<_> = discovered.sets.into_iter().map(Some).collect();
                 return Ok((sequence.sets.iter().filter_map(|&at| sets[at].take()).collect(), opened));
             }
         }
@@ -256,13 +258,13 @@ fn choose_and_open(
 }
 
 fn restore_found(
-    heap: discovery::DiscoveredSets,
+    discovered: discovery::DiscoveredSets,
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let chosen = report.timed(reading::OPENING, |report| choose_and_open(heap, request, key, conduct, report));
+    let chosen = report.timed(reading::OPENING, |report| choose_and_open(discovered, request, key, conduct, report));
     let (mut sequence, opened) = chosen?;
     let logs = sequence.split_off(opened.sets.len());
     if request.recovery == Recovery::Later {
@@ -316,10 +318,10 @@ fn refuse_check_of_nothing(request: &Request) -> Result<()> {
 }
 
 /// Refuses a target that is one of the families named with `--from`.
-fn refuse_media_as_target(request: &Request, heap: &discovery::DiscoveredSets) -> Result<()> {
+fn refuse_media_as_target(request: &Request, discovered: &discovery::DiscoveredSets) -> Result<()> {
     let Into::File { engine, path: target } = &request.into else { return Ok(()) };
     let identity = Device::file(target.clone()).identity();
-    let mut devices = heap.sets.iter().flat_map(|found| &found.devices);
+    let mut devices = discovered.sets.iter().flat_map(|found| &found.devices);
     if devices.any(|device| device.identity() == identity) {
         let shown = format!("--into {engine}:{}", target.display());
         return Err(Error::usage(shown, "is one of the media families named with --from", "name another file"));

@@ -183,7 +183,7 @@ impl<'a> Step<'a> {
             }
         } else {
             match self.request.reading.begin(conduct)? {
-                (key, Media::DiscoveredSets(heap)) => self.apply(heap, key.as_ref(), conduct, report)?,
+                (key, Media::DiscoveredSets(discovered)) => self.apply(discovered, key.as_ref(), conduct, report)?,
                 (_, Media::Piped(_)) => {
                     let why = "a set from a pipe cannot be examined before it is applied";
                     return Err(Error::usage("--from -", why, "put the set into a file first"));
@@ -210,15 +210,15 @@ impl<'a> Step<'a> {
     /// Applies the sets that continue the target.
     fn apply(
         &mut self,
-        mut heap: discovery::DiscoveredSets,
+        mut discovered: discovery::DiscoveredSets,
         key: Option<&SecretKey>,
         conduct: &Conduct,
         report: &mut Report,
     ) -> Result<()> {
-        heap.learn_log_ranges(key, true)?;
-        let sequence = chain::steps::go_on(&heap.known(), &self.state.standing(), &self.request.reading.choice)?;
-        report.notes.extend(heap.all_notes());
-        let (bases, logs) = take(heap, sequence, report);
+        discovered.learn_log_ranges(key, true)?;
+        let sequence = chain::steps::go_on(&discovered.known(), &self.state.standing(), &self.request.reading.choice)?;
+        report.notes.extend(discovered.all_notes());
+        let (bases, logs) = take(discovered, sequence, report);
         refuse_servers(&bases)?;
         let doing = self.doing(&bases, &logs)?;
         if self.request.dry_run {
@@ -318,13 +318,13 @@ impl<'a> Step<'a> {
 
 /// The chosen sets: at most a differential, and log sets.
 fn take(
-    heap: discovery::DiscoveredSets,
+    discovered: discovery::DiscoveredSets,
     sequence: Sequence,
     report: &mut Report,
 ) -> (Vec<discovery::Found>, Vec<discovery::Found>) {
     report.warnings.extend(sequence.warnings);
     report.notes.extend(sequence.notes);
-    let mut sets: Vec<_> = heap.sets.into_iter().map(Some).collect();
+    let mut sets: Vec<_> = discovered.sets.into_iter().map(Some).collect();
     let chosen = sequence.sets.iter().filter_map(|&at| sets[at].take());
     chosen.partition(|found| found.set.kind != SetKind::Log)
 }

@@ -236,7 +236,7 @@ fn run_gives_a_command_a_server_and_takes_it_away() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn a_program_that_does_not_start_gives_its_reason() {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let said = |command: &mut Command| {
         let done = command.output().unwrap();

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_volume_is_let_go_when_the_job_stops() {
+    fn a_thread_that_waits_for_a_volume_ends_with_the_job() {
         let volume = Volume::new(promise(1.0, 1.0));
         let halt = Halt::new();
         halt.stop(Error::Halted);

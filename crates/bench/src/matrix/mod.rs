@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_settings_have_their_defaults() {
         let matrix = Matrix::parse("m.toml", "m", SMALL).unwrap();
         assert_eq!((matrix.title.as_str(), matrix.repetitions, matrix.warm_up, matrix.cold), ("m", 3, 1, true));
         assert_eq!(matrix.axes[&Axis::Data], ["a"]);

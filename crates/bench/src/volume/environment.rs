@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_over_arrives() {
+    fn every_handed_over_buffer_arrives() {
         let promise = crate::volume::profile("gp2-100gb").unwrap().promise;
         let handed = Handed { database: Some(promise.into()), media: vec![("/m".into(), promise.into())] };
         let text = serde_json::to_string(&handed).unwrap();

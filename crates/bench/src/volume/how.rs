@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_block_device_cannot_be_stays_in_process_and_says_why() {
+    fn a_volume_that_cannot_be_a_block_device_is_emulated_in_process_and_says_why() {
         let means = Means(Ok(()));
         let mut own = profile("gp2-1.5tb").unwrap();
         assert_eq!(means.of(&own, false), How::Block);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_block_devices_alone_is_refused_where_there_are_none() {
+    fn only_block_devices_is_refused_on_a_machine_without_them() {
         let none = || Means(Err("throttling is not permitted".into()));
         assert_eq!(none().or_refused(Choice::WherePossible).unwrap(), none());
         let error = none().or_refused(Choice::Block).unwrap_err().to_string();

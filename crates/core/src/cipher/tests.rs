@@ -238,7 +238,7 @@ fn every_typing_mistake_in_a_key_is_found() {
 }
 
 #[test]
-fn what_is_no_key_file_is_refused_without_being_quoted() {
+fn a_file_that_is_no_key_is_refused_without_quoting_it() {
     let public = EXAMPLE_KEY_FILE.lines().nth(2).unwrap();
     let secret = EXAMPLE_KEY_FILE.lines().nth(1).unwrap();
     let relabelled = secret.replace("SECRET", "PUBLIC");

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_written_again() {
+    fn a_shown_value_parses_again() {
         for text in ["none", "lz4", "zstd:1", "zstd:-3", "zstd:19", "gzip:1", "gzip:12"] {
             assert_eq!(text.parse::<Compression>().unwrap().to_string(), text);
         }

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reserved_is_given_back_by_trim() {
+    fn trim_releases_reserved_space() {
         let directory = crate::io::directory_on_disk();
         let opened = OpenedFile::create_new(&directory.path().join("a"), Mode::Auto).unwrap();
         opened.preallocate(8 << 20).unwrap();

@@ -52,7 +52,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_was_never_written_is_counted_and_written_zeros_are_not() {
+    fn holes_are_counted_and_written_zeros_are_not() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(hole_bytes(&file, 0), 0);
         file.set_len(8 * MIB).unwrap();

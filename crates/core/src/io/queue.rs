@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_any_order_is_read_back_in_every_mode() {
+    fn blocks_written_in_any_order_are_read_back_in_every_mode() {
         for mode in modes() {
             let (_directory, file) = created(mode);
             let pool = Pool::new(4, 8192).unwrap();

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_the_same_value() {
+    fn a_written_value_is_read_unchanged() {
         for json in [
             "null",
             "[]",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn of_65_535_files_outside_the_data_directory_the_account_is_read() {
+    fn the_account_of_65_535_files_outside_the_data_directory_is_read() {
         let file = serde_json::json!({ "path": "#outside/mnt/fast/shop/orders_of_a_long_year#p#p2026_11.ibd",
             "was": "/mnt/fast/shop/orders_of_a_long_year#p#p2026_11.ibd" });
         let json = serde_json::json!({ "outside_the_data_directory": vec![file; 65_535] });

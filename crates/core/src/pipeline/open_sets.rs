@@ -342,7 +342,7 @@ fn a_layer_writes_over_those_below_in_every_order_of_families() {
 }
 
 #[test]
-fn what_lies_beyond_the_final_size_is_cut_off() {
+fn bytes_beyond_the_final_size_are_cut_off() {
     let step = Step { layer: 0, stream: 1, offset: 0, length: 40_000, value: 3 };
     restores_to_what_was_sent(&[step], &[10_000], 1);
 }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_there_is_taken_byte_for_byte_and_anything_else_refused() {
+    fn an_identical_object_is_accepted_and_a_different_one_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.bore");
         fs::write(&path, [[7_u8; 4096], [8; 4096]].concat()).unwrap();

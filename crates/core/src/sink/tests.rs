@@ -378,7 +378,7 @@ fn buffers_are_free_for_others_as_soon_as_a_family_has_settled() {
 }
 
 #[test]
-fn whatever_happens_one_whole_set_can_be_found() {
+fn one_complete_set_is_always_found() {
     let bytes: Vec<u8> = (0..300_000_u32).map(|index| (index >> 3) as u8).collect();
     for seed in 0..300 {
         let place = Shelter::new();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_done_by_halves_is_refused_and_no_key_is_repeated() {
+    fn incomplete_settings_are_refused_and_no_key_is_printed() {
         for (name, value, hint) in [
             ("AZURE_STORAGE_ENCRYPTION_KEY", "sekret", "--encrypt-to"),
             ("AZURE_STORAGE_USE_EMULATOR", "true", "AZURE_STORAGE_ENDPOINT"),

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_formed_is_refused_with_its_place() {
+    fn malformed_text_is_refused_with_its_position() {
         refused("<E><A></E></A>", "expected `</A>`", 6);
         refused("<E></E></E>", "does not match", 7);
         refused("<E><Code>A", "it ends inside of <Code>", 10);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_stream_beyond_all_memory_a_part_is_looked_at() {
+    fn a_sample_of_a_huge_stream_takes_a_part_of_it() {
         let mut claims = Claims::within(&[stream(1, 1 << 50)], 128, 1000);
         assert!(claims.claim(0, 0, 1 << 50));
         assert!(claims.claim(0, 999, 1) && claims.claim(0, 1128, 1), "not looked at");

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_left_only_what_belongs_stays() {
+    fn only_leftovers_of_this_set_stay() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         for directory in ["d", "old", "mark", "d/mark"] {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_passed_over_and_what_is_unknown_is_not() {
+    fn nameless_streams_are_skipped_and_unknown_ones_are_refused() {
         let root = tempfile::tempdir().unwrap();
         let target = DirectoryTarget::create(root.path(), &[stream(1, "", 0), stream(2, "a", 3)]).unwrap();
         target.write(1, 0, b"gone").unwrap();

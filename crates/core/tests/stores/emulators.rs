@@ -78,7 +78,7 @@ fn blocks_of_somebody_else_under_the_same_name_are_one_clear_error() {
 }
 
 #[test]
-fn what_only_s3_has_is_refused_by_its_name() {
+fn s3_options_are_refused_by_name_elsewhere() {
     let encryption = Some(Encryption::parse("--sse", "AES256").unwrap());
     let tags = vec![("team".to_owned(), "shop".to_owned())];
     for (flag, objects) in [
@@ -126,7 +126,7 @@ fn uploads_in_google_are_listed_with_their_parts_and_given_up() {
 }
 
 #[test]
-fn of_many_that_write_under_one_free_key_at_once_one_does() {
+fn one_of_many_writers_to_a_free_key_wins() {
     for (kind, service) in [(StoreKind::Azurite, Service::Azure), (StoreKind::FakeGcs, Service::Google)] {
         let server = server(kind);
         let stores = stores(&server);
@@ -157,7 +157,7 @@ fn of_many_that_write_under_one_free_key_at_once_one_does() {
 }
 
 #[test]
-fn what_was_replaced_since_it_was_looked_at_is_not_read_in_azure() {
+fn an_object_replaced_after_its_listing_is_not_read_in_azure() {
     let server = server(StoreKind::Azurite);
     server.put("media", "app.bore", b"first");
     let stores = stores(&server);

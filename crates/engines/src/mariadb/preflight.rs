@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_account_lacks_is_named_also_where_roles_give_the_rest() {
+    fn missing_rights_are_named_even_if_roles_give_others() {
         let all = ["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` IDENTIFIED BY PASSWORD '*X' WITH GRANT OPTION"];
         demand_privileges("db1", &grants(&all)).unwrap();
         let role = ["GRANT `r` TO `b`@`%`", "GRANT RELOAD ON *.* TO `b`@`%`", "GRANT BINLOG MONITOR ON *.* TO `r`"];

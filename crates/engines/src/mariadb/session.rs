@@ -243,7 +243,7 @@ impl Session for MariadbSession {
 
     /// Logins, queries and stages of an idle server do not count: before its first byte a job takes 0.095 s here, and
     /// 0.091 s with SQLite.
-    fn besides(&self) -> ExtraWork {
+    fn extra_work(&self) -> ExtraWork {
         ExtraWork {
             files: self.files.len() as u64 + 1, // And the redo log.
             log_bytes: self.redo_bytes,

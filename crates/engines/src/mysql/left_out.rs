@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sent_and_still_there_is_named_and_what_was_dropped_is_not() {
+    fn an_existing_file_that_was_not_sent_is_named_and_a_dropped_one_is_not() {
         let before = tablespaces(&[(2, "shop/a", false), (3, "shop/secret", true), (4, "shop/dropped", false)]);
         let now = tablespaces(&[(2, "shop/a", false), (3, "shop/secret", true), (5, "shop/new", false)]);
         before.demand(&now, &BTreeSet::from([2, 3])).unwrap();

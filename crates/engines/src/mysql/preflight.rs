@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_against_a_clone_is_named_with_the_next_step() {
+    fn an_obstacle_to_a_clone_is_named_with_the_next_step() {
         let none = Consent::default();
         assert_eq!(judge("db1", &facts(), none).unwrap(), Vec::<String>::new());
         let old = Version::parse("8.4.3").unwrap();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_the_end_of_the_log_does_not_count() {
+    fn bytes_after_the_end_of_the_log_do_not_count() {
         let mut all = blocks(&record([0x81, 0, 0, 0], "./new.000002"), 9);
         all.extend(blocks(&record([0x82, 0, 0, 0], "./older.000001"), 3));
         assert_eq!(scan(&all).unwrap().file, "./new.000002");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_does_not_say_again_stands_in_the_page() {
+    fn values_missing_in_the_log_are_read_from_the_page() {
         let mut page = vec![0; 16384];
         page[4..8].copy_from_slice(&5_u32.to_be_bytes());
         page[15422..15426].copy_from_slice(&MAGIC.to_be_bytes());

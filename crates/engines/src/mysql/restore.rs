@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_start_would_fail_on_is_not_asked_of_it() {
+    fn requests_that_stop_the_first_start_are_left_out() {
         let root = tempfile::tempdir().unwrap();
         begin(root.path()).unwrap();
         finish(root.path(), &serde_json::json!({ NOT_EMPTIED: "shop.a`b" })).unwrap();

@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_programs_in_path_the_one_of_the_backups_kind_and_series_is_taken() {
+    fn the_server_program_of_the_backups_kind_and_series_is_taken_from_path() {
         let choose = |dialect, versions: &[(&str, &str)], backup: &str| {
             let program = |(path, version): &(&str, &str)| ServerProgram {
                 dialect,

@@ -318,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_value_that_is_none_nothing_is_repeated() {
+    fn a_refused_value_appears_in_no_message() {
         let url = "mysql://u@h/?ssl-mode=requiredmysql://u:a-long-and-good-password@h";
         let error = ServerAddress::parse(url).unwrap_err().to_string();
         assert!(error.contains("ssl-mode") && !error.contains("password"), "{error}");
     }
 
     #[test]
-    fn of_a_password_with_a_question_mark_in_it_nothing_is_repeated() {
+    fn a_password_with_a_question_mark_appears_in_no_message() {
         for url in ["mysql://u:12?s3c=5@h/", "mysql://u:12?s3c@h/?x=1", "mysql://u:12?x=%s3c@h", "mysql://h?s3c%=1@x"] {
             let error = ServerAddress::parse(url).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3c"), "{error}");
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_is_a_usage_error() {
+    fn a_url_without_a_server_is_a_usage_error() {
         for url in [
             "mysql:db",
             "postgres://h",

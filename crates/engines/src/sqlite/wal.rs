@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_the_mark_does_not_matter() {
+    fn bytes_after_the_mark_do_not_matter() {
         let (mut bytes, mark) = log(512, &[(1, 0), (2, 2)], false);
         bytes.extend([0xab; 1000]);
         assert_eq!(map(&bytes, &mark).unwrap().len(), 2);

@@ -154,7 +154,7 @@ fn a_database_in_use_is_not_replaced_however_idle_its_user_is() {
 }
 
 #[test]
-fn who_opened_the_old_database_meanwhile_cannot_write_beside_the_new_one() {
+fn a_connection_to_the_old_database_cannot_write_beside_the_new_one() {
     for journal_mode in ["wal", "delete"] {
         let (folder, from, digest) = folder();
         let target = folder.path().join("target.db");

@@ -34,7 +34,7 @@ fn patch(path: &Path, offset: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn what_is_no_database_is_refused_by_name() {
+fn a_file_that_is_no_database_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     assert_says(&refusal(&path("missing.db")), &["missing.db", "No such file", "hint"]);

@@ -25,7 +25,7 @@ fn configuration(direction: Direction, mib: f64) -> Configuration {
     Configuration {
         direction,
         plain_bytes: mib * MIB,
-        besides: ExtraCost::default(),
+        extra: ExtraCost::default(),
         stripes: 1,
         database_streams: 2,
         queue_depth: 4,
@@ -77,7 +77,7 @@ fn earlier_runs_move_the_middle_and_narrow_the_interval_when_they_agree() {
 }
 
 #[test]
-fn of_candidates_that_are_as_fast_the_one_with_less_memory_comes_first() {
+fn the_candidate_with_less_memory_wins_a_tie_in_speed() {
     let of = |mib, memory| estimate(&known(100.0), &candidate(mib, memory)).unwrap();
     let mut all = vec![of(2000.0, 1), of(1000.0, 9), of(1001.0, 5)];
     by_backup(&mut all);
@@ -87,7 +87,7 @@ fn of_candidates_that_are_as_fast_the_one_with_less_memory_comes_first() {
 }
 
 #[test]
-fn what_would_keep_a_deadline_is_said_stage_by_stage() {
+fn the_needed_speed_for_a_deadline_is_given_for_each_stage() {
     let known = known(100.0);
     let backup = configuration(Direction::Backup, 1000.0);
     // It takes 10 s now. 5 s needs media twice as fast; 2 s needs media faster than the database, and a faster
@@ -132,7 +132,7 @@ fn seen(seconds: f64, stored_bytes: f64, stripes: u64, memory_bytes: u64) -> Gla
 }
 
 #[test]
-fn of_the_fastest_the_one_with_fewer_stripes_is_advised_and_of_the_smallest_the_fastest() {
+fn advise_prefers_fewer_stripes_among_the_fastest_and_speed_among_the_smallest() {
     let mut all = [
         seen(10.0, 50.0, 8, 1),
         seen(10.05, 50.0, 2, 3),
@@ -149,7 +149,7 @@ fn of_the_fastest_the_one_with_fewer_stripes_is_advised_and_of_the_smallest_the_
 }
 
 #[test]
-fn of_what_is_within_the_interval_of_the_fastest_the_smallest_is_advised() {
+fn advise_takes_the_smallest_within_the_interval_of_the_fastest() {
     let mut all = [
         seen(0.3, 247.6, 1, 1),
         seen(0.4, 149.4, 1, 2),

@@ -143,7 +143,7 @@ fn small_operations_that_were_only_measured_beside_others_take_no_longer_than_th
 }
 
 #[test]
-fn what_a_sync_takes_beyond_a_tiny_job_comes_once_however_many_stripes_there_are() {
+fn a_sync_counts_once_for_any_number_of_stripes() {
     let mut profile = profile();
     let (backup_s, restore_s) = (vec![0.1], vec![0.05]);
     profile.job_costs = vec![JobCost { media: 1, database: 1, plain_bytes: 4096, backup_s, restore_s }];
@@ -250,7 +250,7 @@ fn the_scatter_of_rounds_is_the_deviation_of_a_parameter() {
 }
 
 #[test]
-fn what_was_not_measured_has_no_limit_and_is_named() {
+fn an_unmeasured_place_has_no_limit_and_is_named() {
     let made = profile().path(&Asked { database: DATABASE, media: &["/elsewhere"], transfer_bytes: MIB });
     assert!(made.path.media.write.total_rate.is_infinite());
     let unknown = made.unknown.join("\n");
@@ -301,7 +301,7 @@ fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
 }
 
 #[test]
-fn what_a_write_heavy_mix_does_is_a_factor_of_what_an_even_one_does() {
+fn a_write_heavy_mix_is_a_factor_of_an_even_one() {
     let mut profile = profile();
     let even = pair(MIB, EVEN, at_once((80, 80), (400.0, 100.0)));
     let heavy = pair(MIB, WRITE_HEAVY, at_once((30, 60), (400.0, 100.0)));
@@ -404,7 +404,7 @@ fn processors_work_for_each_operation_and_longer_where_a_thread_sleeps_for_it() 
 }
 
 #[test]
-fn what_tiny_jobs_took_is_what_a_job_takes_besides_moving() {
+fn tiny_jobs_give_the_fixed_costs_of_a_job() {
     let mut profile = profile();
     let (backup_s, restore_s) = (vec![0.3, 0.5, 0.4], vec![0.2]);
     profile.job_costs = vec![JobCost { media: 1, database: 1, plain_bytes: 4096, backup_s, restore_s }];
@@ -459,7 +459,7 @@ fn the_model_predicts_from_a_profile() {
     let configuration = Configuration {
         direction: Direction::Backup,
         plain_bytes: 1e12,
-        besides: ExtraCost::default(),
+        extra: ExtraCost::default(),
         stripes: 1,
         database_streams: 4,
         queue_depth: 4,

@@ -87,7 +87,7 @@ pub struct Configuration {
     /// Plain bytes that pass: in a backup the bytes that are read, without those that need no backup.
     pub plain_bytes: f64,
     /// Its other work.
-    pub besides: ExtraCost,
+    pub extra: ExtraCost,
     /// Families.
     pub stripes: u64,
     /// Readers of the database in a backup, writers to it in a restore.

@@ -76,7 +76,7 @@ pub fn predict(path: &Path, configuration: &Configuration) -> Result<Prediction,
     let direction = configuration.direction;
     let ceiling = |side| path.side(side).ceiling(direction.way(side));
     let (mut source, mut target) = (Credit::new(ceiling(direction.source())), Credit::new(ceiling(direction.target())));
-    let filled = target.fill(configuration.besides.bytes);
+    let filled = target.fill(configuration.extra.bytes);
     let to_cache = path.writes_to_cache(configuration);
     let flushed = if to_cache { configuration.plain_bytes * path.fixed.flush } else { 0.0 };
     let commits = match direction {
@@ -173,7 +173,7 @@ fn seconds_of_files(path: &Path, configuration: &Configuration) -> f64 {
         // Measured with as many syncs at once as in a restore.
         Direction::Restore => path.fixed.write_file,
     };
-    configuration.besides.files * each
+    configuration.extra.files * each
 }
 
 fn unpredictable(what: impl Into<String>, why: impl Into<String>) -> Unpredictable {
@@ -220,12 +220,12 @@ pub(super) fn checked<'a>(path: &'a Path, configuration: &Configuration) -> Resu
         return Err(unpredictable("buffers", "0: without a buffer, no byte can move"));
     }
     for (what, value) in [
-        ("bytes besides", configuration.besides.bytes),
-        ("files", configuration.besides.files),
+        ("extra bytes", configuration.extra.bytes),
+        ("files", configuration.extra.files),
         ("seconds for reading a file", path.fixed.read_file),
         ("seconds for making a file", path.fixed.write_file),
-        ("seconds besides a backup", path.fixed.backup),
-        ("seconds besides a restore", path.fixed.restore),
+        ("fixed seconds of a backup", path.fixed.backup),
+        ("fixed seconds of a restore", path.fixed.restore),
         ("seconds for a commit", path.fixed.commit),
         ("seconds for writing the page cache", path.fixed.flush),
         ("bytes of memory", path.fixed.memory),

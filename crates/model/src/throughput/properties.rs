@@ -60,7 +60,7 @@ fn configuration() -> impl Strategy<Value = Configuration> {
         |(backup, mib, buffers, stripes, database_streams, workers, queue_depth)| Configuration {
             direction: if backup { Direction::Backup } else { Direction::Restore },
             plain_bytes: mib * MIB,
-            besides: ExtraCost::default(),
+            extra: ExtraCost::default(),
             stripes,
             database_streams,
             queue_depth,

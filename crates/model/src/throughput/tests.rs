@@ -19,7 +19,7 @@ fn open() -> (Path, Configuration) {
     let configuration = Configuration {
         direction: Direction::Backup,
         plain_bytes: 10_000.0 * MIB,
-        besides: ExtraCost::default(),
+        extra: ExtraCost::default(),
         stripes: 1,
         database_streams: 1,
         queue_depth: 1,
@@ -183,7 +183,7 @@ fn a_ceiling_falls_when_its_credit_ends() {
 fn bytes_written_besides_take_time_and_credit_first() {
     let (mut path, mut configuration) = open();
     configuration.direction = Direction::Restore;
-    configuration.besides.bytes = 2000.0 * MIB;
+    configuration.extra.bytes = 2000.0 * MIB;
     path.database.write.total_rate = 100.0 * MIB;
     assert!(near(predict(&path, &configuration).unwrap().seconds, 120.0));
     path.database.write.burst = Some(Burst { rate: 200.0 * MIB, credit: 1000.0 * MIB });
@@ -241,7 +241,7 @@ fn the_latency_of_a_store_is_that_of_a_part_and_not_of_a_buffer() {
 }
 
 #[test]
-fn what_was_measured_of_requests_counts_more_than_the_equations_and_most_where_it_is_nearest() {
+fn the_nearest_measured_request_outweighs_the_equations() {
     let (mut path, configuration) = store();
     let measured = |mib: f64, in_flight: f64, streams: f64, rate: f64| Measured {
         asking: Asking { bytes: mib * MIB, in_flight, streams },
@@ -273,7 +273,7 @@ fn files_take_time_besides_their_bytes() {
     path.database.write.total_rate = 100.0 * MIB;
     path.fixed = FixedCosts { read_file: 0.002, write_file: 0.01, ..FixedCosts::default() };
     configuration.plain_bytes = 1000.0 * MIB;
-    configuration.besides = ExtraCost { files: 500.0, ..ExtraCost::default() };
+    configuration.extra = ExtraCost { files: 500.0, ..ExtraCost::default() };
     let seconds = |path: &Path, configuration: &Configuration| predict(path, configuration).unwrap().seconds;
     assert!(near(seconds(&path, &configuration), 10.0 + 1.0));
     let restore = Configuration { direction: Direction::Restore, ..configuration.clone() };
@@ -286,7 +286,7 @@ fn files_take_time_besides_their_bytes() {
         readers(4)
     );
     assert!(near(readers(100), 11.0), "and then its short operations: {}", readers(100));
-    configuration.besides.files = f64::NAN;
+    configuration.extra.files = f64::NAN;
     assert!(predict(&path, &configuration).is_err());
 }
 
@@ -327,7 +327,7 @@ fn even_service_reaches_the_roofline_at_the_knee() {
 }
 
 #[test]
-fn what_if_puts_the_fastest_first_and_of_equals_the_one_with_less_memory() {
+fn what_if_puts_the_fastest_first_and_breaks_ties_by_memory() {
     let (mut path, configuration) = open();
     path.media.write = Ceiling { stream_rate: 100.0 * MIB, ..Ceiling::NONE };
     let changes = [Change::Buffers(2.0), Change::Stripes(2), Change::Codec("half".into()), Change::Buffers(0.25)];
@@ -364,7 +364,7 @@ fn an_interval_holds_the_prediction_and_grows_with_what_is_uncertain() {
 }
 
 #[test]
-fn of_two_uncertain_equal_ceilings_the_lower_is_slower_than_both() {
+fn the_lower_of_two_uncertain_equal_ceilings_is_slower_than_each() {
     let (mut path, configuration) = open();
     path.evenness = 1.0;
     path.database.read.total_rate = 200.0 * MIB;
@@ -416,7 +416,7 @@ fn a_fit_keeps_its_bounds_and_refuses_what_is_no_observation() {
 }
 
 #[test]
-fn what_cannot_be_predicted_is_named() {
+fn an_unpredictable_parameter_is_named() {
     let (mut path, configuration) = open();
     let why = |path: &Path, configuration: &Configuration| predict(path, configuration).unwrap_err().to_string();
     assert!(why(&path, &configuration).contains("no stage of it has a ceiling"));

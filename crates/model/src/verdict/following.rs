@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_it_up_is_told_of_each_stretch() {
+    fn the_limit_is_named_for_each_interval() {
         assert_eq!(run(100.0).limit(), "source", "it waits for the database");
         assert_eq!(run(10.5).limit(), "sink");
         assert_eq!(Stretch { busiest: None, ..run(10.5) }.limit(), "fixed costs");

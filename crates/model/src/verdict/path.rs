@@ -39,7 +39,7 @@ pub fn configuration(evidence: &Evidence<'_>, setup: &Setup) -> Configuration {
     Configuration {
         direction: evidence.direction,
         plain_bytes: evidence.plain_bytes,
-        besides: ExtraCost::default(),
+        extra: ExtraCost::default(),
         stripes: active(media),
         database_streams: active(database),
         queue_depth: setup.queue_depth.max(1),
@@ -90,8 +90,8 @@ fn made<'a>(evidence: &Evidence<'a>, known: Option<&'a CalibratedLimits>) -> Opt
     let source = direction.source();
     path.side_mut(source).ceiling_mut(direction.way(source)).processor =
         rest.min(evidence.processors * evidence.moving_s) / source_bytes;
-    let besides = (evidence.elapsed_s - evidence.moving_s).max(0.0);
-    path.fixed = FixedCosts { backup: besides, restore: besides, ..FixedCosts::default() };
+    let extra = (evidence.elapsed_s - evidence.moving_s).max(0.0);
+    path.fixed = FixedCosts { backup: extra, restore: extra, ..FixedCosts::default() };
     path.evenness = evenness(&mut path, &configuration, evidence.plain_bytes / evidence.moving_s)?;
     Some(Own { path, configuration, known })
 }

@@ -200,7 +200,7 @@ fn a_device_with_room_for_more_in_flight_waits_for_buffers() {
 }
 
 #[test]
-fn where_no_stage_was_busy_none_is_blamed() {
+fn no_stage_is_blamed_if_none_was_busy() {
     let stages = stages(0.3, 0.4, 0.35);
     let verdict = verdict(&evidence(&stages)).unwrap();
     assert_eq!(verdict.name, "none");
@@ -247,7 +247,7 @@ fn a_store_that_is_busy_all_the_time_is_the_limit_and_not_the_pool() {
 }
 
 #[test]
-fn where_fewer_buffers_are_as_fast_the_pool_is_not_the_limit() {
+fn the_pool_is_not_the_limit_if_fewer_buffers_are_as_fast() {
     // The store has fewer parts in flight than it may, but the processors are nearly full, and there are many buffers.
     let mut stages = to_a_store(0.75);
     stages[1] = stage("transform", 1000.0 * MIB, 2, 0.6);
@@ -406,7 +406,7 @@ fn stripes_go_to_the_directory_by_its_name_where_there_is_one() {
 }
 
 #[test]
-fn what_the_scatter_of_a_profile_could_be_is_no_advice() {
+fn a_gain_within_the_scatter_of_a_profile_is_no_advice() {
     let stages = stages(0.2, 0.5, 0.99);
     let lucky = Headroom { devices: 1, streams: 5.0, noise: 5.1 };
     let known = CalibratedLimits { media: lucky, ..known() };

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn of_copies_the_oldest_is_read_and_the_others_are_said() {
+    fn a_restore_reads_the_oldest_copy_and_names_the_others() {
         let found = [set(1, 5), set(2, 4), set(1, 3), set(1, 7)];
         assert_eq!(chosen(&found, &Choice::default()), (vec![1, 2], 2));
     }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_after_an_older_copy_was_put_back_leads_to_no_time_of_another_full() {
+    fn an_older_copy_put_back_gives_no_time_of_another_full() {
         // After the first full come a second full and its log sets. Then files from before the first full were put
         // back, and a third full was taken. Its log set has as many frames as the first full.
         let first = set(1, None, place(0, 20), 10);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn an_invalid_time_is_refused() {
         for time in
             ["", "yesterday", "2026-13-01T00:00:00Z", "10:00Z", "2026-11-22T10:00:00[Mars/Olympus]", "[", "2026-11-22"]
         {

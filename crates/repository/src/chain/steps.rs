@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_is_passed_over_and_the_rest_goes_on() {
+    fn applied_sets_are_skipped_and_the_others_applied() {
         for terms in LogTerms::ALL {
             let all = sets(terms);
             let latest = Choice::default();

@@ -70,7 +70,7 @@ fn an_incomplete_newer_set_is_named_never_skipped_in_silence() {
 }
 
 #[test]
-fn of_an_interrupted_replacement_the_new_set_is_meant() {
+fn an_interrupted_replacement_leaves_the_new_set_as_the_valid_one() {
     let old = FoundSet { interrupted: true, names: vec!["app.bore".into()], ..full(1, 10) };
     let new = FoundSet { names: vec!["app.bore".into()], ..full(2, 20) };
     assert_eq!(choose(&[old.clone(), new], &Choice::default()).unwrap().sets, [1]);
@@ -85,7 +85,7 @@ fn the_latest_of_two_databases_is_not_chosen_for_the_user() {
 }
 
 #[test]
-fn of_sets_that_do_not_tell_their_database_the_latest_is_not_chosen_either() {
+fn latest_refuses_sets_that_do_not_name_their_database() {
     let silent = |id, at| FoundSet { database: None, ..full(id, at) };
     let choice = Choice { latest: true, ..Choice::default() };
     for found in [[silent(1, 10), silent(2, 20)], [full(1, 10), silent(2, 20)], [silent(1, 10), full(2, 20)]] {
@@ -336,7 +336,7 @@ mod logs {
     }
 
     #[test]
-    fn of_two_ways_that_go_on_from_one_set_the_farther_is_taken() {
+    fn the_longer_of_two_log_chains_from_one_set_is_taken() {
         let found = [full_at(1, 10), log(2, 1, 10, 20), log(3, 2, 20, 30), log(4, 2, 20, 25), log(5, 4, 25, 60)];
         assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 1, 3, 4]);
     }

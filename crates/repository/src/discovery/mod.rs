@@ -179,13 +179,13 @@ pub fn find(from: &[String], stores: &Stores) -> Result<DiscoveredSets> {
     for _ in 1..LOOKS {
         let before = candidates(from, stores);
         let names = before.as_ref().ok().cloned();
-        let heap = before.and_then(|candidates| look_at(candidates, stores));
-        if heap.is_err() {
+        let discovered = before.and_then(|candidates| look_at(candidates, stores));
+        if discovered.is_err() {
             thread::sleep(PAUSE);
         }
         // While names change, a file may be found twice, or not at all.
         if candidates(from, stores).ok() == names {
-            return heap;
+            return discovered;
         }
         thread::sleep(PAUSE);
     }
@@ -206,9 +206,9 @@ pub fn find_among(devices: Vec<Device>, stores: &Stores) -> Result<DiscoveredSet
 /// Those of [`find`] and of the job.
 pub fn settled<T>(from: &[String], stores: &Stores, mut job: impl FnMut(&DiscoveredSets) -> Result<T>) -> Result<T> {
     for _ in 1..LOOKS {
-        let heap = find(from, stores)?;
-        match job(&heap) {
-            Err(_) if heap.has_changed(from) => {}
+        let discovered = find(from, stores)?;
+        match job(&discovered) {
+            Err(_) if discovered.has_changed(from) => {}
             done => return done,
         }
     }

@@ -89,7 +89,7 @@ fn restored(sets: &[StoredSet], commit: u64) -> Result<Vec<u128>> {
 }
 
 #[test]
-fn what_is_kept_can_be_restored_to_each_time_since_the_oldest_kept_full() {
+fn every_time_since_the_oldest_kept_full_can_be_restored() {
     for terms in LogTerms::ALL {
         let all = sets(terms);
         for (rules, stays, first) in [("last = 1", &[6, 7][..], 16), ("last = 2", &[3, 4, 5, 6, 7], 10)] {

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_copy_is_found_wherever_it_is_and_nothing_else() {
+    fn every_file_of_the_copy_is_found_and_nothing_else() {
         let root = tempfile::tempdir().unwrap();
         for folder in
             ["data/shop", "data/mysql", "data/undo", "data/#tmp", "data/.keys", "aria", "far", "elsewhere/old"]

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_pages_behind_each_other_take_one_place() {
+    fn the_memory_of_pages_is_bounded_and_neighbours_share_an_entry() {
         let (lost, touched) = (LostPages::default(), Touched::new(false));
         let many: Vec<u32> = (0..200_000).collect();
         lost.suspect(owner(1, 1), &many, &touched);

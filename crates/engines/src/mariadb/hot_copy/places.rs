@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_in_the_data_directory() {
+    fn an_unnamed_path_is_in_the_data_directory() {
         let found = places(&[("innodb_log_group_home_dir", "./"), ("innodb_undo_directory", ".")]).unwrap();
         assert_eq!(found.system_files, [Path::new("/var/lib/mysql/ibdata1")]);
         assert_eq!(found.redo_log, Path::new("/var/lib/mysql/ib_logfile0"));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_data_directory_that_is_elsewhere_for_the_server_moves_along() {
+    fn files_below_a_moved_data_directory_move_along() {
         let mut found = places(&[("innodb_undo_directory", "undo"), ("innodb_log_group_home_dir", "/log")]).unwrap();
         found.move_to(Path::new("/srv/volume"));
         assert_eq!(found.datadir, Path::new("/srv/volume"));

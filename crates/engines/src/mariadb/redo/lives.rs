@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_record_about_a_page_is_about_that_page() {
+    fn records_after_a_page_record_belong_to_its_page() {
         let mut lives = Lives::default();
         let mut bytes = about(0x30, 5, "page");
         bytes.extend_from_slice(&about(0x90, 5, "./shop/a.ibd"));

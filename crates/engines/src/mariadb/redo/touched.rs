@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_encrypted_log_nothing_is_known() {
+    fn an_encrypted_log_has_no_known_records() {
         let touched = Touched::new(true);
         touched.look(&sealed(&[(0x10, body(&[5, 70], &[]))]));
         assert!(!touched.is_known());

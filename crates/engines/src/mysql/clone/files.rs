@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_the_next_stage_is_what_ddl_has_done() {
+    fn ddl_during_a_stage_is_reconciled_in_the_next() {
         let mut files = files();
         for index in 0..3 {
             apply(&mut files, &descriptor(Stage::FileCopy, index, &format!("./shop/{index}.ibd"), 0), Stage::FileCopy);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_after_the_last_data_does_not_join_and_who_leaves_early_is_noticed() {
+    fn late_threads_do_not_join_and_early_leavers_are_noticed() {
         let progress = progress(&Halt::new());
         assert!(progress.join(1) && progress.join(2));
         assert!(!progress.leave(1), "it has not seen the end");

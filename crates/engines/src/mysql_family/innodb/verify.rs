@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_end_of_another_number_in_the_system_tablespace_or_unknown_is_not_judged() {
+    fn pages_beyond_the_end_or_of_unknown_tablespaces_are_not_judged() {
         let (pages, flags) = tablespace();
         let mut bad = pages.clone();
         bad[900] ^= 1;

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_never_sends_for_a_number_or_a_date_does_not_become_sql() {
+    fn a_malformed_number_or_date_never_becomes_sql() {
         for form in [Form::Number, Form::Real, Form::Members, Form::Quoted] {
             for bad in [&b"1); DROP TABLE x; -- "[..], b"'", b"1/*", b"\xff", b"NULL"] {
                 assert!(written(form, bad).is_err());

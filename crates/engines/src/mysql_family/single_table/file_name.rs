@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_encoded_name_stays_as_it_is() {
+    fn a_name_without_encoding_stays_unchanged() {
         for text in ["a@", "@", "a@zz", "@x", "é@é"] {
             assert_eq!(decode(text), text);
         }

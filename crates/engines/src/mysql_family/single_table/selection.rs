@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn of_mysql_the_table_its_partitions_and_what_the_server_needs_are_restored() {
+    fn a_mysql_table_comes_with_its_partitions_and_the_files_that_the_server_needs() {
         let names = [
             "",
             "ibdata1",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn of_mariadb_the_definition_and_the_system_tables_come_along_and_other_kinds_are_told_apart() {
+    fn a_mariadb_table_comes_with_its_definition_and_other_kinds_of_table_are_recognised() {
         let names = [
             "ibdata1",
             "undo001",

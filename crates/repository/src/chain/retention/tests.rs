@@ -70,7 +70,7 @@ fn reasons(plan: &RetentionPlan, at: usize) -> String {
 }
 
 #[test]
-fn of_four_nightly_fulls_the_last_two_stay() {
+fn prune_keeps_the_last_two_of_four_nightly_fulls() {
     let sets = [full(1, 4), full(2, 3), full(3, 2), full(4, 1)];
     let plan = planned(&sets, "last = 2");
     assert_eq!(deleted(&sets, "last = 2"), [1, 2]);
@@ -159,7 +159,7 @@ fn without_a_verified_chain_nothing_goes_and_the_verdict_says_why() {
 }
 
 #[test]
-fn what_is_newer_than_the_newest_verified_chain_stays() {
+fn prune_keeps_sets_newer_than_the_newest_verified_chain() {
     let sets = [full(1, 9), full(2, 8), unverified(full(3, 7)), unverified(full(4, 6))];
     let plan = planned(&sets, "last = 1");
     assert_eq!(deleted(&sets, "last = 1"), [1]);
@@ -238,7 +238,7 @@ fn a_full_whose_lock_ends_before_that_of_its_differential_is_named() {
 }
 
 #[test]
-fn what_another_run_has_marked_for_deletion_is_not_counted_on() {
+fn sets_marked_by_another_prune_prove_nothing() {
     let sets = [full(1, 9), full(2, 8), KeptSet { tombstoned: true, ..full(3, 1) }];
     assert_eq!(deleted(&sets, "last = 1"), [1], "the newest will be deleted, so the one before it must stay");
 }
@@ -318,7 +318,7 @@ fn a_policy_that_would_keep_nothing_is_refused() {
 }
 
 #[test]
-fn what_is_no_policy_is_refused_by_the_name_of_its_place() {
+fn an_invalid_policy_is_refused_with_its_place() {
     let wrong = [
         ("last = 1\nmin-verified-chains = 0", "at least 1"),
         ("last = 100001", "`last` is more than"),

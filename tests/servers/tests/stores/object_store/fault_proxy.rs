@@ -67,7 +67,7 @@ impl Bed {
 }
 
 #[test]
-fn what_passes_is_unchanged_and_in_the_record() {
+fn forwarded_bytes_are_unchanged_and_recorded() {
     let bed = bed(|_| Fault::Pass);
     bed.through.demand(&put("new"));
     assert!(bed.has("new"));

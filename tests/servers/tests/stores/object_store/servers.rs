@@ -156,7 +156,7 @@ fn a_server_that_is_not_installed_says_what_to_run() {
 }
 
 #[test]
-fn of_sixteen_who_create_the_same_object_at_once_one_wins() {
+fn one_of_sixteen_creators_of_an_object_wins() {
     let store = versitygw();
     store.make_bucket("backups");
     for round in 0..3 {
@@ -259,7 +259,7 @@ fn a_locked_version_stays_until_its_day_and_another_bucket_has_no_versions() {
 }
 
 #[test]
-fn of_eight_uploads_and_eight_objects_that_are_created_at_once_one_wins() {
+fn one_of_eight_uploads_and_eight_creations_of_an_object_wins() {
     let store = versitygw();
     let client = store.client();
     store.make_bucket("backups");
