@@ -84,6 +84,7 @@ pub enum Verb {
     /// Ask a run of a repository to end, on any host.
     Cancel(OneTask),
     Bench(super::bench::Bench),
+    Sql(super::sql::Sql),
     /// Make keys, and wrap the data keys of existing backups for new keys.
     Key(Key),
     /// Write the manual pages into a directory.
@@ -107,6 +108,7 @@ impl Verb {
             Self::Calibrate(args) => args.show,
             // A verdict is in the exit code and, in a repository, in its records.
             Self::Verify(_) | Self::RestoreTest(_) => false,
+            Self::Sql(args) => args.dry_run,
             Self::Log(_) | Self::Catalog(_) | Self::Cancel(_) | Self::Key(_) | Self::Manual(_) => false,
         }
     }
@@ -354,6 +356,8 @@ pub enum How {
     Line,
     /// A picture, on a terminal.
     Rich,
+    /// Lines of SQL Server: `10 percent processed.` on standard output.
+    Percent,
     /// Not at all.
     None,
 }

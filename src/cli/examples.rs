@@ -5,7 +5,7 @@ use clap::Command;
 /// A verb, and its examples: a line that says what for, and a command line.
 type Examples = (&'static [&'static str], [(&'static str, &'static str); 3]);
 
-const ALL: [Examples; 20] = [
+const ALL: [Examples; 21] = [
     (
         &["backup"],
         [
@@ -146,6 +146,17 @@ const ALL: [Examples; 20] = [
             ("By the start of its id", "cancel --repo nightly 3f2a"),
             ("As JSON", "cancel --repo nightly 3f2a --json"),
             ("Of a place without a configuration", "cancel --repo /mnt/a/ 3f2a"),
+        ],
+    ),
+    (
+        &["sql"],
+        [
+            (
+                "One statement",
+                "sql \"BACKUP DATABASE [shop] TO DISK = '/a/1.bore', DISK = '/b/2.bore' WITH INIT, STATS = 10\"",
+            ),
+            ("A script", "sql -i nightly.sql"),
+            ("The command lines of a script", "sql -i nightly.sql --dry-run"),
         ],
     ),
     (

@@ -24,6 +24,7 @@ mod repository_args;
 mod restore;
 mod restore_test;
 mod show;
+mod sql;
 mod tables;
 mod tasks;
 mod tuning;
@@ -97,26 +98,32 @@ fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
         check_replaceable(&format!("--log-file {}", path.display()), path, "a log file", show::is_log)?;
         show::log_to(path)?;
     }
+    dispatch(Arguments { global, verb }, &config)
+}
+
+/// Runs a verb with a configuration that has been read.
+fn dispatch(Arguments { global, verb }: Arguments, config: &Config) -> Result<u8> {
     match verb {
-        Verb::Backup(args) => backup::run(&args, &config),
-        Verb::Log(args) => log::run(&args, &config),
-        Verb::Restore(args) => restore::run(&args, &config),
-        Verb::Verify(args) => verify::run(&args, &config),
-        Verb::Copy(args) => copy::run(&args, &config),
-        Verb::Calibrate(args) => calibrate::run(&args, &config, global.config),
-        Verb::Advise(args) => advise::run(&args, &config, &global),
-        Verb::Estimate(args) => estimate::run(&args, &config),
-        Verb::Inspect(args) => inspect::run(&args, &config),
-        Verb::List(args) => inspect::list(&args, &config),
-        Verb::RestoreTest(args) => restore_test::run(&args, &config),
-        Verb::Check(args) => prune::check(&args, &config),
-        Verb::Prune(args) => prune::run(&args, &config),
-        Verb::Catalog(args) => prune::catalog(&args, &config),
-        Verb::Tasks(args) => tasks::list(&args, &config),
-        Verb::Task(args) => tasks::one(&args, &config),
-        Verb::Cancel(args) => tasks::cancel(&args, &config),
-        Verb::Bench(args) => bench::run(&args, &config),
-        Verb::Key(args) => key::run(&args, &config),
+        Verb::Sql(args) => sql::run(&args, config),
+        Verb::Backup(args) => backup::run(&args, config),
+        Verb::Log(args) => log::run(&args, config),
+        Verb::Restore(args) => restore::run(&args, config),
+        Verb::Verify(args) => verify::run(&args, config),
+        Verb::Copy(args) => copy::run(&args, config),
+        Verb::Calibrate(args) => calibrate::run(&args, config, global.config),
+        Verb::Advise(args) => advise::run(&args, config, &global),
+        Verb::Estimate(args) => estimate::run(&args, config),
+        Verb::Inspect(args) => inspect::run(&args, config),
+        Verb::List(args) => inspect::list(&args, config),
+        Verb::RestoreTest(args) => restore_test::run(&args, config),
+        Verb::Check(args) => prune::check(&args, config),
+        Verb::Prune(args) => prune::run(&args, config),
+        Verb::Catalog(args) => prune::catalog(&args, config),
+        Verb::Tasks(args) => tasks::list(&args, config),
+        Verb::Task(args) => tasks::one(&args, config),
+        Verb::Cancel(args) => tasks::cancel(&args, config),
+        Verb::Bench(args) => bench::run(&args, config),
+        Verb::Key(args) => key::run(&args, config),
         Verb::Manual(args) => manual::manual(&args),
         Verb::Completions(args) => manual::completions(&args),
     }
@@ -192,6 +199,11 @@ fn ignores_hang_up() -> bool {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
+thread_local! {
+    /// The report of the last job: `sql` words its messages from it.
+    static LAST_REPORT: std::cell::RefCell<Option<Report>> = const { std::cell::RefCell::new(None) };
+}
+
 /// Runs a job with its progress display and report; gives the exit code.
 fn with_report(
     command: &str,
@@ -238,7 +250,9 @@ fn with_report(
         Err(error) => show::error(error),
     }
     show::log(&format!("{command}: ended with exit code {}", report.exit_code));
-    Ok(report.exit_code)
+    let code = report.exit_code;
+    LAST_REPORT.set(Some(report));
+    Ok(code)
 }
 
 /// Lets the verdict compare with a profile of this machine. No profile describes emulated volumes.

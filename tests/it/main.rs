@@ -91,6 +91,7 @@ mod slips;
 mod small_disk;
 mod small_memory;
 mod source_changes;
+mod sql;
 mod sqlite_sources;
 mod store_answers;
 mod store_lives;

@@ -84,6 +84,11 @@ impl World {
         program::run(program::command(self.folder(), line.split_whitespace()))
     }
 
+    /// Runs `fullbore` with these words: some have blanks.
+    pub fn run_with(&self, words: &[&str]) -> Ended {
+        program::run(program::command(self.folder(), words.iter().copied()))
+    }
+
     /// The same as the user of the test's servers, who can reach everything in the folder then: where the tests run as root, as
     /// `nobody`.
     pub fn run_as_nobody(&self, line: &str) -> Ended {

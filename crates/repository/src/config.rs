@@ -73,8 +73,24 @@ pub struct Config {
     pub read_from: Option<PathBuf>,
     /// `[engine.NAME]`: the options of single engines, as of their flags.
     pub engine: EngineDefaults,
+    /// `[sql]`: what the names in T-SQL mean.
+    pub sql: SqlNames,
     /// Named repositories.
     pub repository: BTreeMap<String, RepositoryConfig>,
+}
+
+/// `[sql]`: what the names in statements of `fullbore sql` mean.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct SqlNames {
+    /// The URL of each database.
+    pub databases: BTreeMap<String, String>,
+    /// Directories for the beginnings of Windows paths.
+    pub paths: BTreeMap<String, String>,
+    /// The public key of each certificate.
+    pub certificates: BTreeMap<String, String>,
+    /// The repository whose tasks the procedures of RDS show.
+    pub repository: Option<String>,
 }
 
 /// A named repository: where it is, and defaults for what goes there.

@@ -48,7 +48,7 @@ impl FollowerLine {
         let terminal = match shown.progress {
             _ if shown.quiet => None,
             How::Auto | How::Rich | How::Line => Terminal::on_standard_error(),
-            How::Plain | How::None => None,
+            How::Plain | How::Percent | How::None => None,
         };
         let draws = terminal.is_some();
         let shared = Arc::new(Shared { terminal: Mutex::new(terminal), ..Shared::default() });

@@ -34,6 +34,7 @@ pub struct Display {
 /// The form of the display, which depends on standard error.
 enum Style {
     Lines,
+    Percent,
     OneLine(Terminal),
     Picture(Terminal),
 }
@@ -42,6 +43,7 @@ impl Style {
     fn of(how: How) -> Self {
         let terminal = Terminal::on_standard_error();
         match (how, terminal) {
+            (How::Percent, _) => Self::Percent,
             (How::Auto | How::Rich, Some(terminal)) if terminal.is_able() => Self::Picture(terminal),
             (How::Auto | How::Rich | How::Line, Some(terminal)) => Self::OneLine(terminal),
             _ => Self::Lines,
@@ -52,7 +54,7 @@ impl Style {
 impl Display {
     /// Starts the display, unless the user wants quiet. Without a display, the job still runs.
     pub fn start(verb: &str, shown: &OutputFlags, progress: &Arc<Progress>) -> Self {
-        if shown.quiet || shown.progress == How::None {
+        if shown.quiet && shown.progress != How::Percent || shown.progress == How::None {
             return Self::none();
         }
         let (sender, receiver) = channel();
@@ -60,6 +62,7 @@ impl Display {
         let shape = Style::of(shown.progress);
         let show = move || match shape {
             Style::Lines => lines(&verb, &progress, step, &receiver),
+            Style::Percent => percent(&progress, step, &receiver),
             Style::OneLine(terminal) => one_line(&verb, &progress, terminal, &receiver),
             Style::Picture(terminal) => picture(&verb, &progress, terminal, &receiver),
         };
@@ -103,6 +106,23 @@ fn lines(verb: &str, progress: &Progress, step: u64, receiver: &Receiver<()>) {
             let now = progress.live();
             show::message(&progress_line(verb, (done, total, stored), begun.elapsed(), limit(&before, &now)));
             (next, before) = ((share / step + 1) * step, now);
+        }
+    }
+}
+
+/// A line for each step of `step` percent, also for the steps of the last moment.
+fn percent(progress: &Progress, step: u64, receiver: &Receiver<()>) {
+    let mut next = step;
+    loop {
+        let runs = goes_on(receiver, LOOKED);
+        let (done, total, _) = progress.read();
+        let share = (done * 100).checked_div(total).unwrap_or(0).min(100);
+        while next <= share {
+            show::line(&format!("{next} percent processed."));
+            next += step;
+        }
+        if !runs {
+            return;
         }
     }
 }

@@ -1,0 +1,141 @@
+//! BACKUP DATABASE and BACKUP LOG, as `fullbore backup`.
+
+use fullbore_core::{Error, Result};
+
+use super::expression::Variables;
+use super::lexemes::{Lexeme, Position};
+use super::names::Names;
+use super::options::{Given, options};
+use super::parser::Parser;
+use super::statement::{Action, Command, database_name, places, step};
+
+/// Reads the statement behind the word BACKUP.
+///
+/// # Errors
+/// It is not as T-SQL has it, or it has words that fullbore does not have.
+pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, at: Position) -> Result<Command> {
+    let what = parser.any_word("DATABASE or LOG")?;
+    if what != "DATABASE" && what != "LOG" {
+        let why = format!("fullbore does not know BACKUP {what}");
+        return Err(Error::usage(at.to_string(), why, "write BACKUP DATABASE or BACKUP LOG"));
+    }
+    let (database, named_at) = database_name(parser, variables)?;
+    let url = names.database(&database, named_at)?.to_owned();
+    if !parser.is_word("TO") {
+        let why = "parts of a database (FILE, FILEGROUP, READ_WRITE_FILEGROUPS) cannot be backed up alone";
+        return Err(if matches!(parser.peek(), Some(Lexeme::Word(_))) {
+            Error::usage(parser.at().to_string(), why, "back up the database")
+        } else {
+            parser.unexpected("TO")
+        });
+    }
+    parser.want_word("TO")?;
+    let places = places(parser, variables, names)?;
+    if parser.is_word("MIRROR") {
+        let why = "a backup writes each family once";
+        let hint = "use a second repository: fullbore backup --copy-to, or fullbore copy";
+        return Err(Error::usage(format!("{}: MIRROR TO", parser.at()), why, hint));
+    }
+    let given = options(parser, variables)?;
+    let mut words = vec!["backup".to_owned(), url];
+    for place in &places.0 {
+        words.extend(["--to".into(), place.clone()]);
+    }
+    let mut stats = None;
+    let differential = given.iter().any(|option| option.name == "DIFFERENTIAL");
+    match (what.as_str(), differential) {
+        ("DATABASE", false) => {}
+        ("DATABASE", true) => words.extend(["--kind".into(), "differential".into()]),
+        _ => words.extend(["--kind".into(), "log".into()]),
+    }
+    if differential || what == "LOG" {
+        // SQL Server knows the base itself. Here it is found among the sets beside the new one.
+        for directory in places.directories() {
+            words.extend(["--base".into(), directory]);
+        }
+    }
+    for option in &given {
+        if option.name == "STATS" {
+            stats = Some(step(option)?);
+        } else {
+            words.extend(of_backup(option, names, &what)?);
+        }
+    }
+    Ok(Command { at, words, action: Action::Backup { statement: format!("BACKUP {what}"), database }, stats })
+}
+
+/// The words of fullbore for one option.
+fn of_backup(option: &Given, names: &Names, what: &str) -> Result<Vec<String>> {
+    let flag = |name: &str, value: String| Ok(vec![format!("--{name}"), value]);
+    let none = Ok(Vec::new());
+    match option.name.as_str() {
+        "INIT" | "FORMAT" => Ok(vec!["--init".into()]),
+        "COPY_ONLY" if what == "DATABASE" => Ok(vec!["--copy-only".into()]),
+        "CONTINUE_AFTER_ERROR" => Ok(vec!["--continue-after-error".into()]),
+        "COMPRESSION" => compression(option),
+        "NO_COMPRESSION" => flag("compression", "none".into()),
+        "ENCRYPTION" => encryption(option, names),
+        "MAXTRANSFERSIZE" => flag("max-transfer-size", option.number()?.to_string()),
+        "BUFFERCOUNT" => flag("buffer-count", option.number()?.to_string()),
+        "BLOCKSIZE" => flag("block-size", option.number()?.to_string()),
+        "NAME" => flag("name", option.text()?),
+        "DESCRIPTION" => flag("description", option.text()?),
+        "RETAINDAYS" => flag("lock-until", format!("{}d", option.number()?)),
+        // What fullbore always does.
+        "DIFFERENTIAL" | "CHECKSUM" | "STOP_ON_ERROR" | "NOFORMAT" | "NOINIT" | "NOSKIP" => none,
+        // Tapes.
+        "REWIND" | "NOREWIND" | "UNLOAD" | "NOUNLOAD" | "LOAD" | "NOLOAD" => none,
+        "NO_CHECKSUM" => Err(option.wrong("fullbore always writes checksums", "leave it out")),
+        "SKIP" => Err(option.wrong("a lock of a family cannot be skipped", "leave it out, and write to other names")),
+        "EXPIREDATE" => Err(option.wrong("fullbore takes a number of days", "write RETAINDAYS = 30")),
+        "MEDIANAME" | "MEDIADESCRIPTION" => {
+            Err(option
+                .wrong("fullbore's media have no name of their own", "write NAME and DESCRIPTION: the set has them"))
+        }
+        _ => Err(option.unknown(&format!("BACKUP {what}"))),
+    }
+}
+
+fn compression(option: &Given) -> Result<Vec<String>> {
+    let (mut algorithm, mut level) = ("ZSTD".to_owned(), "LOW".to_owned());
+    for (name, value) in &option.parts {
+        match name.as_str() {
+            "ALGORITHM" => algorithm = value.to_ascii_uppercase(),
+            "LEVEL" => level = value.to_ascii_uppercase(),
+            other => return Err(option.wrong(format!("it has no part {other}"), "write ALGORITHM and LEVEL")),
+        }
+    }
+    let codec = match (algorithm.as_str(), level.as_str()) {
+        ("ZSTD", "LOW") => "zstd:1",
+        ("ZSTD", "MEDIUM") => "zstd:3",
+        ("ZSTD", "HIGH") => "zstd:9",
+        ("ZSTD", _) => return Err(option.wrong(format!("{level} is not a level"), "write LOW, MEDIUM or HIGH")),
+        ("LZ4", _) => "lz4",
+        _ => {
+            let why = format!("fullbore does not pack with {algorithm}");
+            return Err(option.wrong(why, "write ALGORITHM = ZSTD, ALGORITHM = LZ4 or no algorithm"));
+        }
+    };
+    Ok(vec!["--compression".into(), codec.into()])
+}
+
+fn encryption(option: &Given, names: &Names) -> Result<Vec<String>> {
+    let mut certificate = None;
+    for (name, value) in &option.parts {
+        match (name.as_str(), value.to_ascii_uppercase().as_str()) {
+            ("ALGORITHM", "AES_256") => {}
+            ("ALGORITHM", other) => {
+                return Err(
+                    option.wrong(format!("fullbore does not encrypt with {other}"), "write ALGORITHM = AES_256")
+                );
+            }
+            ("SERVER CERTIFICATE" | "SERVER ASYMMETRIC KEY", _) => certificate = Some(value),
+            (other, _) => {
+                return Err(option.wrong(format!("it has no part {other}"), "write ALGORITHM and SERVER CERTIFICATE"));
+            }
+        }
+    }
+    let hint = "write ENCRYPTION (ALGORITHM = AES_256, SERVER CERTIFICATE = [name])";
+    let certificate = certificate.ok_or_else(|| option.wrong("it names no certificate", hint))?;
+    Ok(vec!["--encrypt-to".into(), names.certificate(certificate, option.at)?.to_owned()])
+}

@@ -1,0 +1,330 @@
+//! Values of a script: texts, numbers, variables, `+`, and the functions that scripts of backups use.
+
+use std::collections::HashMap;
+
+use fullbore_core::{Error, Result};
+use jiff::Zoned;
+use jiff::fmt::strtime;
+
+use super::lexemes::{Lexeme, Position};
+use super::parser::{HINT, Parser};
+
+/// A text that a script may build, in bytes: a path is shorter.
+const TEXT_MAX: usize = 64 << 10;
+/// Brackets and calls inside each other.
+const DEPTH_MAX: u8 = 32;
+
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Text(String),
+    Number(i64),
+    Time(Zoned),
+    Null,
+}
+
+impl Value {
+    /// The text of the value, as `+` and PRINT need it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
+            Self::Time(time) => converted(time, 0).unwrap_or_default(),
+            Self::Null => String::new(),
+        }
+    }
+}
+
+/// The variables of a script, by their names in small letters.
+pub(crate) struct Variables {
+    values: HashMap<String, Value>,
+    now: Zoned,
+}
+
+impl Variables {
+    /// No variables. GETDATE() is `now`.
+    pub fn new(now: Zoned) -> Self {
+        Self { values: HashMap::new(), now }
+    }
+
+    /// A new variable, or a new value of one.
+    pub fn set(&mut self, name: &str, value: Value) {
+        self.values.insert(name.to_lowercase(), value);
+    }
+
+    /// True if it was declared.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(&name.to_lowercase())
+    }
+
+    /// Ends a batch: its variables are gone.
+    pub fn clear(&mut self) {
+        self.values.clear();
+    }
+
+    /// The value that is next in the script.
+    ///
+    /// # Errors
+    /// It is no value, an unknown variable or function, or it adds a number to a text.
+    pub fn value(&self, parser: &mut Parser) -> Result<Value> {
+        self.sum(parser, DEPTH_MAX)
+    }
+
+    fn sum(&self, parser: &mut Parser, depth: u8) -> Result<Value> {
+        let at = parser.at();
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(Error::usage(at.to_string(), "too many brackets are inside each other", "use variables"));
+        };
+        let mut value = self.term(parser, depth)?;
+        while parser.take_sign('+') {
+            let other = self.term(parser, depth)?;
+            value = match (value, other) {
+                (Value::Null, _) | (_, Value::Null) => Value::Null,
+                (Value::Number(one), Value::Number(other)) => Value::Number(
+                    one.checked_add(other)
+                        .ok_or_else(|| Error::usage(at.to_string(), "this sum is too large", "use smaller numbers"))?,
+                ),
+                (Value::Text(one), Value::Text(other)) if one.len() + other.len() <= TEXT_MAX => {
+                    Value::Text(one + &other)
+                }
+                (Value::Text(_), Value::Text(_)) => {
+                    return Err(Error::usage(at.to_string(), "this text is longer than 64 KiB", "use a shorter text"));
+                }
+                _ => {
+                    let why = "a text is added to a number or a time";
+                    return Err(Error::usage(at.to_string(), why, "convert it: CONVERT(nvarchar(20), …)"));
+                }
+            };
+        }
+        Ok(value)
+    }
+
+    fn term(&self, parser: &mut Parser, depth: u8) -> Result<Value> {
+        let at = parser.at();
+        match parser.peek().cloned() {
+            Some(Lexeme::Text(text)) => {
+                parser.next();
+                Ok(Value::Text(text))
+            }
+            Some(Lexeme::Number(digits)) => {
+                parser.next();
+                number(&digits, at)
+            }
+            Some(Lexeme::Sign('-')) => {
+                parser.next();
+                match self.term(parser, depth)? {
+                    Value::Number(number) => Ok(Value::Number(number.saturating_neg())),
+                    _ => Err(parser.unexpected("a number")),
+                }
+            }
+            Some(Lexeme::Sign('(')) => {
+                parser.next();
+                let value = self.sum(parser, depth)?;
+                parser.want_sign(')')?;
+                Ok(value)
+            }
+            Some(Lexeme::Variable(name)) => {
+                parser.next();
+                self.variable(&name, at)
+            }
+            Some(Lexeme::Word(word)) if word.eq_ignore_ascii_case("NULL") => {
+                parser.next();
+                Ok(Value::Null)
+            }
+            Some(Lexeme::Word(word)) if parser.ahead(1) == Some(&Lexeme::Sign('(')) => {
+                parser.next();
+                parser.next();
+                self.call(&word.to_ascii_uppercase(), at, parser, depth)
+            }
+            _ => Err(parser.unexpected("a text, a number or a variable")),
+        }
+    }
+
+    fn variable(&self, name: &str, at: Position) -> Result<Value> {
+        if name.eq_ignore_ascii_case("@SERVERNAME") {
+            return Ok(Value::Text(fullbore_core::resources::host()));
+        }
+        self.values.get(&name.to_lowercase()).cloned().ok_or_else(|| {
+            let why = "this variable is not declared in its batch";
+            Error::usage(format!("{at}: @{name}"), why, format!("add: DECLARE @{name} nvarchar(260) = N'…'"))
+        })
+    }
+
+    fn call(&self, function: &str, at: Position, parser: &mut Parser, depth: u8) -> Result<Value> {
+        let value = match function {
+            "GETDATE" | "SYSDATETIME" => Value::Time(self.now.clone()),
+            "GETUTCDATE" | "SYSUTCDATETIME" => Value::Time(self.now.with_time_zone(jiff::tz::TimeZone::UTC)),
+            "CONVERT" => {
+                let most = type_name(parser)?;
+                parser.want_sign(',')?;
+                let value = self.sum(parser, depth)?;
+                let style = if parser.take_sign(',') { self.sum(parser, depth)? } else { Value::Number(0) };
+                convert(&value, most, &style, at)?
+            }
+            "CAST" => {
+                let value = self.sum(parser, depth)?;
+                parser.want_word("AS")?;
+                convert(&value, type_name(parser)?, &Value::Number(0), at)?
+            }
+            "REPLACE" => {
+                let text = self.sum(parser, depth)?.text();
+                parser.want_sign(',')?;
+                let from = self.sum(parser, depth)?.text();
+                parser.want_sign(',')?;
+                let to = self.sum(parser, depth)?.text();
+                let replaced = if from.is_empty() { text } else { text.replace(&from, &to) };
+                if replaced.len() > TEXT_MAX {
+                    return Err(Error::usage(at.to_string(), "this text is longer than 64 KiB", "use a shorter text"));
+                }
+                Value::Text(replaced)
+            }
+            "FORMAT" => {
+                let value = self.sum(parser, depth)?;
+                parser.want_sign(',')?;
+                format(&value, &self.sum(parser, depth)?.text(), at)?
+            }
+            "UPPER" => Value::Text(self.sum(parser, depth)?.text().to_uppercase()),
+            "LOWER" => Value::Text(self.sum(parser, depth)?.text().to_lowercase()),
+            other => {
+                let why = format!("fullbore does not know the function {other}");
+                return Err(Error::usage(at.to_string(), why, HINT));
+            }
+        };
+        parser.want_sign(')')?;
+        Ok(value)
+    }
+}
+
+fn number(digits: &str, at: Position) -> Result<Value> {
+    let number = digits.parse().map_err(|_| {
+        Error::usage(at.to_string(), format!("{digits} is not a whole number of 64 bits"), "write a whole number")
+    })?;
+    Ok(Value::Number(number))
+}
+
+/// The length of a data type: `nvarchar(260)` has 260 characters, and `int` or `nvarchar(max)` has no limit.
+///
+/// # Errors
+/// No type is next.
+pub(crate) fn type_name(parser: &mut Parser) -> Result<Option<usize>> {
+    let mut name = parser.any_word("a data type")?;
+    while parser.take_sign('.') {
+        name = parser.any_word("a data type")?;
+    }
+    let mut most = None;
+    if parser.take_sign('(') {
+        if let Some(Lexeme::Number(digits)) = parser.peek() {
+            most = digits.parse().ok();
+            parser.next();
+        } else {
+            parser.want_word("MAX")?;
+        }
+        if parser.take_sign(',') {
+            parser.next();
+        }
+        parser.want_sign(')')?;
+    }
+    // Without a length, SQL Server takes 30 characters in CONVERT, and a time has more in no style.
+    Ok(most.filter(|_| name.contains("CHAR")))
+}
+
+fn convert(value: &Value, most: Option<usize>, style: &Value, at: Position) -> Result<Value> {
+    let text = match (value, style) {
+        (Value::Null, _) => return Ok(Value::Null),
+        (Value::Time(time), Value::Number(style)) => converted(time, *style).ok_or_else(|| {
+            let hint = "use 112 (20261126), 120 (2026-11-26 10:00:00), 126 (2026-11-26T10:00:00) or 108 (10:00:00)";
+            Error::usage(at.to_string(), format!("fullbore does not know the style {style} of a time"), hint)
+        })?,
+        (value, _) => value.text(),
+    };
+    let cut = most.map_or(text.clone(), |most| text.chars().take(most).collect());
+    match (value, most) {
+        (Value::Number(number), None) => Ok(Value::Number(*number)),
+        _ => Ok(Value::Text(cut)),
+    }
+}
+
+/// A time in one of SQL Server's styles of CONVERT.
+fn converted(time: &Zoned, style: i64) -> Option<String> {
+    let pattern = match style {
+        0 | 100 => "%b %e %Y %I:%M%p",
+        12 => "%y%m%d",
+        23 => "%Y-%m-%d",
+        8 | 24 | 108 => "%H:%M:%S",
+        20 | 120 => "%Y-%m-%d %H:%M:%S",
+        21 | 25 | 121 => "%Y-%m-%d %H:%M:%S.%3f",
+        112 => "%Y%m%d",
+        126 => "%Y-%m-%dT%H:%M:%S",
+        _ => return None,
+    };
+    strtime::format(pattern, time).ok()
+}
+
+/// FORMAT of a time by a pattern of .NET: only years to seconds.
+fn format(value: &Value, pattern: &str, at: Position) -> Result<Value> {
+    let Value::Time(time) = value else { return Ok(value.clone()) };
+    let parts = [("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S"), ("yy", "%y")];
+    let mut made = String::new();
+    let mut rest = pattern;
+    while let Some(letter) = rest.chars().next() {
+        if let Some((part, in_ours)) = parts.iter().find(|(part, _)| rest.starts_with(part)) {
+            made.push_str(in_ours);
+            rest = &rest[part.len()..];
+        } else if letter.is_ascii_alphabetic() || letter == '%' {
+            let why = format!("fullbore does not know `{letter}` in a pattern of FORMAT");
+            return Err(Error::usage(at.to_string(), why, "use yyyy, MM, dd, HH, mm and ss"));
+        } else {
+            made.push(letter);
+            rest = &rest[letter.len_utf8()..];
+        }
+    }
+    strtime::format(&made, time).map(Value::Text).map_err(|error| Error::usage(at.to_string(), error.to_string(), HINT))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::lexemes::lexemes;
+    use super::*;
+
+    fn value_of(script: &str) -> Result<Value> {
+        let now = "2026-11-26T04:05:06+00:00[UTC]".parse().unwrap();
+        let mut variables = Variables::new(now);
+        variables.set("Name", Value::Text("shop".into()));
+        let mut parser = Parser::new(lexemes(script).unwrap());
+        let value = variables.value(&mut parser)?;
+        assert!(parser.peek().is_none(), "{script}");
+        Ok(value)
+    }
+
+    #[test]
+    fn paths_are_built_as_scripts_of_backups_build_them() {
+        for (script, text) in [
+            ("N'/b/' + @name + N'_' + CONVERT(nvarchar(8), GETDATE(), 112) + N'.bak'", "/b/shop_20261126.bak"),
+            ("'a' + REPLACE(CONVERT(varchar(8), GETDATE(), 108), ':', '')", "a040506"),
+            ("UPPER(@NAME) + FORMAT(SYSDATETIME(), 'yyyy-MM-dd_HHmmss')", "SHOP2026-11-26_040506"),
+            ("CAST(7 AS varchar(3)) + ('x' + 'y')", "7xy"),
+            ("CONVERT(char(4), GETDATE(), 112)", "2026"),
+        ] {
+            assert_eq!(value_of(script).unwrap(), Value::Text(text.into()), "{script}");
+        }
+        assert_eq!(value_of("1024 + 1024").unwrap(), Value::Number(2048));
+        assert_eq!(value_of("'a' + NULL").unwrap(), Value::Null);
+    }
+
+    #[test]
+    fn an_unknown_function_variable_or_style_is_an_error_with_its_place() {
+        for (script, words) in [
+            ("'a' + NEWID()", ["column 7", "NEWID"]),
+            ("@other", ["@other", "not declared"]),
+            ("CONVERT(nvarchar(8), GETDATE(), 999)", ["style 999", "112"]),
+            ("'a' + 1", ["a number", "CONVERT"]),
+            ("FORMAT(GETDATE(), 'tt')", ["`t`", "yyyy"]),
+            ("99999999999999999999", ["64 bits", "whole"]),
+        ] {
+            let error = value_of(script).unwrap_err().to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{script}: {error}");
+        }
+        assert!(value_of(&"(".repeat(1000)).unwrap_err().to_string().contains("too many brackets"));
+    }
+}

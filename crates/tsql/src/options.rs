@@ -1,0 +1,116 @@
+//! The options of a statement: `WITH NAME = value, NAME, NAME (PART = value, …)`.
+
+use fullbore_core::{Error, Result};
+
+use super::expression::{Value, Variables};
+use super::lexemes::{Lexeme, Position};
+use super::parser::{HINT, Parser};
+
+/// One option as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Given {
+    /// In capitals.
+    pub name: String,
+    pub at: Position,
+    pub value: Option<Value>,
+    /// The parts in brackets: `(ALGORITHM = ZSTD, LEVEL = HIGH)`; a part may have two words before `=`.
+    pub parts: Vec<(String, String)>,
+    /// `MOVE 'logical' TO 'path'`: the path.
+    pub to: Option<Value>,
+}
+
+impl Given {
+    /// The option's value as a whole number above 0.
+    ///
+    /// # Errors
+    /// There is none, or it is not such a number.
+    pub fn number(&self) -> Result<u64> {
+        match &self.value {
+            Some(Value::Number(number)) if *number > 0 => Ok(number.unsigned_abs()),
+            Some(Value::Text(digits)) if digits.parse::<u64>().is_ok_and(|number| number > 0) => {
+                Ok(digits.parse().unwrap_or(1))
+            }
+            _ => Err(self.wrong("it needs a whole number above 0", format!("write {} = 1", self.name))),
+        }
+    }
+
+    /// The option's value as a text.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn text(&self) -> Result<String> {
+        match &self.value {
+            Some(Value::Text(text)) if !text.is_empty() => Ok(text.clone()),
+            Some(time @ Value::Time(_)) => Ok(time.text()),
+            _ => Err(self.wrong("it needs a text", format!("write {} = N'…'", self.name))),
+        }
+    }
+
+    /// The error for an option that cannot be.
+    pub fn wrong(&self, why: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error::usage(format!("{}: {}", self.at, self.name), why, hint)
+    }
+
+    /// The error for an option that fullbore does not have.
+    pub fn unknown(&self, statement: &str) -> Error {
+        self.wrong(format!("fullbore has no such option of {statement}"), HINT)
+    }
+}
+
+/// Options behind WITH; none if there is no WITH.
+///
+/// # Errors
+/// Words that are no options, or an option that is given twice.
+pub(crate) fn options(parser: &mut Parser, variables: &Variables) -> Result<Vec<Given>> {
+    let mut given: Vec<Given> = Vec::new();
+    if !parser.take_word("WITH") {
+        return Ok(given);
+    }
+    loop {
+        let option = option(parser, variables)?;
+        if option.name != "MOVE" && given.iter().any(|known| known.name == option.name) {
+            return Err(option.wrong("it is given twice", "give it once"));
+        }
+        given.push(option);
+        if !parser.take_sign(',') {
+            return Ok(given);
+        }
+    }
+}
+
+fn option(parser: &mut Parser, variables: &Variables) -> Result<Given> {
+    let at = parser.at();
+    let name = parser.any_word("an option")?;
+    let mut given = Given { name, at, value: None, parts: Vec::new(), to: None };
+    if given.name == "MOVE" {
+        given.value = Some(variables.value(parser)?);
+        parser.want_word("TO")?;
+        given.to = Some(variables.value(parser)?);
+    } else if parser.take_sign('=') {
+        given.value = Some(variables.value(parser)?);
+    } else if parser.take_sign('(') {
+        loop {
+            given.parts.push(part(parser)?);
+            if !parser.take_sign(',') {
+                break;
+            }
+        }
+        parser.want_sign(')')?;
+    }
+    Ok(given)
+}
+
+/// `ALGORITHM = AES_256`, or `SERVER CERTIFICATE = [name]`.
+fn part(parser: &mut Parser) -> Result<(String, String)> {
+    let mut name = parser.any_word("a part of the option")?;
+    while parser.peek() != Some(&Lexeme::Sign('=')) {
+        name = format!("{name} {}", parser.any_word("`=`")?);
+    }
+    parser.want_sign('=')?;
+    match parser.next() {
+        Some(Lexeme::Word(value) | Lexeme::Name(value) | Lexeme::Text(value) | Lexeme::Number(value)) => {
+            Ok((name, value))
+        }
+        _ => Err(parser.unexpected("a value")),
+    }
+}

@@ -1,0 +1,228 @@
+//! `EXEC msdb.dbo.rds_…`: the procedures of Amazon RDS for SQL Server. There they start tasks; here they run at once.
+
+use std::collections::HashMap;
+
+use fullbore_core::{Error, Result};
+
+use super::expression::{Value, Variables};
+use super::lexemes::{Lexeme, Position};
+use super::names::Names;
+use super::parser::{HINT, Parser};
+use super::statement::{Action, Command};
+
+/// The arguments of a call, by their names in small letters without `@`.
+struct Arguments {
+    at: Position,
+    procedure: String,
+    given: HashMap<String, (Value, Position)>,
+}
+
+/// Reads the statement behind the word EXEC.
+///
+/// # Errors
+/// An unknown procedure, or an argument that is unknown or missing.
+pub(crate) fn execute(parser: &mut Parser, variables: &Variables, names: &Names, at: Position) -> Result<Command> {
+    let mut procedure = part_of_name(parser)?;
+    while parser.take_sign('.') {
+        procedure = part_of_name(parser)?;
+    }
+    let mut call = Arguments { at, procedure: procedure.to_lowercase(), given: HashMap::new() };
+    while let Some(Lexeme::Variable(name)) = parser.peek().cloned() {
+        let at = parser.at();
+        parser.next();
+        parser.want_sign('=')?;
+        let value = variables.value(parser)?;
+        if call.given.insert(name.to_lowercase(), (value, at)).is_some() {
+            return Err(Error::usage(format!("{at}: @{name}"), "it is given twice", "give it once"));
+        }
+        if !parser.take_sign(',') {
+            break;
+        }
+    }
+    let command = match call.procedure.as_str() {
+        "rds_backup_database" => call.backup(names),
+        "rds_restore_database" => call.restore(names, "RESTORE DATABASE"),
+        "rds_restore_log" => call.restore(names, "RESTORE LOG"),
+        "rds_finish_restore" => call.finish(names),
+        "rds_task_status" => call.tasks(names),
+        "rds_cancel_task" => call.cancel(names),
+        other => Err(Error::usage(at.to_string(), format!("fullbore does not know the procedure {other}"), HINT)),
+    }?;
+    match call.given.iter().next() {
+        Some((name, (_, at))) => {
+            let why = format!("fullbore has no such argument of {}", call.procedure);
+            Err(Error::usage(format!("{at}: @{name}"), why, HINT))
+        }
+        None => Ok(command),
+    }
+}
+
+fn part_of_name(parser: &mut Parser) -> Result<String> {
+    match parser.next() {
+        Some(Lexeme::Word(name) | Lexeme::Name(name)) => Ok(name),
+        _ => Err(parser.unexpected("the name of a procedure")),
+    }
+}
+
+impl Arguments {
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.given.remove(name).map(|(value, _)| value)
+    }
+
+    fn text(&mut self, name: &str) -> Result<String> {
+        match self.take(name) {
+            Some(Value::Text(text)) if !text.is_empty() => Ok(text),
+            _ => {
+                let why = format!("it needs a text in @{name}");
+                Err(Error::usage(format!("{}: {}", self.at, self.procedure), why, HINT))
+            }
+        }
+    }
+
+    fn is_on(&mut self, name: &str) -> bool {
+        matches!(self.take(name), Some(Value::Number(1)))
+    }
+
+    fn numbers(&mut self, flags: &[(&str, &str)]) -> Vec<String> {
+        let mut words = Vec::new();
+        for (argument, flag) in flags {
+            if let Some(value) = self.take(argument) {
+                words.extend([format!("--{flag}"), value.text()]);
+            }
+        }
+        words
+    }
+
+    /// `arn:aws:s3:::bucket/key*` as URLs: `*` stands for the number of each file.
+    fn objects(&mut self, argument: &str, files: u64) -> Result<Vec<String>> {
+        let arn = self.text(argument)?;
+        let wrong =
+            |why: &str| Error::usage(format!("{}: @{argument}", self.at), why, "write arn:aws:s3:::bucket/file.bak");
+        let place = arn
+            .strip_prefix("arn:aws:s3:::")
+            .filter(|place| place.contains('/'))
+            .ok_or_else(|| wrong("it is not the name of an S3 object"))?;
+        match (place.split_once('*'), files) {
+            (None, 1) => Ok(vec![format!("s3://{place}")]),
+            (Some((before, after)), _) => {
+                Ok((1..=files).map(|number| format!("s3://{before}{number}-of-{files}{after}")).collect())
+            }
+            (None, _) => Err(wrong("several files need a `*` in the name")),
+        }
+    }
+
+    fn files(&mut self) -> Result<u64> {
+        match self.take("number_of_files") {
+            None => Ok(1),
+            Some(Value::Number(count @ 1..=10)) => Ok(count.unsigned_abs()),
+            Some(_) => Err(Error::usage(
+                format!("{}: @number_of_files", self.at),
+                "it is not from 1 to 10",
+                "write a number from 1 to 10",
+            )),
+        }
+    }
+
+    fn backup(&mut self, names: &Names) -> Result<Command> {
+        let database = self.text("source_db_name")?;
+        let files = self.files()?;
+        let mut words = vec!["backup".to_owned(), names.database(&database, self.at)?.to_owned()];
+        let objects = self.objects("s3_arn_to_backup_to", files)?;
+        let directory =
+            objects.first().and_then(|first| first.rsplit_once('/')).map(|(directory, _)| format!("{directory}/"));
+        words.extend(objects.into_iter().flat_map(|object| ["--to".to_owned(), object]));
+        let differential = match self.take("type").map(|kind| kind.text().to_uppercase()) {
+            None => false,
+            Some(kind) if kind == "FULL" => false,
+            Some(kind) if kind == "DIFFERENTIAL" => true,
+            Some(kind) => {
+                return Err(Error::usage(
+                    format!("{}: @type", self.at),
+                    format!("`{kind}` is not a type"),
+                    "write FULL or DIFFERENTIAL",
+                ));
+            }
+        };
+        if differential {
+            words.extend(["--kind".into(), "differential".into(), "--base".into(), directory.unwrap_or_default()]);
+        }
+        if self.is_on("overwrite_s3_backup_file") {
+            words.push("--init".into());
+        }
+        words.extend(self.numbers(&[
+            ("max_transfer_size", "max-transfer-size"),
+            ("buffer_count", "buffer-count"),
+            ("block_size", "block-size"),
+        ]));
+        let action = Action::Backup { statement: "BACKUP DATABASE".into(), database };
+        Ok(Command { at: self.at, words, action, stats: None })
+    }
+
+    fn restore(&mut self, names: &Names, statement: &str) -> Result<Command> {
+        let database = self.text("restore_db_name")?;
+        let mut words = vec!["restore".to_owned()];
+        let arn = self.text("s3_arn_to_restore_from")?;
+        self.given
+            .insert("s3_arn_to_restore_from".into(), (Value::Text(arn.trim_end_matches('*').to_owned()), self.at));
+        words.extend(["--from".to_owned(), self.objects("s3_arn_to_restore_from", 1)?.concat()]);
+        let (keeps_open, is_log) = (self.is_on("with_norecovery"), statement == "RESTORE LOG");
+        if keeps_open {
+            words.push("--no-recovery".into());
+        } else if is_log {
+            words.push("--recovery".into());
+        }
+        if let Some(time) = self.take("stopat") {
+            words.extend(["--stop-at".into(), time.text().replacen(' ', "T", 1)]);
+        }
+        words.extend(self.numbers(&[("buffer_count", "buffer-count")]));
+        let _ = (self.take("type"), self.take("block_size"), self.take("max_transfer_size")); // The media say them.
+        words.extend(["--into".into(), names.database(&database, self.at)?.to_owned()]);
+        let action = Action::Restore { statement: statement.into(), database };
+        Ok(Command { at: self.at, words, action, stats: None })
+    }
+
+    fn finish(&mut self, names: &Names) -> Result<Command> {
+        let database = self.text("db_name")?;
+        let into = names.database(&database, self.at)?.to_owned();
+        let words = ["restore".into(), "--recovery".into(), "--into".into(), into].into();
+        Ok(Command {
+            at: self.at,
+            words,
+            action: Action::Restore { statement: "RESTORE DATABASE".into(), database },
+            stats: None,
+        })
+    }
+
+    fn repository(&self, names: &Names) -> Result<String> {
+        names.repository.clone().ok_or_else(|| {
+            let why = "the configuration names no repository for it";
+            Error::usage(
+                format!("{}: {}", self.at, self.procedure),
+                why,
+                "add it to fullbore.toml, in [sql]: repository = \"nightly\"",
+            )
+        })
+    }
+
+    fn tasks(&mut self, names: &Names) -> Result<Command> {
+        let repository = self.repository(names)?;
+        let words = match self.take("task_id") {
+            Some(task) => vec!["task".into(), task.text(), "--repo".into(), repository],
+            None => match self.take("db_name") {
+                Some(name) => {
+                    let url = names.database(&name.text(), self.at)?;
+                    vec!["tasks".into(), "--repo".into(), repository, "--database".into(), url.to_owned()]
+                }
+                None => vec!["tasks".into(), "--repo".into(), repository],
+            },
+        };
+        Ok(Command { at: self.at, words, action: Action::Show, stats: None })
+    }
+
+    fn cancel(&mut self, names: &Names) -> Result<Command> {
+        let repository = self.repository(names)?;
+        let task = self.take("task_id").map(|task| task.text()).unwrap_or_default();
+        let words = vec!["cancel".into(), task, "--repo".into(), repository];
+        Ok(Command { at: self.at, words, action: Action::Show, stats: None })
+    }
+}

@@ -1,0 +1,114 @@
+//! A whole script: batches, variables, statements. All of it is read before anything runs.
+
+use fullbore_core::{Error, Result};
+use jiff::Zoned;
+
+use super::backup::backup;
+use super::expression::{Value, Variables, type_name};
+use super::lexemes::{Lexeme, lexemes};
+use super::names::Names;
+use super::parser::{HINT, Parser};
+use super::procedures::execute;
+use super::restore::restore;
+use super::statement::{Action, Command, database_name};
+
+/// Commands of one script.
+const COMMANDS_MAX: usize = 10_000;
+
+/// The commands of a script, in order. GETDATE() is `now`.
+///
+/// # Errors
+/// The first word that T-SQL or fullbore does not have: with its line, its column and the next step.
+pub fn read_script(script: &str, names: &Names, now: Zoned) -> Result<Vec<Command>> {
+    let mut parser = Parser::new(lexemes(script)?);
+    let mut variables = Variables::new(now);
+    let mut commands = Vec::new();
+    while let Some(lexeme) = parser.peek() {
+        if commands.len() >= COMMANDS_MAX {
+            return Err(Error::usage(
+                parser.at().to_string(),
+                "the script has more than 10000 statements",
+                "divide it",
+            ));
+        }
+        match lexeme {
+            Lexeme::Go => {
+                parser.next();
+                if matches!(parser.peek(), Some(Lexeme::Number(_))) {
+                    let why = "a batch runs once: a number behind GO has no meaning here";
+                    return Err(Error::usage(parser.at().to_string(), why, "write GO alone"));
+                }
+                variables.clear();
+            }
+            Lexeme::Sign(';') => {
+                parser.next();
+            }
+            _ => commands.extend(statement(&mut parser, &mut variables, names)?),
+        }
+    }
+    Ok(commands)
+}
+
+fn statement(parser: &mut Parser, variables: &mut Variables, names: &Names) -> Result<Option<Command>> {
+    let at = parser.at();
+    let word = parser.any_word("a statement")?;
+    match word.as_str() {
+        "BACKUP" => backup(parser, variables, names, at).map(Some),
+        "RESTORE" => restore(parser, variables, names, at).map(Some),
+        "EXEC" | "EXECUTE" => execute(parser, variables, names, at).map(Some),
+        "DECLARE" => declare(parser, variables).map(|()| None),
+        "SET" => set(parser, variables).map(|()| None),
+        "SELECT" => set(parser, variables).map(|()| None),
+        "PRINT" => {
+            let action = Action::Print(variables.value(parser)?.text());
+            Ok(Some(Command { at, words: Vec::new(), action, stats: None }))
+        }
+        // Every statement here names its database.
+        "USE" => database_name(parser, variables).map(|_| None),
+        other => {
+            let hint = "fullbore runs BACKUP, RESTORE, EXEC rds_…, DECLARE, SET, PRINT and USE";
+            Err(Error::usage(at.to_string(), format!("fullbore does not know the statement {other}"), hint))
+        }
+    }
+}
+
+fn declare(parser: &mut Parser, variables: &mut Variables) -> Result<()> {
+    loop {
+        let Some(Lexeme::Variable(name)) = parser.next() else { return Err(parser.unexpected("a variable")) };
+        parser.take_word("AS");
+        type_name(parser)?;
+        let value = if parser.take_sign('=') { variables.value(parser)? } else { Value::Null };
+        variables.set(&name, value);
+        if !parser.take_sign(',') {
+            return Ok(());
+        }
+    }
+}
+
+/// `SET @name = value`, `SELECT @name = value`, and settings of a session that change nothing here.
+fn set(parser: &mut Parser, variables: &mut Variables) -> Result<()> {
+    let at = parser.at();
+    match parser.next() {
+        Some(Lexeme::Variable(name)) => {
+            if !variables.has(&name) {
+                let why = "this variable is not declared in its batch";
+                return Err(Error::usage(format!("{at}: @{name}"), why, format!("add: DECLARE @{name} nvarchar(260)")));
+            }
+            parser.want_sign('=')?;
+            let value = variables.value(parser)?;
+            variables.set(&name, value);
+            Ok(())
+        }
+        Some(Lexeme::Word(setting))
+            if ["NOCOUNT", "XACT_ABORT", "QUOTED_IDENTIFIER", "ANSI_NULLS"]
+                .contains(&setting.to_ascii_uppercase().as_str()) =>
+        {
+            if parser.take_word("ON") || parser.take_word("OFF") { Ok(()) } else { Err(parser.unexpected("ON or OFF")) }
+        }
+        _ => Err(Error::usage(at.to_string(), "a variable is expected here", HINT)),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

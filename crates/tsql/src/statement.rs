@@ -1,0 +1,114 @@
+//! What all statements share: the command line that they become, devices, names of databases, STATS.
+
+use fullbore_core::{Error, Result};
+
+use super::expression::{Value, Variables};
+use super::lexemes::{Lexeme, Position};
+use super::names::Names;
+use super::options::Given;
+use super::parser::Parser;
+
+/// A command line of fullbore for one statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Where the statement begins.
+    pub at: Position,
+    /// The verb and its words, without the name of the program.
+    pub words: Vec<String>,
+    /// What it does, for the messages.
+    pub action: Action,
+    /// STATS: the step of progress in percent.
+    pub stats: Option<u8>,
+}
+
+/// What a command does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// BACKUP DATABASE or BACKUP LOG.
+    Backup {
+        /// Its first two words.
+        statement: String,
+        /// The name in the script.
+        database: String,
+    },
+    /// RESTORE DATABASE or RESTORE LOG.
+    Restore {
+        /// Its first two words.
+        statement: String,
+        /// The name in the script.
+        database: String,
+    },
+    /// RESTORE VERIFYONLY.
+    Verify,
+    /// A statement whose output is its result.
+    Show,
+    /// PRINT: the text. There is no command line.
+    Print(String),
+}
+
+/// The devices of a statement.
+#[derive(Debug)]
+pub(crate) struct Places(pub Vec<String>);
+
+impl Places {
+    /// Their directories, each once.
+    pub fn directories(&self) -> Vec<String> {
+        let mut directories: Vec<String> = Vec::new();
+        for place in self.0.iter().filter(|place| *place != "nul:") {
+            let directory = place.rsplit_once('/').map_or("./".to_owned(), |(directory, _)| format!("{directory}/"));
+            if !directories.contains(&directory) {
+                directories.push(directory);
+            }
+        }
+        directories
+    }
+}
+
+/// STATS and STATS = n: the step in percent.
+pub(crate) fn step(option: &Given) -> Result<u8> {
+    let step = if option.value.is_some() { option.number()? } else { 10 };
+    u8::try_from(step)
+        .ok()
+        .filter(|step| *step <= 100)
+        .ok_or_else(|| option.wrong("it is above 100", "write STATS = 10"))
+}
+
+/// A name, or a variable with one.
+pub(crate) fn database_name(parser: &mut Parser, variables: &Variables) -> Result<(String, Position)> {
+    let at = parser.at();
+    match parser.peek().cloned() {
+        Some(Lexeme::Word(name) | Lexeme::Name(name)) => {
+            parser.next();
+            Ok((name, at))
+        }
+        Some(Lexeme::Variable(_)) => Ok((variables.value(parser)?.text(), at)),
+        _ => Err(parser.unexpected("the name of a database")),
+    }
+}
+
+/// `DISK = 'a', DISK = 'b'`, `URL = '…'`.
+pub(crate) fn places(parser: &mut Parser, variables: &Variables, names: &Names) -> Result<Places> {
+    let mut devices = Vec::new();
+    loop {
+        let at = parser.at();
+        let kind = parser.any_word("DISK or URL")?;
+        if kind != "DISK" && kind != "URL" {
+            let why = format!("fullbore does not know the device {kind}");
+            return Err(Error::usage(at.to_string(), why, "write DISK = 'path' or URL = 's3://bucket/key'"));
+        }
+        parser.want_sign('=')?;
+        let path = match variables.value(parser)? {
+            Value::Text(path) if !path.is_empty() => path,
+            _ => return Err(Error::usage(at.to_string(), "the path is empty or no text", "write DISK = N'path'")),
+        };
+        devices.push(names.device(&path, at)?);
+        if !parser.take_sign(',') {
+            break;
+        }
+    }
+    if devices.len() > 64 {
+        let why = format!("{} devices are named, and a media set has at most 64 families", devices.len());
+        return Err(Error::usage(parser.at().to_string(), why, "name fewer"));
+    }
+    Ok(Places(devices))
+}

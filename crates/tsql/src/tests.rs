@@ -1,0 +1,184 @@
+//! Scripts as they are printed in published reports and in the documents of Microsoft and Amazon.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn names() -> Names {
+    let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
+    Names {
+        databases: map(&[("shop", "sqlite:/srv/shop.db"), ("Sales DB", "mysql://backup@db1")]),
+        paths: map(&[("D:\\Backup", "/mnt/d"), ("E:\\Backup", "/mnt/e")]),
+        certificates: map(&[("BackupCert", "/etc/fullbore/backup.pub")]),
+        repository: Some("nightly".into()),
+    }
+}
+
+fn commands(script: &str) -> Result<Vec<Command>> {
+    read_script(script, &names(), "2026-11-26T04:05:06+00:00[UTC]".parse().unwrap())
+}
+
+/// The command lines of a script.
+fn lines(script: &str) -> Vec<String> {
+    let all = commands(script).unwrap_or_else(|error| panic!("{script}: {error}"));
+    all.iter().map(|command| command.words.join(" ")).collect()
+}
+
+fn refused(script: &str, words: &[&str]) {
+    let error = commands(script).err().unwrap_or_else(|| panic!("it is accepted: {script}"));
+    assert_eq!(error.exit_kind().exit_code(), 2);
+    let text = error.to_string();
+    assert!(words.iter().all(|word| text.contains(word)), "{script}: {text}");
+}
+
+#[test]
+fn the_statements_of_published_reports_are_command_lines() {
+    for (script, line) in [
+        (
+            "BACKUP DATABASE [shop] TO DISK='/a/1.bore', DISK='/b/2.bore' WITH INIT, COMPRESSION, \
+             MAXTRANSFERSIZE=2097152, BUFFERCOUNT=1024, STATS=10",
+            "backup sqlite:/srv/shop.db --to /a/1.bore --to /b/2.bore --init --compression zstd:1 \
+             --max-transfer-size 2097152 --buffer-count 1024",
+        ),
+        (
+            "BACKUP DATABASE shop TO DISK = 'NUL' WITH BUFFERCOUNT = 10;",
+            "backup sqlite:/srv/shop.db --to nul: --buffer-count 10",
+        ),
+        (
+            "backup database shop to disk = N'D:\\Backup\\s1.bak', disk = N'E:\\Backup\\s2.bak', \
+             disk = N'D:\\Backup\\s3.bak' with blocksize = 65536, no_compression, checksum",
+            "backup sqlite:/srv/shop.db --to /mnt/d/s1.bak --to /mnt/e/s2.bak --to /mnt/d/s3.bak --block-size 65536 \
+             --compression none",
+        ),
+        (
+            "BACKUP DATABASE [Sales DB] TO URL = 's3://bucket/sales.bak' WITH COPY_ONLY, NAME = N'month', RETAINDAYS = 30",
+            "backup mysql://backup@db1 --to s3://bucket/sales.bak --copy-only --name month --lock-until 30d",
+        ),
+        (
+            "BACKUP DATABASE shop TO DISK='/a/d.bak' WITH DIFFERENTIAL",
+            "backup sqlite:/srv/shop.db --to /a/d.bak --kind differential --base /a/",
+        ),
+        ("BACKUP LOG shop TO DISK='/a/l.trn'", "backup sqlite:/srv/shop.db --to /a/l.trn --kind log --base /a/"),
+        (
+            "BACKUP DATABASE shop TO DISK='/a/x.bak' WITH FORMAT, ENCRYPTION (ALGORITHM = AES_256, \
+             SERVER CERTIFICATE = [BackupCert]), COMPRESSION (ALGORITHM = ZSTD, LEVEL = HIGH)",
+            "backup sqlite:/srv/shop.db --to /a/x.bak --init --encrypt-to /etc/fullbore/backup.pub --compression zstd:9",
+        ),
+        (
+            "RESTORE DATABASE shop FROM DISK='/a/1.bore', DISK='/b/2.bore' WITH REPLACE, RECOVERY, STATS = 5, \
+             MOVE 'shop' TO '/new/shop.db', MOVE 'shop_log' TO 'L:\\shop_log.ldf', FILE = 1",
+            "restore --from /a/1.bore --from /b/2.bore --replace --into sqlite:/new/shop.db",
+        ),
+        (
+            "RESTORE DATABASE shop FROM DISK='/a/f.bak' WITH NORECOVERY",
+            "restore --from /a/f.bak --no-recovery --into sqlite:/srv/shop.db",
+        ),
+        (
+            "RESTORE LOG shop FROM DISK='/a/l.trn' WITH STOPAT = '2026-11-26 03:00:00'",
+            "restore --from /a/l.trn --stop-at 2026-11-26T03:00:00 --recovery --into sqlite:/srv/shop.db",
+        ),
+        ("RESTORE DATABASE shop WITH RECOVERY", "restore --recovery --into sqlite:/srv/shop.db"),
+        ("RESTORE HEADERONLY FROM DISK='/a/1.bak' WITH NOUNLOAD", "inspect header --from /a/1.bak"),
+        ("RESTORE FILELISTONLY FROM DISK='/a/1.bak'", "inspect files --from /a/1.bak"),
+        ("RESTORE LABELONLY FROM DISK='/a/1.bak'", "inspect label --from /a/1.bak"),
+        ("RESTORE VERIFYONLY FROM DISK='/a/1.bak' WITH CHECKSUM", "verify --from /a/1.bak"),
+    ] {
+        assert_eq!(lines(script), [line]);
+    }
+}
+
+#[test]
+fn a_script_with_batches_variables_and_comments_is_read_as_dbas_write_it() {
+    let script = "USE master\nGO\nSET NOCOUNT ON\n-- nightly\nDECLARE @db sysname = N'shop', @to nvarchar(260)\n\
+                  SET @to = N'D:\\Backup\\' + @db + N'_' + CONVERT(nvarchar(8), GETDATE(), 112) + N'.bak'\n\
+                  PRINT N'to ' + @to\nBACKUP DATABASE @db TO DISK = @to WITH STATS\n/* and\nso on */\nGO\n\
+                  RESTORE VERIFYONLY FROM DISK = N'D:\\Backup\\shop_20261126.bak'\nGO\n";
+    let all = commands(script).unwrap();
+    assert_eq!(all[0].action, Action::Print("to D:\\Backup\\shop_20261126.bak".into()));
+    assert_eq!(all[1].words, ["backup", "sqlite:/srv/shop.db", "--to", "/mnt/d/shop_20261126.bak"]);
+    assert_eq!((all[1].stats, all[1].at.line), (Some(10), 8));
+    assert_eq!((all[2].words.join(" "), all.len()), ("verify --from /mnt/d/shop_20261126.bak".into(), 3));
+    refused(
+        "DECLARE @to nvarchar(9) = N'/a'\nGO\nBACKUP DATABASE shop TO DISK = @to",
+        &["line 3", "@to", "not declared"],
+    );
+}
+
+#[test]
+fn the_procedures_of_rds_are_command_lines() {
+    for (script, line) in [
+        (
+            "exec msdb.dbo.rds_backup_database @source_db_name='shop', \
+             @s3_arn_to_backup_to='arn:aws:s3:::bucket/night/shop*.bak', @number_of_files=2, @type='FULL', \
+             @overwrite_s3_backup_file=1, @max_transfer_size=4194304",
+            "backup sqlite:/srv/shop.db --to s3://bucket/night/shop1-of-2.bak --to s3://bucket/night/shop2-of-2.bak --init \
+             --max-transfer-size 4194304",
+        ),
+        (
+            "EXEC msdb.dbo.rds_backup_database @source_db_name='shop', @type='differential', \
+             @s3_arn_to_backup_to='arn:aws:s3:::bucket/night/shop_d.bak'",
+            "backup sqlite:/srv/shop.db --to s3://bucket/night/shop_d.bak --kind differential --base s3://bucket/night/",
+        ),
+        (
+            "exec msdb.dbo.rds_restore_database @restore_db_name='shop', \
+             @s3_arn_to_restore_from='arn:aws:s3:::bucket/shop*', @with_norecovery=1",
+            "restore --from s3://bucket/shop --no-recovery --into sqlite:/srv/shop.db",
+        ),
+        ("exec msdb.dbo.rds_finish_restore @db_name='shop'", "restore --recovery --into sqlite:/srv/shop.db"),
+        ("exec msdb.dbo.rds_task_status", "tasks --repo nightly"),
+        ("exec msdb..rds_cancel_task @task_id=7", "cancel 7 --repo nightly"),
+    ] {
+        if script.contains("msdb..") {
+            refused(script, &["line 1", "name of a procedure"]);
+        } else {
+            assert_eq!(lines(script), [line]);
+        }
+    }
+    refused("exec msdb.dbo.rds_backup_database @source_db_name='shop'", &["@s3_arn_to_backup_to"]);
+    refused("exec msdb.dbo.rds_task_status @tsk_id=7", &["@tsk_id", "column"]);
+    refused("exec sp_who2", &["sp_who2"]);
+}
+
+#[test]
+fn a_word_that_fullbore_does_not_have_is_an_error_with_its_place() {
+    for (script, words) in [
+        (
+            "BACKUP DATABASE shop TO DISK='/a'\n WITH FILE_SNAPSHOT",
+            &["line 2, column 7", "FILE_SNAPSHOT", "BACKUP DATABASE"][..],
+        ),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH INIT, INIT", &["INIT", "twice"]),
+        ("BACKUP DATABASE shop FILE='x' TO DISK='/a'", &["FILEGROUP"]),
+        ("BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='/b' WITH FORMAT", &["MIRROR TO", "--copy-to"]),
+        ("BACKUP DATABASE shop TO TAPE='/a'", &["TAPE", "DISK"]),
+        ("BACKUP DATABASE other TO DISK='/a'", &["[other]", "[sql.databases]"]),
+        ("BACKUP DATABASE shop TO DISK='Z:\\a.bak'", &["Z:\\a.bak", "[sql.paths]"]),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH COMPRESSION (ALGORITHM = MS_XPRESS)", &["MS_XPRESS", "ZSTD"]),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH ENCRYPTION (ALGORITHM = TRIPLE_DES_3KEY)", &["TRIPLE_DES_3KEY"]),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH BUFFERCOUNT = 0", &["BUFFERCOUNT", "above 0"]),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH STATS = 300", &["STATS", "100"]),
+        ("RESTORE DATABASE shop FROM DISK='/a' WITH STANDBY = '/u'", &["STANDBY", "NORECOVERY"]),
+        ("RESTORE DATABASE shop FROM DISK='/a' WITH KEEP_CDC", &["KEEP_CDC"]),
+        ("RESTORE DATABASE [Sales DB] FROM DISK='/a' WITH MOVE 'x' TO '/y'", &["MOVE", "one file"]),
+        ("RESTORE DATABASE shop FROM DISK='/a' WITH FILE = 2", &["FILE", "one backup set"]),
+        ("RESTORE SNAPSHOT shop", &["SNAPSHOT", "VERIFYONLY"]),
+        ("DROP DATABASE shop", &["DROP", "line 1, column 1"]),
+        ("BACKUP DATABASE shop", &["end of the script", "TO"]),
+        ("GO 5", &["batch runs once"]),
+    ] {
+        refused(script, words);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_script_makes_the_reader_panic(script in "[A-Za-z@'\\[\\](),=;. \n0-9/*+-]{0,200}") {
+        let _ = commands(&script);
+    }
+
+    #[test]
+    fn no_order_of_known_words_makes_the_reader_panic(words in proptest::collection::vec(proptest::sample::select(vec![
+        "BACKUP", "RESTORE", "DATABASE", "LOG", "shop", "TO", "FROM", "DISK", "=", "'x'", ",", "WITH", "INIT", "MOVE", "STATS",
+        "COMPRESSION", "(", ")", "ALGORITHM", "GO", "\n", "DECLARE", "@a", "int", "SET", "EXEC", "rds_task_status", "+", "1",
+    ]), 0..30)) {
+        let _ = commands(&words.join(" "));
+    }
+}

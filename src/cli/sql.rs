@@ -1,0 +1,161 @@
+//! `fullbore sql`: T-SQL in, jobs of fullbore out, messages in the words of SQL Server.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser};
+use fullbore::config::Config;
+use fullbore::report::{Report, WITH_WARNINGS};
+use fullbore::{Error, Result};
+use fullbore_core::io::read_whole;
+use fullbore_tsql::{Action, Command, Names, read_script};
+
+use super::args::Arguments;
+use super::show;
+
+/// Bytes of the longest script.
+const SCRIPT_MAX: usize = 4 << 20;
+
+/// Run BACKUP and RESTORE statements of T-SQL on the databases of the configuration.
+///
+/// The names in the statements are those of `[sql.databases]` in the configuration, with an URL each. So one script works
+/// on SQLite, MySQL and MariaDB. fullbore reads the whole script before it runs the first statement. A word that it does
+/// not have is an error with its line: it ignores nothing. The script ends with the first statement that fails.
+///
+/// Media are those of fullbore: SQL Server cannot read them.
+#[derive(Debug, Args)]
+pub struct Sql {
+    /// The statements.
+    #[arg(required_unless_present = "input", conflicts_with = "input")]
+    pub statements: Option<String>,
+    /// Read the statements from this file; `-` for standard input.
+    #[arg(short, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Print the command lines of fullbore, and run nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Runs the verb; gives the exit code.
+pub fn run(args: &Sql, config: &Config) -> Result<u8> {
+    let script = match (&args.statements, &args.input) {
+        (Some(statements), _) => statements.clone(),
+        (None, input) => script_of(input.as_deref().unwrap_or(Path::new("-")))?,
+    };
+    let sql = &config.sql;
+    let names = Names {
+        databases: sql.databases.clone(),
+        paths: sql.paths.clone(),
+        certificates: sql.certificates.clone(),
+        repository: sql.repository.clone(),
+    };
+    let commands = read_script(&script, &names, jiff::Zoned::now())?;
+    let mut code = 0;
+    for command in &commands {
+        if args.dry_run {
+            show_command(command);
+            continue;
+        }
+        let ended = run_command(command, config)?;
+        match ended {
+            0 | WITH_WARNINGS => code = code.max(ended),
+            failed => return Ok(failed),
+        }
+    }
+    Ok(code)
+}
+
+fn script_of(input: &Path) -> Result<String> {
+    let name = input.display().to_string();
+    let too_long = || Error::usage(&name, "it has more than 4 MiB", "divide the script");
+    let bytes = if input.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().lock().take(SCRIPT_MAX as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|e| Error::io("read", "standard input", e))?;
+        bytes
+    } else {
+        read_whole(input, SCRIPT_MAX).map_err(|e| Error::io("read", &name, e))?.ok_or_else(too_long)?.to_vec()
+    };
+    if bytes.len() > SCRIPT_MAX {
+        return Err(too_long());
+    }
+    // Tools of Windows write UTF-16.
+    let wide =
+        |make: fn([u8; 2]) -> u16| bytes[2..].chunks_exact(2).map(|pair| make([pair[0], pair[1]])).collect::<Vec<_>>();
+    let text = match &bytes[..] {
+        [0xff, 0xfe, ..] => String::from_utf16(&wide(u16::from_le_bytes)).ok(),
+        [0xfe, 0xff, ..] => String::from_utf16(&wide(u16::from_be_bytes)).ok(),
+        _ => String::from_utf8(bytes).ok(),
+    };
+    text.ok_or_else(|| Error::usage(name, "it is neither UTF-8 nor UTF-16", "save the script as UTF-8"))
+}
+
+/// The words as a shell takes them.
+fn show_command(command: &Command) {
+    match &command.action {
+        Action::Print(text) => show::line(text),
+        _ => {
+            let words = std::iter::once("fullbore").chain(command.words.iter().map(String::as_str));
+            show::line(&shlex::try_join(words).unwrap_or_else(|_| command.words.join(" ")));
+        }
+    }
+}
+
+fn run_command(command: &Command, config: &Config) -> Result<u8> {
+    if let Action::Print(text) = &command.action {
+        show::line(text);
+        return Ok(0);
+    }
+    let mut words = vec!["fullbore".to_owned()];
+    words.extend(command.words.iter().cloned());
+    if command.action != Action::Show {
+        words.push("--quiet".into());
+    }
+    if let Some(step) = command.stats.filter(|_| command.action != Action::Show) {
+        words.extend(["--progress".into(), "percent".into(), "--stats".into(), step.to_string()]);
+    }
+    let parsed = Arguments::try_parse_from(words);
+    let arguments = parsed.map_err(|error| {
+        let why =
+            error.render().to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Error::usage(command.at.to_string(), why, "fullbore help sql shows what each option becomes")
+    })?;
+    super::LAST_REPORT.take();
+    let code = super::dispatch(arguments, config).unwrap_or_else(|error| {
+        show::error(&error);
+        error.exit_kind().exit_code()
+    });
+    let report = super::LAST_REPORT.take();
+    match code {
+        0 | WITH_WARNINGS => messages(command, report.as_ref()).iter().for_each(|line| show::line(line)),
+        _ => {
+            let what = match &command.action {
+                Action::Backup { statement, .. } | Action::Restore { statement, .. } => statement.as_str(),
+                Action::Verify => "VERIFY DATABASE",
+                Action::Show | Action::Print(_) => "The statement",
+            };
+            show::line(&format!("Msg 3013, Level 16, State 1, Line {}", command.at.line));
+            show::line(&format!("{what} is terminating abnormally."));
+        }
+    }
+    Ok(code)
+}
+
+/// The messages of SQL Server for a statement that has ended well. Its pages have 8 KiB.
+fn messages(command: &Command, report: Option<&Report>) -> Vec<String> {
+    let (Action::Backup { statement, database } | Action::Restore { statement, database }, Some(report)) =
+        (&command.action, report)
+    else {
+        let is_valid = command.action == Action::Verify;
+        return if is_valid { vec!["The backup set on file 1 is valid.".into()] } else { Vec::new() };
+    };
+    let pages = report.source_bytes.div_ceil(8192);
+    let speed = if report.elapsed_s > 0.0 { report.source_bytes as f64 / report.elapsed_s / 1_048_576.0 } else { 0.0 };
+    vec![
+        format!("Processed {pages} pages for database '{database}', file '{database}' on file 1."),
+        format!(
+            "{statement} successfully processed {pages} pages in {:.3} seconds ({speed:.3} MB/sec).",
+            report.elapsed_s
+        ),
+    ]
+}
