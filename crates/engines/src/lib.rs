@@ -6,6 +6,7 @@ pub mod mariadb;
 pub mod mysql;
 pub mod mysql_family;
 pub mod sqlite;
+pub mod sqlserver;
 mod streams;
 
 use std::ffi::OsStr;
@@ -19,8 +20,9 @@ use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
 pub use engine::{
-    DirectoryEngine, Engine, FileEngine, GivenFlags, Identity, LogEngine, PageCheck, PageEngine, Restorer, Stems,
-    TextOfTable,
+    Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FamilyBytes, FileEngine, ForeignDescription, ForeignFamily,
+    ForeignMedia, ForeignMediaSet, ForeignSet, ForeignVerification, GivenFlags, Identity, InOrder, LogEngine,
+    PageCheck, PageEngine, Restorer, Row, Stems, TextOfTable,
 };
 
 /// The options of every engine at the start of a session.
@@ -131,6 +133,14 @@ pub trait Session: Send + Sync {
 
 /// The engines, in the order in which messages name them. A new engine is a line here.
 pub static ENGINES: &[&dyn Engine] = &[&sqlite::engine::Sqlite, &mysql::engine::MySql, &mariadb::engine::MariaDb];
+
+/// Media of other programs that this program reads. A new kind is a line here.
+pub static FOREIGN_MEDIA: &[&dyn ForeignMedia] = &[&sqlserver::foreign::SqlServerBackup];
+
+/// The kind of foreign media that begins with `head`, if this program knows it.
+pub fn foreign(head: &[u8]) -> Option<&'static dyn ForeignMedia> {
+    FOREIGN_MEDIA.iter().copied().find(|media| media.recognises(head))
+}
 
 /// The engine of that name, if this program knows it.
 pub fn named(engine: &str) -> Option<&'static dyn Engine> {

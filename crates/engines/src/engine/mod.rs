@@ -6,6 +6,7 @@ mod directory;
 mod directory_restore;
 mod file;
 mod flags;
+mod foreign;
 mod log;
 mod options;
 mod pages;
@@ -20,6 +21,10 @@ pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
 pub use file::{Depth, FileEngine, Over};
 pub use flags::{EngineFlag, GivenFlags, GivenIn};
+pub use foreign::{
+    Coverage, FOREIGN_HEAD, FamilyBytes, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignSet,
+    ForeignVerification, InOrder, Row,
+};
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
 pub(crate) use options::names as option_names;
 pub use options::{EngineDefaults, refuse_target_options, resolve_options};

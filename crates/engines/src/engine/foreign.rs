@@ -1,0 +1,153 @@
+//! Media that a database system writes by itself, and that this program reads without a server.
+
+use std::io::{self, Read};
+
+use fullbore_core::{Error, Result};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+
+/// How many bytes [`ForeignMedia::recognises`] gets.
+pub const FOREIGN_HEAD: usize = 16;
+
+/// The bytes of one family, from its first to its last.
+pub trait FamilyBytes: Read + Send {
+    /// Leaves out the next `bytes`. Where the device allows it, they are not read. A place behind the end is no error:
+    /// the next read gives nothing.
+    ///
+    /// # Errors
+    /// As of [`Read::read`].
+    fn skip(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+/// Bytes that can only be read in order.
+pub struct InOrder<R>(pub R);
+
+impl<R: Read> Read for InOrder<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl<R: Read + Send> FamilyBytes for InOrder<R> {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        io::copy(&mut (&mut self.0).take(bytes), &mut io::sink()).map(|_| ())
+    }
+}
+
+/// One family of media.
+pub struct ForeignFamily {
+    /// The device, for messages.
+    pub device: String,
+    /// Its bytes.
+    pub bytes: Box<dyn FamilyBytes>,
+}
+
+/// Media of another program.
+pub trait ForeignMedia: Sync {
+    /// What they are, as people write it, such as `SQL Server backup`.
+    fn title(&self) -> &'static str;
+
+    /// True if a family of this kind begins with `head`: [`FOREIGN_HEAD`] bytes, or fewer if the file is shorter.
+    fn recognises(&self, head: &[u8]) -> bool;
+
+    /// Reads the descriptions on these families, and puts the families together.
+    ///
+    /// # Errors
+    /// A family is damaged before its first description.
+    fn describe(&self, families: Vec<ForeignFamily>) -> Result<ForeignDescription>;
+
+    /// Reads every byte of these families, which belong to one media set, and checks every checksum. With `file`, only
+    /// damage in the set at this position counts.
+    ///
+    /// # Errors
+    /// A device cannot be read. Damage is in the result.
+    fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification>;
+}
+
+/// A row of a table, in the order of its columns. Columns have the names of the other program.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Row(pub Vec<(&'static str, Value)>);
+
+impl Row {
+    /// The value of a column.
+    pub fn get(&self, column: &str) -> Option<&Value> {
+        self.0.iter().find(|(name, _)| *name == column).map(|(_, value)| value)
+    }
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+/// The descriptions of media.
+#[derive(Debug, Default)]
+pub struct ForeignDescription {
+    /// The media sets.
+    pub media_sets: Vec<ForeignMediaSet>,
+    /// What to look at.
+    pub warnings: Vec<String>,
+}
+
+/// A media set.
+#[derive(Debug)]
+pub struct ForeignMediaSet {
+    /// Its identity.
+    pub id: String,
+    /// The devices of its families that are there, in the order of the families.
+    pub devices: Vec<String>,
+    /// The label of each of these families.
+    pub labels: Vec<Row>,
+    /// Its backup sets, in the order of their positions.
+    pub sets: Vec<ForeignSet>,
+    /// The reason why it cannot be restored: a family is missing, or does not belong to the others.
+    pub incomplete: Option<Error>,
+}
+
+/// A backup set.
+#[derive(Debug)]
+pub struct ForeignSet {
+    /// Its number on the media, from 1.
+    pub position: u16,
+    /// Its header.
+    pub header: Row,
+    /// The files of its database.
+    pub files: Vec<Row>,
+    /// One line for a list of sets.
+    pub line: Row,
+    /// Sorts the sets of one database by their place in its log.
+    pub order: String,
+}
+
+/// The result of a verification.
+#[derive(Debug, Default)]
+pub struct ForeignVerification {
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// The sets that were read, for messages.
+    pub sets: Vec<String>,
+    /// Which bytes are protected, and by what. Together they are all bytes.
+    pub coverage: Vec<Coverage>,
+    /// What was counted, one fact in each line.
+    pub facts: Vec<String>,
+    /// What to look at, although it is no proof of damage.
+    pub warnings: Vec<String>,
+    /// Damage, in the order of the bytes.
+    pub damage: Vec<Error>,
+}
+
+/// How many bytes one kind of protection has.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Coverage {
+    /// The check that would find a changed bit, or the reason why none would.
+    pub protection: &'static str,
+    /// True if a check protects these bytes.
+    pub protected: bool,
+    /// The bytes.
+    pub bytes: u64,
+}

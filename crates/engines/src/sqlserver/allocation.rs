@@ -1,0 +1,87 @@
+//! Which pages are in use, from the PFS pages (Page Free Space) among those of a backup. Microsoft documents them under
+//! "Pages and extents architecture".
+
+use std::collections::BTreeMap;
+
+use super::page::{PAGE, PageId};
+
+/// The type of a PFS page.
+pub const PFS: u8 = 11;
+/// Pages that one PFS page describes, with one byte for each.
+const INTERVAL: u32 = 8088;
+/// Where these bytes begin: behind the header of the page and the head of its record.
+const FIRST: usize = 100;
+/// The bit of a page in use.
+const IN_USE: u8 = 0x40;
+/// The PFS page of the first interval; those of the others are their first pages.
+const FIRST_PFS: u32 = 1;
+
+/// The pages in use, one bit for each page: 16 KiB for each GiB of a database.
+#[derive(Debug, Default)]
+pub struct Allocation {
+    intervals: BTreeMap<(u16, u32), Interval>,
+}
+
+#[derive(Debug)]
+struct Interval {
+    /// The copy that it comes from: the last one counts.
+    round: u32,
+    bits: Box<[u8]>,
+}
+
+impl Allocation {
+    /// Learns from a PFS page whose check was good. `round` is the number of the copy.
+    pub fn learn(&mut self, id: PageId, page: &[u8; PAGE], round: u32) {
+        let interval = id.page / INTERVAL;
+        let expected = if interval == 0 { FIRST_PFS } else { interval * INTERVAL };
+        let key = (id.file, interval);
+        if id.page != expected || self.intervals.get(&key).is_some_and(|known| known.round > round) {
+            return;
+        }
+        let used = page.get(FIRST..FIRST + INTERVAL as usize).unwrap_or_default();
+        let bit = |(at, byte): (usize, &u8)| u8::from(byte & IN_USE != 0) << at;
+        let bits = used.chunks(8).map(|pages| pages.iter().enumerate().map(bit).sum()).collect();
+        self.intervals.insert(key, Interval { round, bits });
+    }
+
+    /// Whether a page is in use; `None` if the PFS page that says so is not in the backup.
+    pub fn is_in_use(&self, id: PageId) -> Option<bool> {
+        let interval = self.intervals.get(&(id.file, id.page / INTERVAL))?;
+        let at = id.page % INTERVAL;
+        let byte = interval.bits.get(at as usize / 8)?;
+        Some(byte >> (at % 8) & 1 == 1)
+    }
+}
+
+/// The content of a PFS page that has these pages of its interval in use.
+#[cfg(any(test, feature = "testkit"))]
+pub fn mark(page: &mut [u8; PAGE], in_use: &[u32]) {
+    for at in in_use {
+        page[FIRST + (at % INTERVAL) as usize] |= IN_USE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pfs(in_use: &[u32]) -> [u8; PAGE] {
+        let mut page = [0; PAGE];
+        mark(&mut page, in_use);
+        page
+    }
+
+    #[test]
+    fn a_page_is_in_use_as_the_last_copy_of_its_pfs_page_says() {
+        let id = |page| PageId { file: 1, page };
+        let mut known = Allocation::default();
+        assert_eq!(known.is_in_use(id(9)), None);
+        known.learn(id(1), &pfs(&[0, 9, 8087]), 2);
+        known.learn(id(8088), &pfs(&[3]), 1);
+        known.learn(id(1), &pfs(&[]), 1);
+        known.learn(id(7), &pfs(&[]), 3);
+        let in_use = |page| known.is_in_use(id(page));
+        assert_eq!([0, 9, 10, 8087, 8091, 8092].map(in_use), [true, true, false, true, true, false].map(Some));
+        assert_eq!((known.is_in_use(PageId { file: 3, page: 9 }), in_use(16176)), (None, None));
+    }
+}

@@ -1,0 +1,93 @@
+//! SQL Server's backup files as media that the rest of the program can show and verify.
+
+use fullbore_core::Result;
+
+use super::compressed::COMPRESSED_MAGIC;
+use super::media::{self, Family, MediaSet, guid};
+use super::{tables, verify};
+use crate::engine::{
+    ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignSet, ForeignVerification,
+};
+
+/// The row of [`FOREIGN_MEDIA`](crate::FOREIGN_MEDIA).
+pub struct SqlServerBackup;
+
+impl ForeignMedia for SqlServerBackup {
+    fn title(&self) -> &'static str {
+        "SQL Server backup"
+    }
+
+    fn recognises(&self, head: &[u8]) -> bool {
+        head.starts_with(b"TAPE") || head.starts_with(COMPRESSED_MAGIC)
+    }
+
+    fn describe(&self, families: Vec<ForeignFamily>) -> Result<ForeignDescription> {
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        for family in families {
+            match media::look(family) {
+                Ok(family) => found.push(family),
+                Err(error) => errors.push(error),
+            }
+        }
+        if found.is_empty()
+            && let Some(first) = errors.pop()
+        {
+            return Err(first);
+        }
+        let mut warnings: Vec<String> = errors.iter().map(|error| error.one_line()).collect();
+        warnings.extend(found.iter().flat_map(warnings_about));
+        let groups = media::group(found);
+        let copies = groups.iter().flat_map(|group| &group.copies);
+        warnings.extend(copies.map(|copy| format!("`{copy}` holds a family that another file holds too: not read")));
+        Ok(ForeignDescription { media_sets: groups.iter().map(described).collect(), warnings })
+    }
+
+    fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification> {
+        verify::verify(families, file)
+    }
+}
+
+fn described(group: &MediaSet) -> ForeignMediaSet {
+    let sets = group.backup_sets().into_iter().map(|set| {
+        let database = &set.configuration.database;
+        ForeignSet {
+            position: set.header.position,
+            header: tables::header(set),
+            files: set.configuration.files.iter().map(|file| tables::file(set, file)).collect(),
+            line: tables::line(set),
+            order: format!(
+                "{} {:0>25} {:0>25}",
+                database.database,
+                database.last.to_string(),
+                database.first.to_string()
+            ),
+        }
+    });
+    ForeignMediaSet {
+        id: guid(group.id),
+        devices: group.devices(),
+        labels: group.families.iter().map(|family| tables::label(&family.label)).collect(),
+        sets: sets.collect(),
+        incomplete: group.incomplete(),
+    }
+}
+
+fn warnings_about(family: &Family) -> Vec<String> {
+    let device = &family.device;
+    let mut found = Vec::new();
+    if let Some(error) = &family.broken {
+        found.push(error.one_line());
+    }
+    for set in family.sets.iter().filter(|set| !set.is_final) {
+        let position = set.header.position;
+        found.push(format!("`{device}`: file {position} has no final description: this is the one from its start"));
+    }
+    if family.label.tape.has_password {
+        found.push(format!("`{device}`: the media have a password (MEDIAPASSWORD). It does not encrypt them"));
+    }
+    for set in family.sets.iter().filter(|set| set.header.has_password) {
+        let position = set.header.position;
+        found.push(format!("`{device}`: file {position} has a password (PASSWORD). It does not encrypt the set"));
+    }
+    found
+}

@@ -1,0 +1,156 @@
+//! Families that belong together: their media set, its backup sets, and what is missing.
+
+use std::collections::BTreeMap;
+
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::compressed;
+use super::configuration::Configuration;
+use super::label::MediaLabel;
+use super::set::SetHeader;
+use super::walk::{Depth, Event, walk};
+use crate::engine::ForeignFamily;
+
+/// One family, without its pages and log.
+#[derive(Debug)]
+pub struct Family {
+    /// Its device.
+    pub device: String,
+    /// Its media header.
+    pub label: MediaLabel,
+    /// The backup sets on it.
+    pub sets: Vec<BackupSet>,
+    /// The error that ended the walk: the family is cut off or damaged behind its first description.
+    pub broken: Option<Error>,
+}
+
+/// One backup set, as one family describes it.
+#[derive(Debug)]
+pub struct BackupSet {
+    /// Its header.
+    pub header: SetHeader,
+    /// The machine that made it.
+    pub machine: String,
+    /// The database: the final description, or the first one of a family that is cut off.
+    pub configuration: Configuration,
+    /// True if this is the final description.
+    pub is_final: bool,
+}
+
+/// A set whose description has not come yet.
+struct Begun {
+    header: SetHeader,
+    machine: String,
+}
+
+/// Reads the descriptions on a family.
+///
+/// # Errors
+/// There is no media header, or no description of a database before the damage.
+pub fn look(family: ForeignFamily) -> Result<Family> {
+    let device = family.device.clone();
+    let mut input = compressed::open(family)?;
+    let (mut label, mut begun, mut sets) = (None, None, Vec::<BackupSet>::new());
+    let walked = walk(&mut input, Depth::Descriptions, &mut |event| {
+        match event {
+            Event::Label(found) => label = Some(found),
+            Event::SetBegins(header) => begun = Some(Begun { header, machine: String::new() }),
+            Event::Machine(name) => {
+                if let Some(begun) = &mut begun {
+                    begun.machine = name;
+                }
+            }
+            Event::Configuration { at_end, configuration } => match (begun.take(), sets.last_mut()) {
+                (Some(Begun { header, machine }), _) => {
+                    sets.push(BackupSet { header, machine, configuration: *configuration, is_final: at_end });
+                }
+                (None, Some(set)) => (set.configuration, set.is_final) = (*configuration, at_end),
+                (None, None) => {}
+            },
+            _ => {}
+        }
+        Ok(())
+    });
+    match (label, walked) {
+        (Some(label), Ok(_)) => Ok(Family { device, label, sets, broken: None }),
+        (Some(label), Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. }))) if !sets.is_empty() => {
+            Ok(Family { device, label, sets, broken: Some(error) })
+        }
+        (_, Err(error)) => Err(error),
+        (None, Ok(_)) => Err(input.damaged(0, "the media have no header")),
+    }
+}
+
+/// A media set, as far as its families are there.
+#[derive(Debug)]
+pub struct MediaSet {
+    /// Its identity.
+    pub id: Uuid,
+    /// Its families, in order, each once.
+    pub families: Vec<Family>,
+    /// Devices with a family that another device has too.
+    pub copies: Vec<String>,
+}
+
+/// Puts families together by their media sets.
+pub fn group(families: Vec<Family>) -> Vec<MediaSet> {
+    let mut sets: BTreeMap<Uuid, MediaSet> = BTreeMap::new();
+    for family in families {
+        let id = family.label.stripe.media_set;
+        let set = sets.entry(id).or_insert_with(|| MediaSet { id, families: Vec::new(), copies: Vec::new() });
+        let number = family.label.stripe.family;
+        match set.families.binary_search_by_key(&number, |known| known.label.stripe.family) {
+            Ok(_) => set.copies.push(family.device),
+            Err(place) => set.families.insert(place, family),
+        }
+    }
+    sets.into_values().collect()
+}
+
+impl MediaSet {
+    /// Why this media set cannot be restored, if it cannot.
+    pub fn incomplete(&self) -> Option<Error> {
+        let first = self.families.first()?;
+        let count = first.label.stripe.families;
+        let title = format!("media set {}", guid(self.id));
+        let hint = "name all families of the media set: they were made by one BACKUP … TO DISK = …, DISK = …";
+        if let Some(other) = self.families.iter().find(|family| family.label.stripe.families != count) {
+            let why = format!("`{}` and `{}` disagree on the number of its families", first.device, other.device);
+            return Some(Error::incomplete(title, why, hint));
+        }
+        let is_there = |number: &u16| self.families.iter().any(|family| family.label.stripe.family == *number);
+        let missing: Vec<u16> = (1..=count).filter(|number| !is_there(number)).collect();
+        if !missing.is_empty() {
+            let names: Vec<String> = missing.iter().map(|number| format!("family {number} of {count}")).collect();
+            let why = format!("missing; the families that are there: {}", self.devices().join(", "));
+            return Some(Error::incomplete(format!("{} of {title}", names.join(", ")), why, hint));
+        }
+        let sets_of = |family: &Family| family.sets.iter().map(|set| set.header.guid).collect::<Vec<_>>();
+        let unlike = self.families.iter().find(|family| sets_of(family) != sets_of(first));
+        let why = |other: &Family| format!("`{}` and `{}` hold different backup sets", first.device, other.device);
+        unlike.map(|other| Error::incomplete(title, why(other), "use families that were written together"))
+    }
+
+    /// The devices of its families.
+    pub fn devices(&self) -> Vec<String> {
+        self.families.iter().map(|family| family.device.clone()).collect()
+    }
+
+    /// Its backup sets: each from the first family that has its final description, or else from the first family.
+    pub fn backup_sets(&self) -> Vec<&BackupSet> {
+        let mut sets: BTreeMap<(u16, Uuid), &BackupSet> = BTreeMap::new();
+        for set in self.families.iter().flat_map(|family| &family.sets) {
+            let known = sets.entry((set.header.position, set.header.guid)).or_insert(set);
+            if set.is_final && !known.is_final {
+                *known = set;
+            }
+        }
+        sets.into_values().collect()
+    }
+}
+
+/// A GUID as SQL Server prints it.
+pub fn guid(id: Uuid) -> String {
+    id.hyphenated().to_string().to_uppercase()
+}

@@ -1,0 +1,41 @@
+//! SQL Server's backup files (`.bak`, `.trn`), read without a server. `docs/BAK_FORMAT.md` has the format.
+//!
+//! | to understand | read |
+//! |---|---|
+//! | the stream from its first byte to its last | [`walk`], which gives [`walk::Event`]s |
+//! | bytes that come from a device | [`input`]; [`compressed`] is the place for compressed families |
+//! | blocks and streams of MTF | [`block`], [`stream`], [`fields`] |
+//! | the content of blocks | [`label`] (TAPE, RAID), [`set`] (SSET, VOLB), [`configuration`] (MQCI), [`log_range`] (MSTL) |
+//! | checksums | [`backup_checksum`] (CSUM), [`page`] (pages of a database) |
+//! | families of one media set | [`media`] |
+//! | HEADERONLY, FILELISTONLY, LABELONLY | [`tables`] |
+//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`coverage`] |
+//! | the seam to the rest of the program | [`foreign`] |
+//!
+//! All of it is written from the public MTF 1.00a specification and from what genuine files show.
+
+pub mod allocation;
+pub mod backup_checksum;
+pub mod block;
+pub mod compressed;
+pub mod configuration;
+pub mod coverage;
+pub mod fields;
+pub mod foreign;
+pub mod input;
+pub mod label;
+pub mod log_range;
+pub mod lsn;
+pub mod media;
+pub mod page;
+pub mod page_judge;
+pub mod set;
+pub mod stream;
+pub mod tables;
+pub mod verify;
+pub mod walk;
+#[cfg(any(test, feature = "testkit"))]
+pub mod writer;
+
+#[cfg(test)]
+mod tests;

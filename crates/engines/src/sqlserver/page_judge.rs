@@ -1,0 +1,255 @@
+//! The judgement on the pages of one backup set. A page that does not match its check is damage only if it is in use,
+//! and only if no later copy of it follows in the backup.
+
+use std::collections::BTreeMap;
+
+use fullbore_core::Error;
+use fullbore_core::units::counted;
+
+use super::allocation::{Allocation, PFS};
+use super::coverage::StreamBytes;
+use super::page::{PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, kind, place};
+
+/// So many pages that do not match are remembered, until it is known whether they are in use.
+const SUSPECTS_MAX: usize = 1 << 20;
+
+/// A page that does not match.
+struct Suspect {
+    device: usize,
+    offset: u64,
+    /// The number of the copy in its family.
+    round: u32,
+    id: PageId,
+    what: &'static str,
+}
+
+/// An extent without a page that says where it is.
+struct Unplaced {
+    device: usize,
+    offset: u64,
+    round: u32,
+    pages: Vec<(u32, &'static str)>,
+}
+
+/// The pages of one backup set, of all its families.
+#[derive(Default)]
+pub struct PageJudge {
+    devices: Vec<String>,
+    /// The copy that is being read, from 1. SQL Server writes a second copy of what changed while the first was made.
+    round: u32,
+    allocation: Allocation,
+    /// Extents of later copies.
+    later: BTreeMap<(u16, u32), u32>,
+    suspects: Vec<Suspect>,
+    /// The last extent of this copy whose place is known.
+    before: Option<(u16, u32)>,
+    /// The extents since then.
+    unplaced: Vec<Unplaced>,
+    /// Extents whose place stays unknown.
+    lost: Vec<Unplaced>,
+    forgotten: u64,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    pages: u64,
+    with_checksum: u64,
+    with_torn_bits: u64,
+    without: u64,
+    not_matching: u64,
+}
+
+/// The result.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// What was counted.
+    pub facts: Vec<String>,
+    /// What to look at.
+    pub warnings: Vec<String>,
+    /// Damaged pages.
+    pub damage: Vec<Error>,
+}
+
+impl PageJudge {
+    /// The next family.
+    pub fn begin_family(&mut self, device: String) {
+        self.give_up_unplaced();
+        self.round = 0;
+        if self.devices.last() != Some(&device) {
+            self.devices.push(device);
+        }
+    }
+
+    /// The next copy of pages in this family.
+    pub fn begin_copy(&mut self) {
+        self.give_up_unplaced();
+        self.round += 1;
+        self.before = None;
+    }
+
+    /// The next extent, whose first byte is at `offset` of the family. Gives its bytes by their protection.
+    pub fn extent(&mut self, offset: u64, bytes: &[u8]) -> StreamBytes {
+        let (pages, rest) = bytes.as_chunks::<PAGE>();
+        let mut found = StreamBytes { other_pages: rest.len() as u64, ..StreamBytes::default() };
+        let checks: Vec<PageCheck> = pages.iter().map(check).collect();
+        let here = place_of(pages, &checks);
+        let mut suspects = Vec::new();
+        for ((page, check), slot) in pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT) {
+            self.counts.pages += 1;
+            let is_elsewhere = || here.is_some() && place(page, slot).map(extent_of) != here;
+            let what = match check {
+                PageCheck::Checksum | PageCheck::TornBits if is_elsewhere() => Some("it is the page of another place"),
+                PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without => None,
+                PageCheck::BadChecksum => Some("its checksum does not match"),
+                PageCheck::Torn => Some("its torn-page bits do not match: it was written in part"),
+                PageCheck::Zero => Some("it is in use, but every byte is zero"),
+            };
+            let into = match check {
+                PageCheck::Checksum => (&mut found.with_checksum, &mut self.counts.with_checksum),
+                PageCheck::TornBits => (&mut found.with_torn_bits, &mut self.counts.with_torn_bits),
+                PageCheck::Without => (&mut found.other_pages, &mut self.counts.without),
+                PageCheck::Zero | PageCheck::BadChecksum | PageCheck::Torn => {
+                    (&mut found.other_pages, &mut self.counts.not_matching)
+                }
+            };
+            *into.0 += PAGE as u64;
+            *into.1 += 1;
+            suspects.extend(what.map(|what| (slot, what)));
+            if let (None, Some((file, extent)), PFS) = (what, here, kind(page)) {
+                let id = PageId { file, page: extent * PAGES_PER_EXTENT + slot };
+                self.allocation.learn(id, page, self.round);
+            }
+        }
+        let extent =
+            Unplaced { device: self.devices.len().saturating_sub(1), offset, round: self.round, pages: suspects };
+        match here {
+            Some(here) => self.placed(here, extent),
+            None if self.unplaced.len() + self.lost.len() < SUSPECTS_MAX => self.unplaced.push(extent),
+            None => self.forgotten += u64::from(PAGES_PER_EXTENT),
+        }
+        found
+    }
+
+    /// An extent whose place is known. It tells the places of the extents before it, if there is one for each of them.
+    fn placed(&mut self, here: (u16, u32), extent: Unplaced) {
+        let unplaced = std::mem::take(&mut self.unplaced);
+        let between = match self.before {
+            Some((file, before)) if file == here.0 => here.1.checked_sub(before + 1).map(|_| before + 1..here.1),
+            _ => None,
+        };
+        match between.filter(|between| between.len() == unplaced.len()) {
+            Some(between) => {
+                unplaced.into_iter().zip(between).for_each(|(extent, at)| self.suspect((here.0, at), extent));
+            }
+            None => self.lost.extend(unplaced),
+        }
+        self.suspect(here, extent);
+        self.before = Some(here);
+    }
+
+    fn suspect(&mut self, here: (u16, u32), extent: Unplaced) {
+        if extent.round > 1 {
+            self.later.insert(here, extent.round);
+        }
+        for (slot, what) in extent.pages {
+            if self.suspects.len() >= SUSPECTS_MAX {
+                self.forgotten += 1;
+                continue;
+            }
+            let id = PageId { file: here.0, page: here.1 * PAGES_PER_EXTENT + slot };
+            let offset = extent.offset + u64::from(slot) * PAGE as u64;
+            self.suspects.push(Suspect { device: extent.device, offset, round: extent.round, id, what });
+        }
+    }
+
+    fn give_up_unplaced(&mut self) {
+        self.lost.append(&mut self.unplaced);
+    }
+
+    /// The judgement, when all families were read.
+    pub fn finish(mut self) -> Judged {
+        self.give_up_unplaced();
+        let mut judged = Judged::default();
+        let (mut not_in_use, mut replaced, mut unknown) = (0, 0, 0);
+        for Suspect { device, offset, round, id, what } in self.suspects {
+            if self.later.get(&extent_of(id)).is_some_and(|later| *later > round) {
+                replaced += 1;
+                continue;
+            }
+            let device = self.devices.get(device).map_or("", String::as_str);
+            match self.allocation.is_in_use(id) {
+                Some(true) => {
+                    let what = format!("page {}:{}: {what}", id.file, id.page);
+                    judged.damage.push(Error::damaged(device, offset, what));
+                }
+                Some(false) => not_in_use += 1,
+                None => unknown += 1,
+            }
+        }
+        let Counts { pages, with_checksum, with_torn_bits, without, not_matching } = self.counts;
+        if pages > 0 {
+            judged.facts.push(format!(
+                "{}: {with_checksum} with a good checksum, {with_torn_bits} with good torn-page bits, \
+                 {without} without a check, {not_matching} zero or not matching",
+                counted(pages, "page"),
+            ));
+        }
+        let mut count = |number: u64, words: &str| {
+            if number > 0 {
+                judged.facts.push(format!("{} {words}", counted(number, "page")));
+            }
+        };
+        count(not_in_use, "without a good check: not in use, so this is not damage");
+        count(replaced, "without a good check: a good copy follows in the backup");
+        if unknown > 0 {
+            judged.warnings.push(format!(
+                "{} without a good check: the backup does not say whether they are in use, since it has no PFS page for them",
+                counted(unknown, "page")
+            ));
+        }
+        // Stripes of SQL Server 2008 R2 have such an extent, of pages of type 101.
+        let (lost, strangers): (Vec<Unplaced>, Vec<Unplaced>) =
+            self.lost.into_iter().partition(|extent| !extent.pages.is_empty());
+        count(
+            strangers.len() as u64 * u64::from(PAGES_PER_EXTENT),
+            "without a check, which name no place in the database",
+        );
+        let pages: u64 = lost.iter().map(|extent| extent.pages.len() as u64).sum();
+        if let Some(first) = lost.first() {
+            let device = self.devices.get(first.device).map_or("", String::as_str);
+            judged.warnings.push(format!(
+                "{} without a good check, in extents that do not say where they belong; the first is at byte {} of `{device}`",
+                counted(pages, "page"),
+                first.offset
+            ));
+        }
+        if self.forgotten > 0 {
+            let words = counted(self.forgotten, "page");
+            judged.warnings.push(format!("{words} without a good check: too many, so they were not judged"));
+        }
+        judged
+    }
+}
+
+fn extent_of(id: PageId) -> (u16, u32) {
+    (id.file, id.page / PAGES_PER_EXTENT)
+}
+
+/// The place of an extent: the one that most of its pages name. Pages with a good check count before pages without one,
+/// and other pages do not count: unused pages may hold anything.
+fn place_of(pages: &[[u8; PAGE]], checks: &[PageCheck]) -> Option<(u16, u32)> {
+    let named = |wanted: fn(&PageCheck) -> bool| {
+        let mut votes: BTreeMap<(u16, u32), usize> = BTreeMap::new();
+        for ((page, _), slot) in
+            pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT).filter(|((_, check), _)| wanted(check))
+        {
+            if let Some(id) = place(page, slot) {
+                *votes.entry(extent_of(id)).or_default() += 1;
+            }
+        }
+        votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(place, _)| place)
+    };
+    named(|check| matches!(check, PageCheck::Checksum | PageCheck::TornBits))
+        .or_else(|| named(|check| *check == PageCheck::Without))
+}
