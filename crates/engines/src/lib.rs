@@ -24,6 +24,7 @@ pub use engine::{
     ForeignMedia, ForeignMediaSet, ForeignSet, ForeignVerification, GivenFlags, Identity, InOrder, LogEngine,
     PageCheck, PageEngine, Restorer, Row, Stems, TextOfTable,
 };
+pub use sqlserver::compressed;
 
 /// The options of every engine at the start of a session.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use fullbore_core::Result;
 
-use super::compressed::COMPRESSED_MAGIC;
+use super::compressed::MAGIC;
 use super::media::{self, Family, MediaSet, guid};
 use super::{tables, verify};
 use crate::engine::{
@@ -18,7 +18,7 @@ impl ForeignMedia for SqlServerBackup {
     }
 
     fn recognises(&self, head: &[u8]) -> bool {
-        head.starts_with(b"TAPE") || head.starts_with(COMPRESSED_MAGIC)
+        head.starts_with(b"TAPE") || head.starts_with(MAGIC)
     }
 
     fn describe(&self, families: Vec<ForeignFamily>) -> Result<ForeignDescription> {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::compressed;
 use super::configuration::Configuration;
 use super::label::MediaLabel;
+use super::opened;
 use super::set::SetHeader;
 use super::walk::{Depth, Event, walk};
 use crate::engine::ForeignFamily;
@@ -50,7 +50,7 @@ struct Begun {
 /// There is no media header, or no description of a database before the damage.
 pub fn look(family: ForeignFamily) -> Result<Family> {
     let device = family.device.clone();
-    let mut input = compressed::open(family)?;
+    let mut input = opened::open(family)?;
     let (mut label, mut begun, mut sets) = (None, None, Vec::<BackupSet>::new());
     let walked = walk(&mut input, Depth::Descriptions, &mut |event| {
         match event {

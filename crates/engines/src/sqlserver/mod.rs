@@ -3,7 +3,7 @@
 //! | to understand | read |
 //! |---|---|
 //! | the stream from its first byte to its last | [`walk`], which gives [`walk::Event`]s |
-//! | bytes that come from a device | [`input`]; [`compressed`] is the place for compressed families |
+//! | bytes that come from a device | [`opened`], [`input`]; [`compressed`] unpacks families of WITH COMPRESSION |
 //! | blocks and streams of MTF | [`block`], [`stream`], [`fields`] |
 //! | the content of blocks | [`label`] (TAPE, RAID), [`set`] (SSET, VOLB), [`configuration`] (MQCI), [`log_range`] (MSTL) |
 //! | checksums | [`backup_checksum`] (CSUM), [`page`] (pages of a database) |
@@ -27,6 +27,7 @@ pub mod label;
 pub mod log_range;
 pub mod lsn;
 pub mod media;
+pub mod opened;
 pub mod page;
 pub mod page_judge;
 pub mod set;

@@ -13,6 +13,8 @@ pub const EXTENT: usize = PAGE * PAGES_PER_EXTENT as usize;
 const SECTOR: usize = 512;
 const SECTORS: u32 = (PAGE / SECTOR) as u32;
 
+/// The first byte of every page.
+const HEADER_VERSION: u8 = 1;
 /// Flag: the page has a checksum.
 const HAS_CHECKSUM: u16 = 0x200;
 /// Flag: the page has torn-page bits.
@@ -42,6 +44,8 @@ pub enum PageCheck {
     Without,
     /// Every byte is zero.
     Zero,
+    /// It does not begin as a page does.
+    NoHeader,
     /// Its checksum does not match.
     BadChecksum,
     /// Its torn-page bits do not match.
@@ -74,6 +78,9 @@ pub fn check(page: &[u8; PAGE]) -> PageCheck {
     if page.iter().all(|byte| *byte == 0) {
         return PageCheck::Zero;
     }
+    if page[0] != HEADER_VERSION {
+        return PageCheck::NoHeader;
+    }
     let flags = Fields(page).u16(FLAGS).unwrap_or_default();
     match (flags & HAS_CHECKSUM != 0, flags & HAS_TORN_BITS != 0) {
         (true, _) if checksum(page) == stored(page) => PageCheck::Checksum,
@@ -96,7 +103,7 @@ pub fn place(page: &[u8; PAGE], slot: u32) -> Option<PageId> {
     let fields = Fields(page);
     let id = PageId { page: fields.u32(32).ok()?, file: fields.u16(36).ok()? };
     let version = fields.u8(0).ok()?;
-    (version == 1 && id.file > 0 && id.page % PAGES_PER_EXTENT == slot).then_some(id)
+    (version == HEADER_VERSION && id.file > 0 && id.page % PAGES_PER_EXTENT == slot).then_some(id)
 }
 
 /// The type of a page (PFS is 11).

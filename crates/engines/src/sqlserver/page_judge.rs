@@ -101,6 +101,7 @@ impl PageJudge {
             let what = match check {
                 PageCheck::Checksum | PageCheck::TornBits if is_elsewhere() => Some("it is the page of another place"),
                 PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without => None,
+                PageCheck::NoHeader => Some("it does not begin as a page does"),
                 PageCheck::BadChecksum => Some("its checksum does not match"),
                 PageCheck::Torn => Some("its torn-page bits do not match: it was written in part"),
                 PageCheck::Zero => Some("it is in use, but every byte is zero"),
@@ -109,7 +110,7 @@ impl PageJudge {
                 PageCheck::Checksum => (&mut found.with_checksum, &mut self.counts.with_checksum),
                 PageCheck::TornBits => (&mut found.with_torn_bits, &mut self.counts.with_torn_bits),
                 PageCheck::Without => (&mut found.other_pages, &mut self.counts.without),
-                PageCheck::Zero | PageCheck::BadChecksum | PageCheck::Torn => {
+                PageCheck::Zero | PageCheck::NoHeader | PageCheck::BadChecksum | PageCheck::Torn => {
                     (&mut found.other_pages, &mut self.counts.not_matching)
                 }
             };

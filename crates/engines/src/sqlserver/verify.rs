@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 
-use super::compressed;
 use super::configuration::Configuration;
 use super::coverage::{StreamBytes, Tally};
 use super::media::guid;
+use super::opened;
 use super::page::EXTENT;
 use super::page_judge::PageJudge;
 use super::set::SetHeader;
@@ -28,7 +28,7 @@ pub fn verify(families: Vec<ForeignFamily>, file: Option<u16>) -> Result<Foreign
     let mut verifier = Verifier { file, ..Verifier::default() };
     let mut whole = true;
     for family in families {
-        let mut input = compressed::open(family)?;
+        let mut input = opened::open(family)?;
         let device = input.device().to_owned();
         verifier.begin_family(device.clone());
         match walk(&mut input, Depth::Everything, &mut |event| {
