@@ -21,8 +21,8 @@ use fullbore_core::{Error, Result};
 
 pub use engine::{
     Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FamilyBytes, FileEngine, ForeignDescription, ForeignFamily,
-    ForeignMedia, ForeignMediaSet, ForeignSet, ForeignVerification, GivenFlags, Identity, InOrder, LogEngine,
-    PageCheck, PageEngine, Restorer, Row, Stems, TextOfTable,
+    ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenFlags, Identity, InOrder,
+    LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems, TextOfTable,
 };
 pub use sqlserver::compressed;
 

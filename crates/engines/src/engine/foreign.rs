@@ -1,6 +1,7 @@
 //! Media that a database system writes by itself, and that this program reads without a server.
 
 use std::io::{self, Read};
+use std::path::Path;
 
 use fullbore_core::{Error, Result};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -62,6 +63,43 @@ pub trait ForeignMedia: Sync {
     /// # Errors
     /// A device cannot be read. Damage is in the result.
     fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification>;
+
+    /// Writes the files of a database into a directory, which is empty: a full, and the newest differential over it.
+    /// `open` opens a device again from its first byte. `wanted` is the beginning of the identity of one set.
+    ///
+    /// # Errors
+    /// A set or a family is missing, damage was found, or a file cannot be written. Then no file is left.
+    fn restore(
+        &self,
+        devices: &[String],
+        open: &dyn Fn(&str) -> Result<ForeignFamily>,
+        wanted: Option<&str>,
+        into: &Path,
+    ) -> Result<ForeignRestore>;
+}
+
+/// A file of a database that was restored.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct RestoredFile {
+    /// Its name in the directory.
+    pub name: String,
+    /// Its logical name in the database.
+    pub logical: String,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Bytes that were written to it; the rest are holes.
+    pub bytes: u64,
+}
+
+/// The result of a restore.
+#[derive(Debug, Default)]
+pub struct ForeignRestore {
+    /// The sets that were written, in order, for messages.
+    pub sets: Vec<String>,
+    /// The files.
+    pub files: Vec<RestoredFile>,
+    /// What is not restored or not right.
+    pub warnings: Vec<String>,
 }
 
 /// A row of a table, in the order of its columns. Columns have the names of the other program.

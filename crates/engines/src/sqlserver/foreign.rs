@@ -1,12 +1,17 @@
 //! SQL Server's backup files as media that the rest of the program can show and verify.
 
+use std::path::Path;
+
 use fullbore_core::Result;
 
+use super::chain::{self, Chosen};
 use super::compressed::MAGIC;
+use super::configuration::FileKind;
+use super::database_files::DatabaseFiles;
 use super::media::{self, Family, MediaSet, guid};
 use super::{tables, verify};
 use crate::engine::{
-    ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignSet, ForeignVerification,
+    ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification,
 };
 
 /// The row of [`FOREIGN_MEDIA`](crate::FOREIGN_MEDIA).
@@ -44,6 +49,31 @@ impl ForeignMedia for SqlServerBackup {
 
     fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification> {
         verify::verify(families, file)
+    }
+
+    fn restore(
+        &self,
+        devices: &[String],
+        open: &dyn Fn(&str) -> Result<ForeignFamily>,
+        wanted: Option<&str>,
+        into: &Path,
+    ) -> Result<ForeignRestore> {
+        let found = devices.iter().map(|device| media::look(open(device)?)).collect::<Result<Vec<_>>>()?;
+        let groups = media::group(found);
+        let (full, differential) = chain::choose(&groups, wanted)?;
+        let layers: Vec<Chosen<'_>> = [Some(full), differential].into_iter().flatten().collect();
+        let newest = differential.unwrap_or(full);
+        let mut files = DatabaseFiles::create(&newest.set.configuration, into)?;
+        for Chosen { media, set } in &layers {
+            let families = media.devices().iter().map(|device| open(device)).collect::<Result<Vec<_>>>()?;
+            files.write_set(families, set.header.position)?;
+        }
+        let mut warnings = files.warnings();
+        let left_out = newest.set.configuration.files.iter().filter(|file| matches!(file.kind, FileKind::Other(_)));
+        warnings
+            .extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));
+        let sets = layers.iter().map(|layer| tables::title(&layer.set.header, &layer.set.configuration)).collect();
+        Ok(ForeignRestore { sets, files: files.publish()?, warnings })
     }
 }
 

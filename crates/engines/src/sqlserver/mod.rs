@@ -10,16 +10,19 @@
 //! | families of one media set | [`media`] |
 //! | HEADERONLY, FILELISTONLY, LABELONLY | [`tables`] |
 //! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`coverage`] |
+//! | `restore` | [`chain`] (which sets), [`database_files`] (pages and log at their places) |
 //! | the seam to the rest of the program | [`foreign`] |
 //!
 //! All of it is written from the public MTF 1.00a specification and from what genuine files show.
 
 pub mod allocation;
 pub mod backup_checksum;
+mod chain;
 pub mod block;
 pub mod compressed;
 pub mod configuration;
 pub mod coverage;
+pub mod database_files;
 pub mod fields;
 pub mod foreign;
 pub mod input;

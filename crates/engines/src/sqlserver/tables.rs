@@ -5,10 +5,12 @@ use jiff::civil::DateTime;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::configuration::Configuration;
 use super::configuration::{BackupKind, DatabaseFile, FileKind};
 use super::label::MediaLabel;
 use super::lsn::Lsn;
-use super::media::{BackupSet, guid};
+use super::media::{self, BackupSet, guid};
+use super::set::SetHeader;
 use crate::engine::Row;
 
 /// The code of a kind in BackupType, and its BackupTypeDescription.
@@ -111,6 +113,13 @@ pub fn label(label: &MediaLabel) -> Row {
         ("MediaDate", date(tape.written)),
         ("MirrorCount", stripe.mirrors.into()),
     ])
+}
+
+/// A set in messages.
+pub fn title(header: &SetHeader, configuration: &Configuration) -> String {
+    let database = &configuration.database;
+    let kind = backup_type(database.kind).1.to_lowercase();
+    format!("file {}: {kind} of `{}`, {}", header.position, database.database, media::guid(header.guid))
 }
 
 /// One line of a list: what, of which database, from where to where in its log.

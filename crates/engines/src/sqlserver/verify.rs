@@ -8,12 +8,11 @@ use fullbore_core::{Error, Result};
 
 use super::configuration::Configuration;
 use super::coverage::{StreamBytes, Tally};
-use super::media::guid;
 use super::opened;
 use super::page::EXTENT;
 use super::page_judge::PageJudge;
 use super::set::SetHeader;
-use super::tables::backup_type;
+use super::tables::title;
 use super::walk::{Checksum, Content, Depth, Event, walk};
 use crate::engine::{ForeignFamily, ForeignVerification};
 
@@ -115,10 +114,7 @@ impl Verifier {
 
     fn title(&mut self, configuration: &Configuration) {
         let Some(header) = &self.header else { return };
-        let database = &configuration.database;
-        let kind = backup_type(database.kind).1.to_lowercase();
-        let title = format!("file {}: {kind} of `{}`, {}", header.position, database.database, guid(header.guid));
-        self.titles.insert(header.position, title);
+        self.titles.insert(header.position, title(header, configuration));
     }
 
     fn counts(&self, position: Option<u16>) -> bool {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::super::compressed::MAGIC;
 use super::super::foreign::SqlServerBackup;
 use super::super::media::{self, BackupSet, Family};
+use super::super::page::{PAGE, PageCheck, check, place};
 use crate::engine::{ForeignFamily, ForeignMedia, InOrder};
 
 /// The directory with the files, if it is there.
@@ -139,4 +140,21 @@ fn every_genuine_family_is_verified_without_damage_and_its_coverage_has_every_by
         // A compressed family has more bytes inside.
         assert!(if is_compressed { found.bytes > length } else { found.bytes == length }, "{paths:?}");
     }
+}
+
+#[test]
+fn a_genuine_full_and_its_differential_become_files_whose_pages_name_their_own_places() {
+    let Some(directory) = files() else { return };
+    let names = ["difftest-full.bak", "difftest-diff1.bak"].map(str::to_owned);
+    let reopen = |name: &str| Ok(open(&directory.join(Path::new(name).file_name().unwrap())));
+    let folder = tempfile::tempdir().unwrap();
+    let done = SqlServerBackup.restore(&names, &reopen, None, folder.path()).unwrap();
+    assert_eq!((done.sets.len(), done.files.len()), (2, 2), "{done:?}");
+    let data = std::fs::read(folder.path().join(&done.files[0].name)).unwrap();
+    let pages = data.as_chunks::<PAGE>().0;
+    let good = pages.iter().enumerate().filter(|(_, page)| check(page) == PageCheck::Checksum);
+    let places: Vec<bool> = good.map(|(at, page)| place(page, at as u32 % 8).unwrap().page as usize == at).collect();
+    assert!(places.len() > 100 && places.iter().all(|right| *right), "{} pages", places.len());
+    // The boot page of the database is page 9, of type 13.
+    assert_eq!((pages[9][1], check(&pages[9])), (13, PageCheck::Checksum));
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod genuine_files;
+mod restored_files;
 
 use std::io::Cursor;
 
