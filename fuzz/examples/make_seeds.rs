@@ -66,6 +66,7 @@ fn main() -> std::io::Result<()> {
         fullbore_core::cipher::Sidecar { media_set_id: [7; 16], records: records.map_err(std::io::Error::other)? };
     put("sidecar", "one-key", &sidecar.to_bytes().map_err(std::io::Error::other)?)?;
     innodb(&put)?;
+    compressed(&put)?;
     redo(&put)
 }
 
@@ -88,6 +89,19 @@ fn innodb(put: Put) -> std::io::Result<()> {
     }
     let pages = fs::read(fixtures.join("mariadb-full_crc32-crypt.pages"))?;
     put("innodb_page", "head", &[&[0], &pages[54..58], &pages[..4096]].concat())
+}
+
+/// A compressed backup of SQL Server, and one block of it.
+fn compressed(put: Put) -> std::io::Result<()> {
+    use fullbore_engines::compressed::{Writer, xpress};
+    let plain = b"row 1 of the table, row 2 of the table; ".repeat(30);
+    put("mssqlbak", "one-set", &[&[0][..], &Writer::one_set(&plain).container].concat())?;
+    put("mssqlbak", "one-set-put-right", &[&[1][..], &Writer::one_set(&plain[..80]).container].concat())?;
+    for (name, plain) in [("rows", &plain[..]), ("zeros", &[0; 4096]), ("letters", b"abcdefghijklmnopqrstuvwxyz")] {
+        let length = (plain.len() as u16).to_le_bytes();
+        put("xpress", name, &[&length[..], &xpress::compress(plain)].concat())?;
+    }
+    Ok(())
 }
 
 /// A redo log's head and a few mini-transactions.

@@ -65,6 +65,7 @@ pub enum Verb {
     /// Read and check every byte of a backup; write nothing.
     Verify(Verify),
     Copy(Box<super::copy::Copy>),
+    Unpack(super::unpack::Unpack),
     Calibrate(super::calibrate::Calibrate),
     Estimate(Box<super::estimate::Estimate>),
     Advise(Box<super::advise::Advise>),
@@ -109,7 +110,9 @@ impl Verb {
             // A verdict is in the exit code and, in a repository, in its records.
             Self::Verify(_) | Self::RestoreTest(_) => false,
             Self::Sql(args) => args.dry_run,
-            Self::Log(_) | Self::Catalog(_) | Self::Cancel(_) | Self::Key(_) | Self::Manual(_) => false,
+            Self::Unpack(_) | Self::Log(_) | Self::Catalog(_) | Self::Cancel(_) | Self::Key(_) | Self::Manual(_) => {
+                false
+            }
         }
     }
 }

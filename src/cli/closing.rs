@@ -140,6 +140,15 @@ pub fn copy(report: &Report, shown: &OutputFlags) -> Vec<String> {
     out
 }
 
+/// What was unpacked.
+pub fn unpack(report: &Report, shown: &OutputFlags) -> Vec<String> {
+    let from = report.io.first().map_or("", |device| &device.device);
+    let mut out = vec![format!("UNPACK: {} to {}", value(from), value(report.into.as_deref().unwrap_or_default()))];
+    out.push(format!("  {}, from {} ({:.2} : 1)", moved(report), show_bytes(report.stored_bytes), report.ratio));
+    tail(report, shown, &mut out);
+    out
+}
+
 /// `256.0 MiB in 0.796 s (321.4 MiB/s)`.
 fn moved(report: &Report) -> String {
     format!("{} in {} ({:.1} MiB/s)", show_bytes(report.source_bytes), seconds(report.elapsed_s), report.mib_per_s)

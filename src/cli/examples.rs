@@ -53,6 +53,17 @@ const ALL: [Examples; 21] = [
         ],
     ),
     (
+        &["unpack"],
+        [
+            ("A compressed backup of SQL Server", "unpack app.bak --to app-plain.bak"),
+            (
+                "From a store, into a directory that is not there yet",
+                "unpack s3://bucket/app.bak --to new/app.bak --mkdir",
+            ),
+            ("Check every byte, write nothing", "unpack app.bak --to nul:"),
+        ],
+    ),
+    (
         &["calibrate"],
         [
             ("The path of a backup", "calibrate --read /data/app.db --write /mnt/a --write /mnt/b"),

@@ -28,6 +28,7 @@ mod sql;
 mod tables;
 mod tasks;
 mod tuning;
+mod unpack;
 mod verify;
 
 use std::ffi::OsString;
@@ -110,6 +111,7 @@ fn dispatch(Arguments { global, verb }: Arguments, config: &Config) -> Result<u8
         Verb::Restore(args) => restore::run(&args, config),
         Verb::Verify(args) => verify::run(&args, config),
         Verb::Copy(args) => copy::run(&args, config),
+        Verb::Unpack(args) => unpack::run(&args, config),
         Verb::Calibrate(args) => calibrate::run(&args, config, global.config),
         Verb::Advise(args) => advise::run(&args, config, &global),
         Verb::Estimate(args) => estimate::run(&args, config),

@@ -10,6 +10,7 @@ pub mod follow;
 pub mod reading;
 pub mod repository;
 pub mod restore;
+pub mod unpack;
 pub mod verify;
 
 mod space;

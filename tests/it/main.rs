@@ -98,6 +98,7 @@ mod store_lives;
 mod tasks;
 mod table;
 mod traced;
+mod unpack;
 mod verify;
 mod weaker_sets;
 mod world;
