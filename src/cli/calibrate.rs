@@ -138,7 +138,8 @@ fn measure(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
             show::note(text);
         }
     };
-    calibrate::run(&request, &conduct, &tell)
+    // The files and directories of a calibration are the ones that the flags name.
+    calibrate::run(&request, &conduct, &tell).map_err(Error::on_named_thing)
 }
 
 fn write_charts(profile: &Profile, directory: &Path) -> Result<()> {

@@ -280,7 +280,9 @@ fn prove_report_place(path: &Path) -> Result<()> {
     }
     let probe = working_name(path);
     let made = File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
-    made.map_err(|e| Error::io("write the report", path.display().to_string(), e).noting("nothing was done"))
+    made.map_err(|e| {
+        Error::io("write the report", path.display().to_string(), e).on_named_thing().noting("nothing was done")
+    })
 }
 
 /// A report may replace an earlier report, and no other kind of file.

@@ -86,7 +86,7 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
     let checked = check::run(&request, Setting { name: &args.repo, config }, &conduct, &mut warnings);
     if let Some(path) = &args.metrics {
         let written = replace_whole(path, &check::metrics(&args.repo, &checked));
-        written.map_err(|e| Error::io("write the metrics", path.display().to_string(), e))?;
+        written.map_err(|e| Error::io("write the metrics", path.display().to_string(), e).on_named_thing())?;
     }
     let standings = checked?;
     if args.shown.report.write("check", &Databases { databases: &standings, warnings: &warnings })? {

@@ -60,7 +60,7 @@ pub fn rewrap(from: &[String], key: &Path, encrypt_to: &[PathBuf], stores: &Stor
         Ok(written)
     })?;
     if written.is_empty() {
-        return Err(Error::refused(
+        return Err(Error::usage(
             "--from",
             "no encrypted backup set was found there",
             "name the families of an encrypted backup",

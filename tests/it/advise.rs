@@ -240,9 +240,9 @@ fn the_printed_command_encrypts_as_the_configuration_says_and_keeps_every_flag()
     world.run(&command).done();
     world.run("restore --from a/ --into sqlite:back.db").refused(1, "it is encrypted", "--key");
     let missing = "advise sqlite:app.db --to a/ --encrypt-to none.pub";
-    world.run(missing).with_code(1).says(&["none.pub"]);
+    world.run(missing).with_code(2).says(&["none.pub"]);
     std::fs::remove_file(world.at("k.key.pub")).unwrap();
-    world.run("advise sqlite:app.db --to a/ --config enc.toml").with_code(1).says(&["k.key.pub"]);
+    world.run("advise sqlite:app.db --to a/ --config enc.toml").with_code(2).says(&["k.key.pub"]);
 }
 
 #[test]

@@ -117,13 +117,13 @@ fn three_short_closing_lines_say_what_the_result_and_the_limit() {
 fn a_log_file_gets_all_messages_with_times_also_those_that_quiet_leaves_out() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/ -q --log-file all.log").done();
-    world.run("verify nowhere --log-file all.log").with_code(1);
+    world.run("verify nowhere --log-file all.log").with_code(2);
     world.write("fullbore.toml", b"log-file = \"all.log\"\n");
     world.run("verify a -q").done();
     let text = String::from_utf8(world.read("all.log")).unwrap();
     let is_timed = |line: &str| line.starts_with("20") && line.as_bytes()[19] == b'Z';
     assert!(text.lines().all(is_timed), "{text}");
-    for part in ["backup: begins", "BACKUP DATABASE: full of", "  limit: ", "error: ", "exit code 1", "VERIFY: the"] {
+    for part in ["backup: begins", "BACKUP DATABASE: full of", "  limit: ", "error: ", "exit code 2", "VERIFY: the"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(world.at("all.log")).unwrap().permissions());
@@ -200,7 +200,7 @@ fn the_measured_limit_stands_in_the_report_and_leaves_no_file() {
 #[test]
 fn a_missing_directory_is_made_only_when_told_to() {
     let world = World::with_database();
-    world.run("backup sqlite:app.db --to gone/app.bore").refused(1, "gone", "does not exist").says(&["--mkdir"]);
+    world.run("backup sqlite:app.db --to gone/app.bore").refused(2, "gone", "does not exist").says(&["--mkdir"]);
     assert!(!world.at("gone").exists());
     world.run("backup sqlite:app.db --to gone/app.bore --mkdir").done();
     world.assert_restores("--from gone");

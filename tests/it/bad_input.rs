@@ -20,7 +20,7 @@ fn refused_source(world: &World, source: &str, code: i32, cause: &str) -> Ended 
 
 #[test]
 fn a_missing_source_is_refused() {
-    refused_source(&World::new(), "sqlite:gone.db", 1, "No such file or directory");
+    refused_source(&World::new(), "sqlite:gone.db", 2, "No such file or directory");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_wrong_configuration_is_refused_with_its_line() {
     world.run("backup sqlite:app.db --to a/").refused(2, "fullbore.toml, line 2", "strips");
     world.write("fullbore.toml", b"compression = \n");
     world.run("backup sqlite:app.db --to a/").refused(2, "fullbore.toml, line 1", "");
-    world.run("backup sqlite:app.db --to a/ --config gone.toml").refused(1, "gone.toml", "No such file");
+    world.run("backup sqlite:app.db --to a/ --config gone.toml").refused(2, "gone.toml", "No such file");
     world.assert_no_media();
 }
 
@@ -449,7 +449,7 @@ fn an_encryption_key_that_is_none_is_refused_before_anything_is_written() {
     let world = World::with_database();
     world.write("noise.key", b"no key");
     world.run("backup sqlite:app.db --to a/ --encrypt-to noise.key").refused(1, "noise.key", "");
-    world.run("backup sqlite:app.db --to a/ --encrypt-to gone.key").refused(1, "gone.key", "No such file");
+    world.run("backup sqlite:app.db --to a/ --encrypt-to gone.key").refused(2, "gone.key", "No such file");
     world.assert_no_media();
 }
 

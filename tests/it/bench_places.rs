@@ -94,7 +94,7 @@ fn two_benches_do_not_share_a_media_directory() {
 fn a_media_directory_that_does_not_exist_is_refused_before_anything_is_made() {
     let world = world(&format!("media-directories = [\"a\", \"mnt/disk\"]\n{SMALL}"));
     for options in ["", "--dry-run"] {
-        bench(&world, options).refused(1, "mnt/disk: does not exist", "not mounted");
+        bench(&world, options).refused(2, "mnt/disk: does not exist", "not mounted");
     }
     assert_eq!(world.names("."), ["a", "b", "m.toml"]);
 }

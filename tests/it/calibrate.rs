@@ -240,7 +240,7 @@ fn options_that_contradict_each_other_or_say_nothing_are_refused() {
     ] {
         world.run(line).with_code(2).says(&[word]);
     }
-    world.run("calibrate --read nowhere.db").refused(1, "nowhere.db", "No such file");
+    world.run("calibrate --read nowhere.db").refused(2, "nowhere.db", "No such file");
     world.assert_no_media();
     assert!(!world.at("home").exists(), "nothing was stored");
 }

@@ -86,7 +86,7 @@ fn every_listing_writes_an_object_to_standard_output_or_into_a_file() {
 #[test]
 fn a_report_has_the_hint_in_a_field_of_its_own() {
     let world = World::with_database();
-    let report = world.run("verify nowhere --json").with_code(1).object();
+    let report = world.run("verify nowhere --json").with_code(2).object();
     let text = |name: &str| report[name].as_str().unwrap().to_owned();
     assert!(text("error").contains("nowhere") && !text("error").contains("hint"), "{report:#}");
     assert!(text("hint").contains("not mounted"), "{report:#}");
@@ -125,14 +125,63 @@ fn a_throttle_slows_what_reads_media() {
 }
 
 #[test]
-fn a_name_that_does_not_exist_is_a_usage_error_and_a_missing_place_is_not() {
+fn what_a_command_names_and_does_not_exist_has_one_exit_code_in_every_verb() {
     let world = world();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n[repository.off]\nto = [\"off/\"]\n");
     world.run("backup sqlite:app.db --repo night").done();
-    for line in ["list --repo nigthly", "verify --repo night --set zzzz", "list --repo night --database foo"] {
-        world.run(line).with_code(2);
-    }
-    world.run("list a --config nowhere.toml").with_code(1);
-    world.run("list nowhere").with_code(1);
+    world.run("key new --no-recovery k.key").done();
     std::fs::create_dir(world.at("empty")).unwrap();
-    world.run("list empty").with_code(3);
+    for verb in [
+        "list",
+        "list --catalog",
+        "verify",
+        "restore --into sqlite:copy.db",
+        "restore-test --scratch empty",
+        "check",
+        "prune --keep-last 1",
+        "prune --keep-last 1 --confirm",
+        "tasks",
+        "task 0123",
+        "cancel 0123",
+        "copy --to b/",
+        "catalog rebuild",
+        "backup sqlite:app.db",
+        "log follow sqlite:app.db --for 1s",
+    ] {
+        // A configured repository, and a place: both directories are missing. And a name that is not configured.
+        for repository in ["off", "off/", "nigthly"] {
+            world.run(&format!("{verb} --repo {repository}")).with_code(2).says(&["error: ", "hint: "]);
+        }
+    }
+    for reading in ["list", "verify", "inspect header", "inspect files", "restore --into sqlite:copy.db --from"] {
+        for place in ["off", "off/", "off/x.bore", "off/*", "empty"] {
+            world.run(&format!("{reading} {place}")).with_code(2).says(&["error: ", "hint: "]);
+        }
+    }
+    for line in [
+        "verify --repo empty/",
+        "verify --repo night --set 00112233",
+        "verify a --set 00112233",
+        "list --repo night --database foo",
+        "check --repo night --database foo",
+        "task 0011 --repo night",
+        "list a --config off.toml",
+        "verify a --key off.key",
+        "key rewrap --from a --key k.key --encrypt-to k.key.pub",
+        "key new --no-recovery off/k.key",
+        "backup sqlite:off.db --to a/",
+        "backup sqlite:app.db --to off/",
+        "backup sqlite:app.db --to b/ --encrypt-to off.pub",
+        "backup sqlite:app.db --to b/ --kind differential --base off",
+        "backup sqlite:app.db --to b/ --profile off",
+        "copy --from a --to off/",
+        "restore --from a --into sqlite:off/copy.db",
+        "restore-test --repo night --scratch off",
+        "calibrate --read off.db",
+        "bench off.toml",
+        "check --repo night --metrics off/metrics",
+        "verify a --report json:off/report.json",
+    ] {
+        world.run(line).with_code(2).says(&["error: ", "hint: "]);
+    }
 }

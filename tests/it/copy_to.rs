@@ -175,7 +175,7 @@ fn sets_that_cannot_be_mirrored_are_refused() {
     world.run(&format!("{LINE} --stripes 1")).refused(2, "--stripes", "cannot use 2 devices");
     world.run(&format!("{LINE} --measure-limit")).with_code(2);
     fs::rename(world.at("c"), world.at("unmounted")).unwrap();
-    world.run(LINE).refused(1, "c/", "not mounted");
+    world.run(LINE).refused(2, "c/", "not mounted");
     fs::rename(world.at("unmounted"), world.at("c")).unwrap();
     nothing_on_either_side(&world);
 }

@@ -124,7 +124,7 @@ fn a_base_that_is_missing_or_none_is_refused() {
     let world = World::with_database();
     let line = "backup sqlite:app.db --to a/diff.bore --kind differential";
     world.run(line).refused(2, "--kind differential", "not named").says(&["--base"]);
-    world.run(&format!("{line} --base gone.bore")).refused(1, "gone.bore", "No such file");
+    world.run(&format!("{line} --base gone.bore")).refused(2, "gone.bore", "No such file");
     world.run(&format!("{line} --base b")).refused(3, "--base", "");
     world.run(&format!("{line} --base app.db")).refused(3, "app.db", "");
     world.run("backup sqlite:app.db --to a/x.bore --base b").refused(2, "--base", "only a differential");

@@ -145,7 +145,7 @@ fn one_of_two_backups_to_one_key_is_refused_and_a_killed_one_leaves_a_claim_and_
         run(&other, &store, &line).refused(1, "media/app.bore", "is claimed by the backup of media set");
         first.signal("KILL");
         first.wait();
-        run(&other, &store, &format!("list --from {scheme}://media/")).with_code(3).says(&["no backup set was found"]);
+        run(&other, &store, &format!("list --from {scheme}://media/")).with_code(2).says(&["no backup set was found"]);
         run(&other, &store, &line).refused(1, "app.bore.claim", "if it was killed");
         // A signal leaves nothing.
         let signalled = start(
@@ -182,7 +182,7 @@ fn wrong_names_keys_and_endpoints_are_named_in_the_words_of_the_service() {
             endpoint,
         );
         run(&world, &store, &format!("verify --from {scheme}://media/none.bore")).refused(
-            1,
+            2,
             "none.bore",
             "is not there",
         );

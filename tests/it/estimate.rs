@@ -295,7 +295,7 @@ fn without_a_profile_of_this_machine_nothing_is_foreseen() {
     assert_eq!(copied["profile"]["name"], "night", "a copy has the name of its file");
     world.run("estimate sqlite:app.db --to a/ --profile ../x").refused(2, "../x", "letters");
     world.run("estimate sqlite:app.db --to a/ --compression zstd:19").refused(2, "codec zstd:19", "--thorough");
-    world.run("estimate sqlite:none.db --to a/").refused(1, "none.db", "");
+    world.run("estimate sqlite:none.db --to a/").refused(2, "none.db", "");
     world.run("estimate sqlite:app.db --to -").refused(2, "-", "pipe");
     world.run("estimate mysql://root@127.0.0.1:9 --to a/").refused(1, "127.0.0.1", "");
     let mut profile: Value = serde_json::from_slice(&world.read(PROFILE)).unwrap();

@@ -65,7 +65,7 @@ fn nothing_in_a_repository_that_hides_names_tells_one_whatever_is_done_in_it() {
     world.run("log follow sqlite:SECRET.db --repo night --for 1s --interval 200ms");
     drop(held);
     // Runs that fail say why on their own host only.
-    world.run("backup sqlite:SECRET-that-is-not-there.db --repo night").with_code(1);
+    world.run("backup sqlite:SECRET-that-is-not-there.db --repo night").with_code(2);
     let path = secret.canonicalize().unwrap().display().to_string();
     world.run(&format!("restore --repo night --database {path} --into sqlite:SECRET.db")).with_code(1);
     world.run("verify --repo night").done();
@@ -113,7 +113,7 @@ fn a_public_key_that_is_not_there_stops_new_backups_and_no_restore() {
     let world = world();
     world.run("backup sqlite:SECRET.db --repo night").done();
     fs::remove_file(world.at("k.key.pub")).unwrap();
-    world.run("backup sqlite:SECRET.db --repo night").refused(1, "k.key.pub", "No such file");
+    world.run("backup sqlite:SECRET.db --repo night").refused(2, "k.key.pub", "No such file");
     world.run("restore --repo night --database SECRET-and-no-more --into sqlite:copy.db").with_code(2);
     world.run("restore --repo night --into sqlite:copy.db").done();
     world.run("verify --repo night").done();

@@ -109,7 +109,7 @@ fn init_makes_what_does_not_exist() {
 fn a_failing_new_set_leaves_the_old_one() {
     let world = with_old_set();
     let line = "backup sqlite:app.db --to a/app.bore --to b/app.bore --to gone/app.bore --init";
-    world.run(line).refused(1, "gone", "does not exist");
+    world.run(line).refused(2, "gone", "does not exist");
     assert_old_set_is_whole(&world);
 }
 

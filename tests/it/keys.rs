@@ -80,7 +80,7 @@ fn a_wrong_key_is_refused() {
         world.run(&format!("{verb} --from a --from b --key wrong.key")).refused(1, "media set", "key");
     }
     world.run("verify --from a --from b --key k.key.pub").refused(1, "k.key.pub", "only the public half");
-    world.run("verify --from a --from b --key gone.key").refused(1, "gone.key", "No such file");
+    world.run("verify --from a --from b --key gone.key").refused(2, "gone.key", "No such file");
     world.write("noise.key", b"this is no key file\n");
     world.run("verify --from a --from b --key noise.key").refused(1, "noise.key", "key");
     world.assert_no_copy();
@@ -122,7 +122,7 @@ fn a_rewrapped_set_opens_with_the_new_key_and_its_media_are_unchanged() {
     world.assert_restores("--from a --from b --key k.key");
     world.run("backup sqlite:app.db --to plain.bore").done();
     world.run("key rewrap --from plain.bore --key k.key --encrypt-to new.key.pub").refused(
-        1,
+        2,
         "--from",
         "no encrypted backup set",
     );

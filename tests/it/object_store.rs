@@ -268,7 +268,7 @@ fn one_of_two_backups_to_one_key_is_refused_and_a_killed_one_leaves_a_claim_and_
     first.signal("KILL");
     first.wait();
     // Nobody sees a family, and the place is still claimed.
-    run(&other, &store, "list --from s3://media/").with_code(3).says(&["no backup set was found"]);
+    run(&other, &store, "list --from s3://media/").with_code(2).says(&["no backup set was found"]);
     run(&other, &store, to_it).refused(1, "app.bore.claim", "if it was killed");
     run(&other, &store, "backup sqlite:app.db --to s3://media/x/").done();
     run(&other, &store, "verify --from s3://media/x/").done();

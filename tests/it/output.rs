@@ -111,7 +111,7 @@ fn a_command_that_fails_fails_as_it_would_with_its_output() {
     world.write("b/app.bore", &family);
     let ended = on_a_full_disk(&world, "verify --from b/app.bore").with_code(3);
     assert!(!ended.err.contains("standard output"), "{ended}");
-    on_a_full_disk(&world, "list --from nowhere/").refused(1, "nowhere", "No such file");
+    on_a_full_disk(&world, "list --from nowhere/").refused(2, "nowhere", "No such file");
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn warnings_are_in_the_report_and_in_the_exit_code() {
 fn a_report_that_cannot_be_written_is_an_error() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/x.bore --report json:gone/report.json").refused(
-        1,
+        2,
         "gone/report.json",
         "No such file",
     );

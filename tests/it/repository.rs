@@ -162,13 +162,13 @@ fn several_databases_in_one_repository_are_told_apart() {
 #[test]
 fn a_directory_that_is_no_repository_is_named_as_such() {
     let world = world();
-    world.run("list --repo night").refused(3, "--repo night", "holds no repository");
+    world.run("list --repo night").refused(2, "--repo night", "holds no repository");
     world.run("list --repo day").refused(2, "--repo day", "configured are: night");
     world.run("backup sqlite:app.db --repo night --init").with_code(2);
     let fixed = "backup sqlite:app.db --repo night --name-template {database}.bore";
     world.run(fixed).refused(2, "--name-template", "{id}");
     world.write("fullbore.toml", b"[repository.night]\nto = [\"missing/\"]\n");
-    world.run("backup sqlite:app.db --repo night").refused(1, "missing/", "not mounted");
+    world.run("backup sqlite:app.db --repo night").refused(2, "missing/", "not mounted");
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/x.bore\"]\n");
     world.run("backup sqlite:app.db --repo night").refused(2, "--repo night", "end them in /");
     world.assert_no_media();

@@ -66,7 +66,7 @@ fn families_are_found_by_pattern_directory_and_name_in_any_order() {
 fn a_directory_as_target_gets_the_database_under_its_own_name() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/app.bore").done();
-    world.run("restore --from a --into dir:new").refused(1, "new", "No such file");
+    world.run("restore --from a --into dir:new").refused(2, "new", "No such file");
     world.run("restore --from a --into dir:new --mkdir").done();
     assert_eq!(world.names("new"), ["app.db"]);
     database::assert_same_file(&world.at("app.db"), &world.at("new/app.db"));

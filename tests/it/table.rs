@@ -273,10 +273,10 @@ fn refusals(kind: Kind) {
     let source = server(&world, kind, &Options::new());
     assert!(matches!(backup(&world, &source, "--to a/").code, 0 | 4));
     let take = |line: &str| take(&world, &source, &format!("--from|a|{line}"));
-    take("--table|shop.itme").refused(1, "table shop.itme", "it has shop.item");
+    take("--table|shop.itme").refused(2, "table shop.itme", "it has shop.item");
     take("--table|item").refused(2, "--table item", "the database is missing");
     if is_mysql(kind) {
-        take("--table|shop.seen").refused(1, "table shop.seen", "views, tables of other engines");
+        take("--table|shop.seen").refused(2, "table shop.seen", "views, tables of other engines");
     } else {
         take("--table|shop.seen").refused(1, "table shop.seen", "it is a view");
         take("--table|shop.old").refused(1, "table shop.old", "a table of MyISAM");

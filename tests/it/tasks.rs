@@ -98,7 +98,7 @@ fn a_test_restore_of_damaged_media_fails_and_that_is_written_down() {
     assert_eq!(world.names("scratch"), Vec::<String>::new());
     let listed = world.run("list --repo night --json").done().json();
     assert!(listed[0]["failed_at"].is_string() && listed[0]["proven_at"].is_null(), "{listed}");
-    world.run("restore-test --repo night --scratch none").refused(1, "none", "make");
+    world.run("restore-test --repo night --scratch none").refused(2, "none", "make");
 }
 
 #[test]

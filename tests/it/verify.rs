@@ -25,11 +25,11 @@ fn other_files_in_a_directory_are_none_of_its_business() {
 #[test]
 fn an_empty_directory_holds_no_backup() {
     let world = World::new();
-    world.run("verify --from a").refused(3, "--from", "no backup set was found");
-    world.run("restore --from a --into sqlite:copy.db").refused(3, "--from", "no backup set was found");
-    world.run("list --from a").refused(3, "--from", "no backup set was found");
-    world.run("verify --from gone").refused(1, "gone", "No such file");
-    world.run("verify --from gone/*").refused(1, "gone/*", "no file matches");
+    world.run("verify --from a").refused(2, "--from", "no backup set was found");
+    world.run("restore --from a --into sqlite:copy.db").refused(2, "--from", "no backup set was found");
+    world.run("list --from a").refused(2, "--from", "no backup set was found");
+    world.run("verify --from gone").refused(2, "gone", "No such file");
+    world.run("verify --from gone/*").refused(2, "gone/*", "no file matches");
     world.run("verify --from nul:").refused(2, "nul:", "it keeps no data");
     world.run("verify --from s3://Bucket/key").refused(2, "s3://Bucket/key", "s3");
     world.run("verify --from gopher://x").refused(2, "gopher://x", "unknown scheme");

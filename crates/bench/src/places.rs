@@ -30,7 +30,7 @@ fn media_directory(named: &Path) -> Result<PathBuf> {
         Ok(real) if real.is_dir() => Ok(real),
         Ok(_) => Err(Error::refused(shown(), "is not a directory", "name another one in media-directories")),
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            Err(Error::refused(shown(), "does not exist", "make it; it may be a disk that is not mounted"))
+            Err(Error::usage(shown(), "does not exist", "make it; it may be a disk that is not mounted"))
         }
         Err(e) => Err(Error::io("look at", shown(), e)),
     }

@@ -159,6 +159,18 @@ impl Error {
         Error::Incomplete { thing: thing.into(), why: why.into(), hint: hint.into() }
     }
 
+    /// The same error on a thing that the command or the configuration names. If the thing does not exist, the command is
+    /// wrong (docs/exit-codes.md). The text stays.
+    #[must_use]
+    pub fn on_named_thing(self) -> Self {
+        match self {
+            Error::Io { action, thing, source, hint } if source.kind() == io::ErrorKind::NotFound => {
+                Error::Usage { thing: format!("cannot {action} `{thing}`"), why: source.to_string(), hint }
+            }
+            other => other,
+        }
+    }
+
     /// The first line, without the hint.
     pub fn one_line(&self) -> String {
         self.to_string().lines().next().unwrap_or_default().to_owned()
@@ -252,6 +264,14 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("/mnt/a/x.bore") && text.contains("No space left") && text.contains("hint: free space"));
         assert_eq!(error.exit_kind().exit_code(), 1);
+    }
+
+    #[test]
+    fn a_named_thing_that_does_not_exist_is_a_usage_error_with_the_same_text() {
+        let error = |number| Error::io("open", "/mnt/a", io::Error::from_raw_os_error(number));
+        let (missing, forbidden) = (error(2).on_named_thing(), error(13).on_named_thing());
+        assert_eq!((missing.exit_kind(), forbidden.exit_kind()), (ExitKind::Usage, ExitKind::Failed));
+        assert_eq!((missing.to_string(), forbidden.to_string()), (error(2).to_string(), error(13).to_string()));
     }
 
     #[test]

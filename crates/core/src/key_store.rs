@@ -29,7 +29,7 @@ impl KeyFile {
         let name = path.display().to_string();
         let io = |action: &'static str| {
             let name = name.clone();
-            move |source| Error::io(action, name, source)
+            move |source| Error::io(action, name, source).on_named_thing()
         };
         let (bytes, metadata) = read_small(path, LARGEST_KEY_FILE + 1).map_err(io("read"))?;
         let mode = metadata.permissions().mode();
@@ -94,7 +94,7 @@ fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
                 "choose another name: fullbore never overwrites a key file, because backups may need the old one";
             return Err(Error::refused(name, "it is already there", hint));
         }
-        Err(source) => return Err(Error::io("create", name, source)),
+        Err(source) => return Err(Error::io("create", name, source).on_named_thing()),
     };
     file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| sync(directory_of(path))).map_err(|source| {
         let _ = fs::remove_file(path); // The first error is the one to show.

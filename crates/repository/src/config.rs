@@ -292,7 +292,8 @@ fn trusted(path: &Path) -> Result<Config> {
 
 fn read(path: &Path) -> Result<Config> {
     let shown = path.display().to_string();
-    let bytes = read_whole(path, FILE_MAX).map_err(|e| Error::io("read the configuration", &shown, e))?;
+    let bytes =
+        read_whole(path, FILE_MAX).map_err(|e| Error::io("read the configuration", &shown, e).on_named_thing())?;
     let Some(text) = bytes.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok()) else {
         let why = format!("is longer than {}, or is not text", units::show_bytes(FILE_MAX as u64));
         return Err(Error::usage(shown, why, "name a configuration as in docs/configuration.md"));

@@ -99,7 +99,7 @@ impl Repository {
                 let hint = "check the path: a missing directory may be a disk that is not mounted; the first \
                             `fullbore backup --repo` makes a repository; if only its records were lost, \
                             `fullbore catalog rebuild` makes them again";
-                Err(Error::incomplete(format!("--repo {name}: {}", places[0]), why, hint))
+                Err(Error::usage(format!("--repo {name}: {}", places[0]), why, hint))
             }
         }
     }
@@ -140,11 +140,15 @@ impl Repository {
         Ok(repository)
     }
 
-    /// A repository that does not exist yet, in these places: for a plan, which makes none.
+    /// The same for a plan, which makes nothing: a repository that does not exist yet is empty and has a nil id.
     ///
     /// # Errors
-    /// The places cannot hold one.
-    pub fn planned(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
+    /// It cannot be reached, or the places cannot hold one.
+    pub fn open_or_plan(name: &str, places: Vec<Device>, stores: &Stores) -> Result<Self> {
+        if let Some(found) = Self::look(name, &places, stores)? {
+            return Ok(found);
+        }
+        refuse_another_order(name, &places, stores)?;
         let records = Records::of(&places[0], stores)?;
         let (name, created_at) = (name.to_owned(), jiff::Timestamp::now().to_string());
         Ok(Self {
@@ -284,7 +288,8 @@ fn store_time(records: &Records) -> Result<i64> {
 fn refuse_missing(places: &[Device]) -> Result<()> {
     let missing = places.iter().find(|place| matches!(place.place(), Destination::Directory(path) if !path.is_dir()));
     missing.map_or(Ok(()), |place| {
-        Err(Error::io("open", place.to_string(), std::io::Error::from(std::io::ErrorKind::NotFound)))
+        let missing = std::io::Error::from(rustix::io::Errno::NOENT);
+        Err(Error::io("open", place.to_string(), missing).on_named_thing())
     })
 }
 

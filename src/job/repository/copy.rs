@@ -210,10 +210,7 @@ impl<'a> Target<'a> {
         let places = fullbore_repository::places(setting.name, setting.config)?;
         let opened = match request.dry_run {
             // A dry run creates nothing: a repository that does not exist yet is empty.
-            true => Repository::open(setting.name, places.clone(), &conduct.stores).or_else(|error| match error {
-                Error::Incomplete { .. } => Repository::planned(setting.name, places, &conduct.stores),
-                error => Err(error),
-            }),
+            true => Repository::open_or_plan(setting.name, places, &conduct.stores),
             false => Repository::open_to_write(setting.name, places, &conduct.stores),
         };
         let opened = opened.and_then(|repository| repository.hiding(setting.config));

@@ -144,7 +144,7 @@ pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Re
     match fitting[..] {
         [of] => Ok(of.clone()),
         [] if known.is_empty() => {
-            Err(Error::incomplete(thing, "the repository holds no backup set", "back up into it first"))
+            Err(Error::usage(thing, "the repository holds no backup set", "back up into it first"))
         }
         [] => {
             Err(Error::usage(thing, format!("is not in the repository, which holds:{}", shown()), "name one of these"))

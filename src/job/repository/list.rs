@@ -137,7 +137,7 @@ fn last_seen(setting: Setting<'_>, listing: &mut Listing) -> Result<(String, Vec
     let seen = catalog.map(|catalog| catalog.seen_as(setting.name)).transpose()?.flatten();
     let seen = seen.ok_or_else(|| {
         let why = "the catalog of this host does not know this repository";
-        Error::refused(format!("--repo {}", setting.name), why, "leave out --catalog to read the repository itself")
+        Error::usage(format!("--repo {}", setting.name), why, "leave out --catalog to read the repository itself")
     })?;
     Ok((seen.at, seen.sets))
 }

@@ -34,7 +34,7 @@ impl Scratch {
         loop {
             let folder = place.join(format!("{BEGINS}{}", Uuid::new_v4()));
             let made = fs::DirBuilder::new().mode(0o700).create(&folder);
-            made.map_err(|e| Error::io("make", folder.display().to_string(), e))?;
+            made.map_err(|e| Error::io("make", folder.display().to_string(), e).on_named_thing())?;
             match locked(&folder) {
                 Ok(Lock::Had(lock)) => return Ok(Self { folder, _lock: Some(lock) }),
                 Ok(Lock::Impossible) => return Ok(Self { folder, _lock: None }),

@@ -192,6 +192,11 @@ pub(super) fn choose(discovered: &mut discovery::DiscoveredSets, choice: &Choice
     choose_by(discovered, choice, chain::choose)
 }
 
+/// True if a damaged family may be the one that is missing: a set is incomplete, or no set was found.
+pub(super) fn is_missing_family(error: &Error, known: &[chain::FoundSet]) -> bool {
+    matches!(error, Error::Incomplete { .. }) || known.is_empty()
+}
+
 /// The same by another rule.
 pub(super) fn choose_by(
     discovered: &mut discovery::DiscoveredSets,
@@ -201,7 +206,7 @@ pub(super) fn choose_by(
     let known = discovered.known();
     let damaged = discovered.unreadable.iter().position(|unreadable| !unreadable.leftover);
     let mut sequence = match (rule(&known, choice), damaged) {
-        (Err(Error::Incomplete { .. }), Some(at)) if choice.set.is_none() => {
+        (Err(error), Some(at)) if choice.set.is_none() && is_missing_family(&error, &known) => {
             // This may be the missing family of the wanted set.
             return Err(discovered.unreadable.swap_remove(at).error);
         }

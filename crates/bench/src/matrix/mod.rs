@@ -145,7 +145,7 @@ impl Matrix {
         let shown = path.display().to_string();
         let wrong = |why: String| Error::usage(&shown, why, "give a matrix as in docs/BENCH.md");
         // Do not trust the length in the metadata: a device or a pipe has none, and may have no end.
-        let bytes = read_whole(path, FILE_MAX).map_err(|e| Error::io("read the matrix", &shown, e))?;
+        let bytes = read_whole(path, FILE_MAX).map_err(|e| Error::io("read the matrix", &shown, e).on_named_thing())?;
         let bytes = bytes.ok_or_else(|| wrong(format!("is longer than {}", units::show_bytes(FILE_MAX as u64))))?;
         let text = std::str::from_utf8(&bytes).map_err(|e| wrong(format!("is not text: {e}")))?;
         let stem = path.file_stem().map_or_else(|| "bench".into(), |stem| stem.to_string_lossy().into_owned());

@@ -388,7 +388,7 @@ fn make_directory(directory: &Path, allowed: bool) -> Result<Vec<PathBuf>> {
     }
     if !allowed {
         let hint = "a missing directory may be a disk that is not mounted; add --mkdir to make it";
-        return Err(Error::refused(shown, "this directory does not exist", hint));
+        return Err(Error::usage(shown, "this directory does not exist", hint));
     }
     let missing = directory.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists());
     let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();

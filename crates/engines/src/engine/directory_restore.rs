@@ -124,7 +124,7 @@ impl Restorer for DirectoryRestore {
             return Ok(());
         }
         let path = &self.temporary;
-        fs::create_dir(path).map_err(|e| Error::io("make", path.display().to_string(), e))?;
+        fs::create_dir(path).map_err(|e| Error::io("make", path.display().to_string(), e).on_named_thing())?;
         let directory = File::open(path).ok().map(LockableFile::from);
         self.lock = directory.filter(|directory| directory.try_lock().is_ok());
         Ok(())

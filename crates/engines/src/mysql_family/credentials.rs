@@ -97,7 +97,7 @@ impl Credentials {
 
 /// The content of a password file, without one line end.
 fn password_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
-    let failed = |error| Error::io("read the password from", path.display().to_string(), error);
+    let failed = |error| Error::io("read the password from", path.display().to_string(), error).on_named_thing();
     // It may be a pipe, `<(pass show db)`.
     let (mut bytes, _) = read_small(path, PASSWORD_MAX + 3).map_err(failed)?;
     if bytes.last() == Some(&b'\n') {

@@ -14,7 +14,7 @@ use super::open_files::{Claim, RawFile, beside, io_error};
 
 /// The database file at `path`, with links resolved: SQLite names the side files after the real file.
 pub(super) fn locate(path: &Path) -> Result<PathBuf> {
-    let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
+    let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e).on_named_thing())?;
     let metadata = fs::metadata(&real).map_err(|e| io_error("look at", &real, e))?;
     let refused = |why: &str, hint: &str| Err(Error::refused(path.display().to_string(), why, hint));
     if metadata.is_dir() {

@@ -320,7 +320,8 @@ fn resolve(target: &Path) -> Result<PathBuf> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let folder = directory_of(target);
-            let folder = fs::canonicalize(folder).map_err(|e| io_error("find the directory", folder, e))?;
+            let found = fs::canonicalize(folder);
+            let folder = found.map_err(|e| io_error("find the directory", folder, e).on_named_thing())?;
             Ok(folder.join(name))
         }
         Err(error) => Err(io_error("look at", target, error)),

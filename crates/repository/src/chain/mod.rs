@@ -325,11 +325,7 @@ fn nothing_usable(found: &[FoundSet], usable: &[usize]) -> Error {
         return base_of(found, orphan).err().unwrap_or(Error::Halted);
     }
     match found {
-        [] => Error::incomplete(
-            "--from",
-            "no backup set was found there",
-            "name the directory or the families of a backup",
-        ),
+        [] => Error::usage("--from", "no backup set was found there", "name the directory or the families of a backup"),
         [only] => Error::incomplete(
             title(only),
             only.incomplete.clone().unwrap_or_default(),

@@ -115,7 +115,7 @@ fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()>
         into.extend(hits.filter(|hit| has_working_name(hit)).map(|hit| Candidate::new(hit, false, true)));
     }
     if into.len() == before {
-        return Err(Error::refused(
+        return Err(Error::usage(
             format!("--from {text}"),
             "no file matches this pattern",
             "check the path; a missing directory may be a disk that is not mounted",

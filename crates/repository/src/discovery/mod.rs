@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use fullbore_core::cipher::{SecretKey, WrappedKey};
-use fullbore_core::device::Device;
+use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::LockableFile;
 use fullbore_core::media::{FamilyHeader, SetHeader, total};
 use fullbore_core::pool::Pool;
@@ -126,7 +126,7 @@ impl DiscoveredSets {
 /// The error when nothing was found.
 pub fn nothing_found() -> Error {
     let hint = "name the directory or the families of a backup";
-    Error::incomplete("--from", "no backup set was found there", hint)
+    Error::usage("--from", "no backup set was found there", hint)
 }
 
 /// A file that begins like a family, but is not a valid one.
@@ -259,7 +259,8 @@ fn open_candidate(candidate: Candidate, stores: &Stores, unreadable: &mut Vec<Un
     match open(&device, &Pool::new(0, 4096)?, 1, stores).and_then(Family::open) {
         Ok(family) => Ok(Some(family)),
         // Without free descriptors the process cannot judge the file.
-        Err(error) if named && !leftover || error.is_exhaustion() => Err(error),
+        Err(error) if error.is_exhaustion() => Err(error),
+        Err(error) if named && !leftover => Err(missing_object(&device, stores).unwrap_or(error.on_named_thing())),
         Err(error) => {
             let header = header_on(&device, stores)?;
             let in_name = || device.path().and_then(set_in_working_name);
@@ -268,6 +269,14 @@ fn open_candidate(candidate: Candidate, stores: &Stores, unreadable: &mut Vec<Un
             Ok(None)
         }
     }
+}
+
+/// The error if the device is an object that does not exist.
+fn missing_object(device: &Device, stores: &Stores) -> Option<Error> {
+    let Destination::Object { bucket, key } = device.place() else { return None };
+    let is_missing = matches!(stores.bucket(bucket).and_then(|bucket| bucket.head(key)), Ok(None));
+    let hint = "check the name; `fullbore list` with a prefix that ends in `/` shows the objects there";
+    is_missing.then(|| Error::usage(device.to_string(), "cannot open it: it is not there", hint))
 }
 
 fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec<String>) -> Found {

@@ -84,7 +84,7 @@ fn authorities(address: &ServerAddress) -> Result<RootCertStore> {
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let failed = |error| Error::io("read", path.display().to_string(), error);
+    let failed = |error| Error::io("read", path.display().to_string(), error).on_named_thing();
     let pem = read_whole(path, CA_FILE_MAX).map_err(failed)?;
     let pem = pem.ok_or_else(|| bad_file(path, "it is too long for certificates"))?;
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();

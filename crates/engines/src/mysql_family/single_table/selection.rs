@@ -197,7 +197,7 @@ fn not_there(name: &TableName, mine: &[&TableFile], files: &[TableFile], dialect
         }
         Dialect::MariaDb => "the backup has no such table",
     };
-    Error::refused(thing, why, hint)
+    Error::usage(thing, why, hint)
 }
 
 /// The InnoDB tables of the set with the most similar names.
