@@ -87,6 +87,7 @@ fn verify_found(
     report.notes.extend(discovered.all_notes());
     let all = request.choice == Choice::default();
     let (mut damage, mut done, mut first_turn) = (Vec::new(), HashSet::new(), true);
+    let mut right = HashSet::new();
     let mut replaced = Vec::new();
     for _ in 0..TURNS {
         let known = discovered.known();
@@ -102,7 +103,9 @@ fn verify_found(
             }
             let as_protected = chain::check_against(&known, &found.set);
             match as_protected.and_then(|()| verify_set(found, request, key, conduct, report)) {
-                Ok(Verified::Yes) => {}
+                Ok(Verified::Yes) => {
+                    right.insert(found.set.backup_set_id);
+                }
                 Ok(Verified::Replaced) => {
                     replaced.push(chain::title(&found.set));
                     continue;
@@ -126,14 +129,40 @@ fn verify_found(
         return Err(Error::refused("--from", "every set there was replaced before it could be read", "run it again"));
     }
     let known = discovered.known();
-    let orphaned = |set: &&FoundSet| set.base.is_some_and(|base| known.iter().all(|full| full.backup_set_id != base));
-    for set in known.iter().filter(orphaned) {
-        let title = chain::title(set);
-        let what = if set.kind == SetKind::Log { "the set that it continues" } else { "its full" };
-        report.warnings.push(format!("{title} cannot be restored from here: {what} is missing"));
+    match all {
+        true => damage.extend(right_without_base(&known, &right)),
+        // The chosen sets have their bases.
+        false => {
+            let orphans = without_base(&known).into_iter();
+            report.warnings.extend(orphans.map(|(set, why)| format!("{}: {why}", chain::title(set))));
+        }
     }
     damage.extend(unreadable(discovered.unreadable, done.is_empty(), all, report));
     Ok(first(damage, report))
+}
+
+/// The sets that cannot be restored because their base is missing, each with the reason.
+fn without_base(known: &[FoundSet]) -> Vec<(&FoundSet, String)> {
+    let ids: HashSet<Uuid> = known.iter().map(|set| set.backup_set_id).collect();
+    let cannot_be_restored = |set: &FoundSet| {
+        let choice = Choice { set: Some(set.backup_set_id.to_string()), ..Choice::default() };
+        // In a log chain, another full may take the place of the missing set.
+        matches!(chain::choose(known, &choice), Err(Error::Incomplete { .. }))
+    };
+    let orphan = |set: &'_ FoundSet| {
+        let base = set.base.filter(|base| !ids.contains(base) && cannot_be_restored(set))?;
+        let what = if set.kind == SetKind::Log { "the set that it continues" } else { "its full" };
+        Some(format!("it cannot be restored: {what}, {base}, is missing"))
+    };
+    known.iter().filter_map(|set| Some((set, orphan(set)?))).collect()
+}
+
+/// An error for each set whose own bytes are `right`, but that cannot be restored because its base is missing.
+pub(super) fn right_without_base(known: &[FoundSet], right: &HashSet<Uuid>) -> Vec<Error> {
+    let of_right = without_base(known).into_iter().filter(|(set, _)| right.contains(&set.backup_set_id));
+    let hint = "name the place of that set too; if it is lost, take a new full";
+    let error = |(set, why)| Error::incomplete(chain::title(set), format!("its own bytes are right, but {why}"), hint);
+    of_right.map(error).collect()
 }
 
 /// The unreadable families that are damage for this verification; the others become warnings.

@@ -111,6 +111,34 @@ fn a_differential_without_its_base_is_not_restored() {
 }
 
 #[test]
+fn verify_tells_of_a_missing_full_with_one_code_in_a_directory_and_in_a_repository() {
+    let world = World::with_database();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
+    world.run("backup sqlite:app.db --repo night").done();
+    world.run("backup sqlite:app.db --repo night --kind differential").done();
+    world.run("verify a").done();
+    world.run("verify --repo night").done();
+    let full = world.names("a").into_iter().find(|name| name.contains("-full-")).unwrap();
+    std::fs::rename(world.at("a").join(full), world.at("full.bore")).unwrap();
+    let says = ["its own bytes are right, but it cannot be restored: its full, ", "hint: "];
+    world.run("verify a").with_code(3).says(&says);
+    world.run("verify a full.bore").done();
+    world.run("verify --repo night").with_code(3).says(&["family 1 of 1 is missing"]);
+    // Nothing in the repository knows the full any more.
+    let listed = world.run("list --repo night --json").with_code(4).json();
+    let full = listed.as_array().unwrap().iter().find(|set| set["kind"] == "full").unwrap();
+    let record = format!("a/.fullbore/sets/{}.json", full["backup_set_id"].as_str().unwrap());
+    std::fs::remove_file(world.at(&record)).unwrap();
+    world.run("verify --repo night").with_code(3).says(&says);
+    let restored = world.run("restore --repo night --into sqlite:copy.db").with_code(3);
+    restored.says(&["is not there", "hint: `fullbore list --repo night` shows the sets that are there"]);
+    assert!(
+        !world.run("list --repo night --json").json()[0]["verified_at"].is_null(),
+        "the verdict is on its own bytes"
+    );
+}
+
+#[test]
 fn a_full_that_is_not_whole_is_no_base() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/full.bore --to b/full.bore").done();

@@ -1,5 +1,6 @@
 //! Verifies sets in a repository: each gets a verdict that all hosts see.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use fullbore_core::{Error, Result};
@@ -44,10 +45,12 @@ pub fn run(
     let all = reading.choice.set.is_none() && !reading.choice.latest;
     let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
     setting.as_reader(&repository, ("verify", database.map(str::to_owned), &ids), conduct, report, |report| {
-        let (mut damage, mut unread, mut judged) = (Vec::new(), Vec::new(), 0);
+        let (mut damage, mut unread, mut right) = (Vec::new(), Vec::new(), HashSet::new());
         for set in chosen {
             match verified(set, &inventory.sets, reading, &repository, conduct, report) {
-                Ok(()) => judged += 1,
+                Ok(()) => {
+                    right.insert(set.record.backup_set_id);
+                }
                 Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })) => damage.push(error),
                 // The next set may need no key.
                 Err(error @ (Error::Usage { .. } | Error::Refused { .. })) if all && is_sealed(set, &repository) => {
@@ -57,11 +60,15 @@ pub fn run(
             }
         }
         report.set_speed(begun.elapsed().as_secs_f64());
-        if judged + damage.len() == 0 && !unread.is_empty() {
+        if right.is_empty() && damage.is_empty() && !unread.is_empty() {
             return Err(unread.remove(0).1);
         }
         let not = unread.iter().map(|(set, why)| format!("not verified: {}: {}", title(&set.record), why.one_line()));
         report.warnings.extend(not);
+        if all {
+            let known: Vec<FoundSet> = inventory.sets.iter().map(StoredSet::found).collect();
+            damage.extend(verify::right_without_base(&known, &right));
+        }
         verify::first(damage, report)
     })
 }
