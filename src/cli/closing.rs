@@ -77,7 +77,10 @@ pub fn restore(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let mut out = vec![format!("{what}: {of}{at}{into}{}", set(report, shown))];
     out.extend(binary_log(report, shown));
     out.extend(start_at(report));
-    out.push(format!("  {}", moved(report)));
+    match report.sets.is_empty() {
+        true => out.push(format!("  no set was read; {}", seconds(report.elapsed_s))),
+        false => out.push(format!("  {}", moved(report))),
+    }
     if let Some(resumed) = report.resumed.as_ref().filter(|resumed| resumed.fetched_blocks + resumed.kept_bytes > 0) {
         out.push(format!(
             "  kept {} of the partial restore, and fetched {} blocks ({}) for the rest",

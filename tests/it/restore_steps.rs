@@ -125,7 +125,13 @@ fn a_full_its_differential_and_log_sets_are_applied_one_after_the_other() {
     // Without the differential, several at a time, and the end by itself.
     chain.step("a/full.bore b/1.bore b/2.bore").done();
     chain.step("b").done();
-    chain.recover("", "").done();
+    let recovered = chain.recover("", "").done().text();
+    let first = recovered.lines().next().unwrap();
+    for part in ["RESTORE DATABASE: log of sqlite ", "app.db up to 20", " into sqlite:copy.db (set "] {
+        assert!(first.contains(part), "{part}: {recovered}");
+    }
+    assert!(first.contains(&chain.id("b/4.bore")[..13]), "the set: {recovered}");
+    assert!(recovered.contains("\n  no set was read; ") && !recovered.contains(" 0 bytes"), "{recovered}");
     assert_eq!(chain.restored("--latest"), LOGS);
     // The same folders again: what was applied is passed over.
     chain.step("a/full.bore b/1.bore").done();

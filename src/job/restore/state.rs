@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::report::{PointReport, Report};
 use fullbore_repository::chain::{moment, steps::RestoredState};
 use fullbore_repository::discovery::Found;
 
@@ -178,6 +179,20 @@ impl State {
             log_range: log.zip(self.end().ok()).and_then(|(log, end)| log.range_up_to(&end, written.until)),
             encrypted: written.encrypted,
         }
+    }
+
+    /// Describes the database in the report of a step that reads no set.
+    pub fn describe(&self, report: &mut Report) {
+        let written = &self.written;
+        let kind = match written.last.id {
+            last if last == written.full => SetKind::Full,
+            last if Some(last) == written.differential => SetKind::Differential,
+            _ => SetKind::Log,
+        };
+        report.kind = Some(kind.to_string());
+        report.backup_set_id = Some(written.last.id.to_string());
+        let reached = self.end().ok().and_then(|end| end.time).unwrap_or(written.until);
+        report.point = Some(PointReport { at: Some(moment::show(reached)), ..PointReport::default() });
     }
 
     /// The note for the user.

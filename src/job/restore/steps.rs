@@ -181,6 +181,7 @@ impl<'a> Step<'a> {
             if let Some(doing) = &self.state.written.doing {
                 return Err(self.broken_off(doing));
             }
+            self.state.describe(report);
         } else {
             match self.request.reading.begin(conduct)? {
                 (key, Media::DiscoveredSets(discovered)) => self.apply(discovered, key.as_ref(), conduct, report)?,
