@@ -139,7 +139,10 @@ pub fn copy(report: &Report, shown: &OutputFlags) -> Vec<String> {
     if let Some(more @ 1..) = report.sets.len().checked_sub(named) {
         out.push(format!("  and {more} more"));
     }
-    tail(report, shown, &mut out);
+    // Without bytes there is no limit.
+    if !done.is_empty() {
+        tail(report, shown, &mut out);
+    }
     out
 }
 

@@ -16,7 +16,7 @@ use fullbore::job::follow::{Event, Shipped};
 use fullbore::job::inspect::SetSummary;
 use fullbore::report::WITH_WARNINGS;
 use fullbore::units::{counted, harmless, show_bytes};
-use fullbore_core::io::open_without_wait;
+use fullbore_core::io::{open_without_wait, refuse_file_with_other_writers};
 use fullbore_core::media::Manifest;
 use rustix::fs::{FileType, Stat};
 
@@ -81,7 +81,7 @@ pub fn is_log(text: &str) -> bool {
 /// Opens the file that gets all messages. If that fails, the command goes on, with a warning.
 ///
 /// # Errors
-/// It is standard output: the messages would be in the result.
+/// It is standard output: the messages would be in the result. Or other users may write to it.
 pub fn log_to(path: &Path) -> fullbore::Result<()> {
     let opened = open_without_wait(File::options().create(true).append(true).mode(0o600), path);
     let file = match opened {
@@ -91,6 +91,9 @@ pub fn log_to(path: &Path) -> fullbore::Result<()> {
             return Ok(());
         }
     };
+    if let Ok(metadata) = file.metadata() {
+        refuse_file_with_other_writers(path, &metadata)?;
+    }
     let stat = |file: &dyn AsFd| rustix::fs::fstat(file).ok();
     // A terminal, and /dev/null, may be both.
     let keeps = |stat: &Stat| !FileType::from_raw_mode(stat.st_mode).is_char_device();

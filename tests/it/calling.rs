@@ -109,6 +109,25 @@ fn quiet_listings_print_only_what_is_not_good() {
 }
 
 #[test]
+fn a_list_has_the_code_for_warnings_when_the_last_verification_found_damage() {
+    let world = world();
+    world.run("backup sqlite:app.db --repo night").done();
+    let family = world.names("a").into_iter().find(|name| name.ends_with(".bore")).unwrap();
+    let good = world.read(&format!("a/{family}"));
+    let mut bytes = good.clone();
+    bytes[good.len() / 2] ^= 1;
+    world.write(&format!("a/{family}"), &bytes);
+    world.run("verify --repo night").with_code(3);
+    for line in ["list --repo night", "list --repo night -q"] {
+        let listed = world.run(line).with_code(4).says(&["the last verification, at 20", "found damage"]);
+        assert!(listed.text().contains(" failed 20"), "{listed}");
+    }
+    world.write(&format!("a/{family}"), &good);
+    world.run("verify --repo night").done();
+    world.run("list --repo night -q").done();
+}
+
+#[test]
 fn a_throttle_slows_what_reads_media() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/ --compression none").done();

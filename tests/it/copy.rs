@@ -55,6 +55,8 @@ fn a_set_is_copied_as_it_is_byte_for_byte() {
         let again = world.run("copy --from a --to c/ --report json").done();
         assert_eq!(how(&again.json()), ["there already"]);
         again.says(&["is already there, as it is"]);
+        let text = world.run("copy --from a --to c/").done().text();
+        assert!(text.starts_with("COPY: stored nothing") && !text.contains("limit"), "nothing has a limit: {text}");
     }
 }
 

@@ -157,6 +157,21 @@ fn a_file_that_a_flag_names_is_never_a_stripe_a_database_or_standard_output() {
 }
 
 #[test]
+fn a_log_file_that_others_may_write_is_refused_before_the_job() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::with_database();
+    let allow = |mode| std::fs::set_permissions(world.at("log"), std::fs::Permissions::from_mode(mode)).unwrap();
+    let line = "backup sqlite:app.db --to a/app.bore --log-file log";
+    world.write("log", b"");
+    allow(0o666);
+    world.run(line).refused(2, "log", "everybody may write it").says(&["chmod go-w log"]);
+    assert!(world.read("log").is_empty() && world.names("a").is_empty());
+    allow(0o640);
+    world.run(line).done();
+    assert_eq!(std::fs::metadata(world.at("log")).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
 fn a_named_pipe_without_a_reader_is_a_warning_or_an_error_and_not_a_wait() {
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/").done();

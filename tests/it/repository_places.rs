@@ -245,7 +245,7 @@ fn a_family_under_whose_name_another_stands_is_said_to_be_replaced() {
     let id = set["backup_set_id"].as_str().unwrap();
     let verified = world.run(&format!("verify --repo night --set {id}"));
     verified.refused(3, id, "its families now contain full").says(&["its families were replaced"]);
-    let listed = world.run("list --repo night --json").done().json();
+    let listed = world.run("list --repo night --json").with_code(4).json();
     assert!(listed[0]["failed_at"].is_string() && listed[0]["verified_at"].is_null(), "{listed}");
 }
 

@@ -96,7 +96,7 @@ fn a_test_restore_of_damaged_media_fails_and_that_is_written_down() {
     sleep(Duration::from_millis(1));
     world.run("restore-test --repo night --scratch scratch").with_code(3).says(&[&family]);
     assert_eq!(world.names("scratch"), Vec::<String>::new());
-    let listed = world.run("list --repo night --json").done().json();
+    let listed = world.run("list --repo night --json").with_code(4).json();
     assert!(listed[0]["failed_at"].is_string() && listed[0]["proven_at"].is_null(), "{listed}");
     world.run("restore-test --repo night --scratch none").refused(2, "none", "make");
 }

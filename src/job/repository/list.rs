@@ -109,11 +109,19 @@ pub fn list(
     let said =
         |set: &&StoredSet| format!("{}: {}", super::title(&set.record), set.incomplete.as_deref().unwrap_or_default());
     listing.warnings.extend(broken.map(said));
+    let damaged = chosen.iter().filter(|set| set.incomplete.is_none() && !set.tombstone && set.is_damaged());
+    listing.warnings.extend(damaged.map(|set| failed_verification(set)));
     listing.sets = chosen.into_iter().map(listed).collect();
     for set in &mut listing.sets {
         set.database = names.remove(&set.backup_set_id).unwrap_or_else(|| std::mem::take(&mut set.database));
     }
     Ok(listing)
+}
+
+/// The warning about a set whose last verification found damage.
+fn failed_verification(set: &StoredSet) -> String {
+    let at = set.failed_at.map(show_time).unwrap_or_default();
+    format!("{}: the last verification, at {at}, found damage", super::title(&set.record))
 }
 
 /// The names that the records hide, for the sets that this key opens, by set id.

@@ -32,7 +32,7 @@ pub use operation::{Completion, Payload};
 pub use queue::{DeviceAccount, Queue, Statistics};
 pub use scratch::{ScratchFile, scratch_directory};
 pub use small_file::{open_without_wait, read_small, read_whole, replace_whole, working_name};
-pub use trust::refuse_files_of_others;
+pub use trust::{refuse_file_with_other_writers, refuse_files_of_others};
 
 /// How files are read and written. [`Mode::Auto`] is for every day; the others force a path, for tests and for
 /// machines where the probe is wrong.

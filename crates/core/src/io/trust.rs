@@ -34,6 +34,17 @@ pub fn refuse_files_of_others(path: &Path) -> Result<()> {
     }
 }
 
+/// Refuses an open regular file that a user other than this one and root owns or may write. Its directory does not count.
+///
+/// # Errors
+/// A usage error that names the file, and what to change.
+pub fn refuse_file_with_other_writers(path: &Path, file: &Metadata) -> Result<()> {
+    match of_file(path, file).filter(|_| file.is_file()) {
+        Some((why, hint)) => Err(Error::usage(path.display().to_string(), why, hint)),
+        None => Ok(()),
+    }
+}
+
 fn doubt(path: &Path) -> io::Result<Option<Doubt>> {
     let mut at = path.to_owned();
     for _ in 0..LINKS_MOST {

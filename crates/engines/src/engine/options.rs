@@ -1,7 +1,7 @@
 //! The options of an engine in a database URL (`sqlite:PATH?keep-free-pages=true`) and in the configuration
 //! (`[engine.sqlite]`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
@@ -49,14 +49,14 @@ impl<'de> Deserialize<'de> for EngineDefaults {
 /// wins over the URL, and the URL wins over the configuration.
 ///
 /// # Errors
-/// An option that the engine does not know, or a value that is neither `true` nor `false`.
+/// An option that the engine does not know or that is there twice, or a value that is neither `true` nor `false`.
 pub fn resolve_options(url: &str, flags: &GivenFlags, defaults: &EngineDefaults) -> Result<(DatabaseUrl, GivenFlags)> {
     // `open` refuses the URL of an unknown engine.
     let Some(engine) = of_url(url) else { return Ok((DatabaseUrl::new(url.to_owned()), flags.clone())) };
     let (plain, in_url) = take(engine, url)?;
     let mut given = flags.clone();
     for flag in engine.flags().iter().filter(|flag| !flags.has(flag)) {
-        let said = in_url.iter().rfind(|(named, _)| *named == flag).map(|(_, value)| *value);
+        let said = in_url.iter().find(|(named, _)| *named == flag).map(|(_, value)| *value);
         match (said, defaults.of(engine, flag)) {
             (Some(true), _) => given.add(flag, GivenIn::Url),
             (None, Some(true)) => given.add(flag, GivenIn::Configuration),
@@ -97,8 +97,16 @@ type Said = Vec<(&'static EngineFlag, bool)>;
 fn take(engine: &'static dyn Engine, url: &str) -> Result<(String, Said)> {
     let Some((before, options)) = options_after(engine, url) else { return Ok((url.to_owned(), Vec::new())) };
     let (mut own, mut others) = (Vec::new(), Vec::new());
+    let mut names = HashSet::new();
     for option in options.split('&') {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        if !names.insert(name) {
+            return Err(Error::usage(
+                without_password(url),
+                format!("the option `{}` is there twice", shown(name)),
+                "write each option once",
+            ));
+        }
         match find(engine, name) {
             Some(flag) => own.push((flag, value_of(name, value)?)),
             // These may be of the address, which refuses unknown ones.
@@ -137,9 +145,13 @@ fn value_of(name: &str, value: &str) -> Result<bool> {
 /// Why an option is refused.
 fn unknown(engine: &dyn Engine, name: &str) -> String {
     let known = names(engine);
-    // A URL may contain anything, and the text goes to a terminal.
-    let name: String = name.chars().filter(|letter| !letter.is_control()).take(40).collect();
+    let name = shown(name);
     format!("`{name}` is not an option of {} (known: {known})", engine.title())
+}
+
+/// The name of an option for a message: a URL may contain anything, and the text goes to a terminal.
+fn shown(name: &str) -> String {
+    name.chars().filter(|letter| !letter.is_control()).take(40).collect()
 }
 
 /// The names of all options of an engine.
@@ -200,6 +212,14 @@ mod tests {
             assert_eq!(error.exit_kind().exit_code(), 2);
             let text = error.to_string();
             assert!(text.contains(&format!("`{name}`")) && text.contains("known: keep-free-pages"), "{text}");
+        }
+        for url in [
+            "sqlite:no.db?keep-free-pages=true&keep-free-pages=false",
+            "mysql://u@h/?ssl-mode=required&ssl-mode=disabled",
+        ] {
+            let error = resolve_options(url, &GivenFlags::default(), &EngineDefaults::default()).unwrap_err();
+            assert_eq!(error.exit_kind().exit_code(), 2);
+            assert!(error.to_string().contains("is there twice"), "{error}");
         }
         let of_server = ServerAddress::parse("mysql://u@h/?install-clone=true").unwrap_err().to_string();
         assert!(of_server.contains("`install-clone`") && of_server.contains("install-clone-plugin"), "{of_server}");
