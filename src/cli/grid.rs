@@ -4,8 +4,9 @@ use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Table, pres
 
 use super::show::{Colour, value};
 
-/// Columns that a text which may wrap keeps before other columns are left out.
+/// Columns that a text which may wrap keeps before other columns are left out; and before spared columns are.
 const WRAPPED: usize = 36;
+const LEAST_WRAPPED: usize = 12;
 /// Spaces beside the text of a column.
 const PADDING: usize = 2;
 
@@ -14,23 +15,30 @@ pub struct Column {
     head: &'static str,
     /// The highest goes first; 0 always stays.
     rank: u8,
+    /// Left out only when texts that wrap have no room.
+    spared: bool,
     wraps: bool,
 }
 
 impl Column {
     /// A column that always stays.
     pub const fn always(head: &'static str) -> Self {
-        Self { head, rank: 0, wraps: false }
+        Self { head, rank: 0, spared: false, wraps: false }
     }
 
     /// A column that is left out on a narrow terminal, those of a high `rank` first.
     pub const fn rank(rank: u8, head: &'static str) -> Self {
-        Self { head, rank, wraps: false }
+        Self { head, rank, spared: false, wraps: false }
+    }
+
+    /// A column that stays until the texts that wrap have no room, also without the columns of every other rank.
+    pub const fn spared(rank: u8, head: &'static str) -> Self {
+        Self { head, rank, spared: true, wraps: false }
     }
 
     /// A column that stays, and whose texts wrap.
     pub const fn wrapping(head: &'static str) -> Self {
-        Self { head, rank: 0, wraps: true }
+        Self { head, rank: 0, spared: false, wraps: true }
     }
 }
 
@@ -76,20 +84,7 @@ pub fn render<const N: usize>(
     width: Option<usize>,
     colours: bool,
 ) -> String {
-    let is_used = |at: &usize| columns[*at].rank == 0 || rows.iter().any(|row| !row[*at].text.is_empty());
-    let mut kept: Vec<usize> = (0..N).filter(is_used).collect();
-    let wide = |at: usize| {
-        let texts = rows.iter().map(|row| row[at].text.chars().count());
-        let widest = texts.max().unwrap_or(0).max(columns[at].head.chars().count());
-        PADDING + if columns[at].wraps { widest.min(WRAPPED) } else { widest }
-    };
-    while let Some(width) = width
-        && kept.iter().map(|&at| wide(at)).sum::<usize>() > width
-    {
-        let last = kept.iter().copied().filter(|&at| columns[at].rank > 0).max_by_key(|&at| columns[at].rank);
-        let Some(last) = last else { break };
-        kept.retain(|&at| at != last);
-    }
+    let kept = kept_columns(columns, rows, width);
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(kept.iter().map(|&at| columns[at].head));
     for row in rows {
@@ -108,6 +103,26 @@ pub fn render<const N: usize>(
         table.force_no_tty()
     };
     table.trim_fmt()
+}
+
+/// The columns that fit. The order of the rows does not change.
+fn kept_columns<const N: usize>(columns: &[Column; N], rows: &[[Text; N]], width: Option<usize>) -> Vec<usize> {
+    let is_used = |at: &usize| columns[*at].rank == 0 || rows.iter().any(|row| !row[*at].text.is_empty());
+    let mut kept: Vec<usize> = (0..N).filter(is_used).collect();
+    let Some(width) = width else { return kept };
+    let wide = |at: usize, wrapped: usize| {
+        let texts = rows.iter().map(|row| row[at].text.chars().count());
+        let widest = texts.max().unwrap_or(0).max(columns[at].head.chars().count());
+        PADDING + if columns[at].wraps { widest.min(wrapped) } else { widest }
+    };
+    for (wrapped, spares) in [(WRAPPED, true), (LEAST_WRAPPED, false)] {
+        while kept.iter().map(|&at| wide(at, wrapped)).sum::<usize>() > width {
+            let may_go = |at: &usize| columns[*at].rank > 0 && !(spares && columns[*at].spared);
+            let Some(last) = kept.iter().copied().filter(may_go).max_by_key(|&at| columns[at].rank) else { break };
+            kept.retain(|&at| at != last);
+        }
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -132,6 +147,33 @@ mod tests {
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
             assert_eq!((text.contains("zstd"), text.contains("sqlite")), (has_codec, has_engine), "{width}: {text}");
             assert!(text.contains("01a2") && text.lines().count() > 2, "{text}");
+        }
+    }
+
+    #[test]
+    fn spared_columns_are_left_out_only_when_a_text_that_wraps_has_no_room() {
+        let columns = [
+            Column::always("backup set"),
+            Column::spared(1, "started"),
+            Column::spared(2, "kind"),
+            Column::wrapping("database"),
+            Column::rank(3, "host"),
+        ];
+        let database = "/home/me/data/a-long-directory/app.db";
+        let row = ["01a2092b-9560", "45 min ago", "differential", database, "db1.example.com"].map(Text::from);
+        for (width, heads) in [
+            (110, &["started", "kind", "host"][..]),
+            (80, &["started", "kind"]),
+            (56, &["started", "kind"]),
+            (54, &["started"]),
+            (40, &[]),
+            (30, &[]),
+        ] {
+            let text = render(&columns, std::slice::from_ref(&row), Some(width), false);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            for head in ["started", "kind", "host"] {
+                assert_eq!(text.contains(head), heads.contains(&head), "{width}, {head}: {text}");
+            }
         }
     }
 

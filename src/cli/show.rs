@@ -362,7 +362,9 @@ pub fn headers(sets: &[SetSummary]) {
             value(&set.engine),
             set.database_bytes.map_or_else(|| "size unknown".to_owned(), show_bytes)
         ));
-        for (what, value) in [("database", &set.database), ("name", &set.name), ("description", &set.description)] {
+        for (what, value) in
+            [("database", &set.database), ("host", &set.host), ("name", &set.name), ("description", &set.description)]
+        {
             if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
                 line(&format!("  {what:<11} {}", self::value(value)));
             }

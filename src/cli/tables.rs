@@ -15,17 +15,18 @@ use super::show::{Colour, value};
 pub fn found_sets(sets: &[SetSummary], view: View) -> String {
     let columns = [
         Column::always("backup set"),
-        Column::always("kind"),
-        Column::always("started"),
+        Column::spared(2, "kind"),
+        Column::spared(1, "started"),
         Column::wrapping("database"),
-        Column::rank(4, "engine"),
-        Column::always("size"),
-        Column::rank(5, "families"),
-        Column::rank(6, "codec"),
-        Column::rank(7, "encrypted"),
-        Column::rank(2, "based on"),
-        Column::rank(8, "commits after"),
-        Column::rank(3, "up to"),
+        Column::rank(7, "engine"),
+        Column::rank(6, "host"),
+        Column::spared(3, "size"),
+        Column::rank(8, "families"),
+        Column::rank(9, "codec"),
+        Column::rank(10, "encrypted"),
+        Column::rank(4, "based on"),
+        Column::rank(11, "commits after"),
+        Column::rank(5, "up to"),
         Column::always("state"),
         Column::wrapping("why"),
     ];
@@ -38,6 +39,7 @@ pub fn found_sets(sets: &[SetSummary], view: View) -> String {
             view.time(&set.started_at).into(),
             set.database.as_deref().map_or_else(|| "(encrypted)".to_owned(), value).into(),
             value(&set.engine).into(),
+            set.host.as_deref().map_or_else(String::new, value).into(),
             show_bytes(set.stored_bytes).into(),
             format!("{}/{}", set.devices.len(), set.families).into(),
             set.codec.clone().into(),
@@ -56,18 +58,18 @@ pub fn found_sets(sets: &[SetSummary], view: View) -> String {
 pub fn sets(sets: &[ListedSet], view: View) -> String {
     let columns = [
         Column::always("backup set"),
-        Column::always("kind"),
-        Column::always("started"),
+        Column::spared(2, "kind"),
+        Column::spared(1, "started"),
         Column::wrapping("database"),
-        Column::rank(7, "engine"),
-        Column::rank(6, "host"),
-        Column::always("size"),
-        Column::rank(8, "codec"),
-        Column::rank(9, "encrypted"),
-        Column::rank(5, "based on"),
+        Column::rank(8, "engine"),
+        Column::rank(7, "host"),
+        Column::spared(3, "size"),
+        Column::rank(9, "codec"),
+        Column::rank(10, "encrypted"),
+        Column::rank(6, "based on"),
         Column::always("state"),
-        Column::rank(3, "verified"),
-        Column::rank(2, "restore tested"),
+        Column::rank(5, "verified"),
+        Column::rank(4, "restore tested"),
         Column::wrapping("why"),
     ];
     let row = |set: &ListedSet| {
@@ -140,15 +142,15 @@ pub fn is_good(set: &ListedSet) -> bool {
 pub fn tasks(tasks: &[ListedTask], view: View) -> String {
     let columns = [
         Column::always("task"),
-        Column::always("verb"),
+        Column::spared(1, "verb"),
         Column::wrapping("database"),
         Column::always("state"),
-        Column::rank(6, "done"),
-        Column::rank(3, "speed"),
-        Column::rank(4, "left"),
-        Column::rank(5, "host"),
-        Column::always("started"),
-        Column::rank(2, "took"),
+        Column::rank(7, "done"),
+        Column::rank(4, "speed"),
+        Column::rank(5, "left"),
+        Column::rank(6, "host"),
+        Column::spared(2, "started"),
+        Column::rank(3, "took"),
         Column::wrapping("why"),
     ];
     let row = |task: &ListedTask| {
@@ -234,12 +236,12 @@ pub fn task(task: &ListedTask) -> String {
 pub fn pruned(pruned: &Pruned, confirmed: bool, view: View) -> String {
     let columns = [
         Column::always("backup set"),
-        Column::always("kind"),
-        Column::always("started"),
+        Column::spared(2, "kind"),
+        Column::spared(1, "started"),
         Column::wrapping("database"),
-        Column::rank(4, "engine"),
-        Column::rank(3, "host"),
-        Column::rank(1, "size"),
+        Column::rank(5, "engine"),
+        Column::rank(4, "host"),
+        Column::rank(3, "size"),
         Column::always(""),
         Column::wrapping("why"),
     ];
@@ -274,12 +276,12 @@ pub fn pruned(pruned: &Pruned, confirmed: bool, view: View) -> String {
 /// The state of each database.
 pub fn standings(standings: &[&DatabaseHealth], view: View) -> String {
     let columns = [
-        Column::rank(2, "engine"),
+        Column::rank(3, "engine"),
         Column::wrapping("database"),
-        Column::always("newest backup"),
-        Column::rank(1, "last proven"),
-        Column::rank(4, "sets"),
-        Column::rank(3, "size"),
+        Column::spared(1, "newest backup"),
+        Column::rank(2, "last proven"),
+        Column::rank(5, "sets"),
+        Column::rank(4, "size"),
         Column::always("state"),
     ];
     let row = |of: &&DatabaseHealth| {

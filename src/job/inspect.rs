@@ -32,6 +32,8 @@ pub struct SetSummary {
     pub description: Option<String>,
     /// The database; absent on encrypted media.
     pub database: Option<String>,
+    /// The host that made it; absent on encrypted and incomplete media.
+    pub host: Option<String>,
     /// RFC 3339.
     pub started_at: String,
     /// For a log set: the end of the set that it continues, RFC 3339. Absent if the manifest is encrypted.
@@ -85,9 +87,9 @@ pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Rema
     let mut discovered = discovery::find(from, stores)?;
     discovered.must_hold_something()?;
     discovered.learn_times()?;
+    discovered.learn_hosts()?;
     let summaries = discovered.sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
-    let (leftovers, damaged): (Vec<_>, Vec<_>) =
-        discovered.unreadable.iter().partition(|unreadable| unreadable.leftover);
+    let (leftovers, damaged): (Vec<_>, Vec<_>) = discovered.unreadable.iter().partition(|unreadable| unreadable.leftover);
     let any_whole = discovered.sets.iter().any(|found| found.set.incomplete.is_none());
     let named = |bad: &&discovery::Unreadable| format!("`{}`: {}", bad.device, bad.error.one_line());
     let mut remarks = Remarks {
@@ -118,6 +120,7 @@ fn summary(found: &Found) -> Result<SetSummary> {
         name: label.as_ref().map(|label| label.name.clone()),
         description: label.as_ref().map(|label| label.description.clone()),
         database: label.map(|label| label.database),
+        host: found.host.clone(),
         started_at: chain::show_time(header.started_at),
         log_from: log.map(|log| moment::show(log.from)),
         log_at: log.map(|log| moment::show(log.at)),

@@ -58,6 +58,26 @@ fn a_list_says_what_a_folder_holds_and_what_is_missing() {
 }
 
 #[test]
+fn a_list_of_a_directory_names_the_host_if_the_media_tell_it() {
+    let world = World::with_database();
+    world.run("key new --no-recovery k.key").done();
+    let on_host = |line: &str| {
+        let mut command = crate::program::command(world.folder(), line.split_whitespace());
+        command.env("FULLBORE_HOST", "db1.example.com");
+        crate::program::run(command).done()
+    };
+    on_host("backup sqlite:app.db --to a/");
+    on_host("backup sqlite:app.db --to b/ --encrypt-to k.key.pub");
+    let clear = world.run("list a").done().text();
+    assert!(clear.contains(" host ") && clear.contains(" db1.example.com "), "{clear}");
+    assert_eq!(world.run("list a --json").done().json()[0]["host"], "db1.example.com");
+    assert!(world.run("inspect header a").done().text().contains("host        db1.example.com"));
+    let sealed = world.run("list b").done().text();
+    assert!(!sealed.contains(" host "), "the host is encrypted: {sealed}");
+    assert!(world.run("list b --json").done().json()[0]["host"].is_null());
+}
+
+#[test]
 fn an_unreadable_family_is_named_in_the_list() {
     let world = striped();
     world.write("a/torn.bore", b"FULLBORE and then nothing");

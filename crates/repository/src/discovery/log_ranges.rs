@@ -43,6 +43,7 @@ impl DiscoveredSets {
             }
             let Ok(opened) = open_set(found, &nothing, 1, key) else { continue };
             let Some(manifest) = opened.manifest() else { continue };
+            self.sets[at].host = Some(manifest.host.clone()).filter(|host| !host.is_empty());
             let set = &mut self.sets[at].set;
             let finished_at = manifest.finished_at.parse().ok().map(Timestamp::as_microsecond);
             set.log_range =

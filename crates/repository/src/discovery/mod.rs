@@ -56,6 +56,8 @@ pub struct Found {
     pub header: SetHeader,
     /// Bytes of the restored database. `None` if the manifest, which has it, is encrypted or missing.
     pub database_bytes: Option<u64>,
+    /// The host that made it, once its manifest was read.
+    pub host: Option<String>,
 }
 
 /// Everything that `--from` names.
@@ -112,6 +114,18 @@ impl DiscoveredSets {
             if let Some(manifest) = opened.ok().as_ref().and_then(MediaSet::manifest) {
                 found.set.database = Some(manifest.database.clone()).filter(|name| !name.is_empty());
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the hosts from the manifests that are not encrypted.
+    pub fn learn_hosts(&mut self) -> Result<()> {
+        let nothing = Pool::new(0, 4096)?;
+        let in_clear = |found: &&mut Found| found.set.incomplete.is_none() && found.header.keys.is_empty();
+        for found in self.sets.iter_mut().filter(in_clear).filter(|found| found.host.is_none()) {
+            let opened = open_set(found, &nothing, 1, None);
+            let manifest = opened.ok().and_then(|set| set.manifest().cloned());
+            found.host = manifest.map(|manifest| manifest.host).filter(|host| !host.is_empty());
         }
         Ok(())
     }
@@ -305,6 +319,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
     let incomplete = MediaSet::check_whole(&members).err().map(|error| error.one_line());
     let in_manifest = header.open && header.keys.is_empty() && incomplete.is_none();
     let manifest = if in_manifest { members[0].manifest(None).ok() } else { None };
+    let host = manifest.as_ref().map(|manifest| manifest.host.clone()).filter(|host| !host.is_empty());
     let database_bytes = match header.open {
         false => Some(total(header.streams.iter().map(|stream| stream.size))),
         true => manifest.map(|manifest| manifest.database_bytes()),
@@ -324,7 +339,7 @@ fn describe(id: Uuid, mut members: Vec<Family>, stores: &Stores, notes: &mut Vec
         encrypted: !header.keys.is_empty(),
     };
     let (families, stores) = (header.families, stores.clone());
-    Found { set, families, devices, copies, stores, stored_bytes, media_set_id: id, database_bytes, header }
+    Found { set, families, devices, copies, stores, stored_bytes, media_set_id: id, database_bytes, host, header }
 }
 
 /// True for two names of one file. Two objects are never the same.
