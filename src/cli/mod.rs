@@ -25,6 +25,7 @@ mod restore;
 mod restore_test;
 mod show;
 mod sql;
+mod suggestions;
 mod tables;
 mod tasks;
 mod tuning;
@@ -56,9 +57,10 @@ use args::{Arguments, Global, ReportTo, Verb};
 
 /// Parses, runs, and gives the exit code.
 pub fn main() -> ExitCode {
-    let arguments = match parsed(std::env::args_os().collect()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let arguments = match parsed(words.clone()) {
         Ok(arguments) => arguments,
-        Err(error) => return show::clap_error(&error),
+        Err(error) => return show::clap_error(&suggestions::improved(error, &words)),
     };
     let for_output = arguments.verb.is_for_output();
     let code = run(arguments).unwrap_or_else(|error| {

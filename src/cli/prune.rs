@@ -106,9 +106,12 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
     if bad.is_empty() {
         return Ok(if warnings.is_empty() { 0 } else { WITH_WARNINGS });
     }
-    let hint = "`fullbore list --repo` shows the sets, `fullbore tasks` the last runs; `verify` and `restore-test` \
-                prove a chain";
-    Err(Error::refused(format!("--repo {}", args.repo), format!("not all is good:{}", bad.concat()), hint))
+    let repo = format!("--repo {}", args.repo);
+    let hint = format!(
+        "`fullbore list {repo}` shows the sets, `fullbore tasks {repo}` the last runs; `verify` and `restore-test` \
+         prove a chain"
+    );
+    Err(Error::refused(repo, format!("not all is good:{}", bad.concat()), hint))
 }
 
 /// Runs `catalog`; gives the exit code.

@@ -116,3 +116,16 @@ fn a_differential_alone_is_right_but_said_to_be_of_no_use() {
     world.run("backup sqlite:app.db --kind differential --base a --to b/diff.bore").done();
     world.run("verify --from b").with_code(3).says(&["its own bytes are right", "its full, "]);
 }
+
+#[test]
+fn a_flag_of_another_verb_gets_the_flag_with_the_same_meaning_as_a_suggestion() {
+    let world = World::new();
+    for (line, right, other) in [
+        ("restore --from a --to sqlite:copy.db", "--into", "--stop-at"),
+        ("backup sqlite:app.db --into a/", "--to", "--init"),
+        ("copy --from a --into b/", "--to", "--init"),
+    ] {
+        let ended = world.run(line).with_code(2).says(&[&format!("a similar argument exists: '{right}'"), "Usage: "]);
+        assert!(!ended.err.contains(other), "{ended}");
+    }
+}

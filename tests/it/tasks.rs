@@ -44,8 +44,11 @@ fn a_run_is_seen_while_it_runs_and_can_be_ended_from_elsewhere() {
     assert_eq!(families(&world), 1);
     let shown = world.run(&format!("task {id} --repo night")).done().text();
     assert!(shown.contains("state     cancelled") && shown.contains("error     "), "{shown}");
-    world.run(&format!("cancel {id} --repo night")).refused(1, "task", "has already ended");
-    world.run("cancel 0000000000 --repo night").refused(2, "task", "not known");
+    world.run(&format!("cancel {id} --repo night")).refused(1, "task", "has already ended: cancelled");
+    world
+        .run("cancel 0000000000 --repo night")
+        .refused(2, "task", "not known")
+        .says(&["`fullbore tasks --repo night`"]);
     let states: Vec<_> = tasks(&world).iter().map(|task| task["state"].clone()).collect();
     assert_eq!(states, ["SUCCESS", "CANCELLED"]);
     let table = world.run("tasks --repo night").done().text();

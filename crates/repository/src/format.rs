@@ -122,7 +122,17 @@ impl TaskState {
         matches!(self, TaskState::Created | TaskState::InProgress | TaskState::CancelRequested)
     }
 
-    /// As it is written in records and shown to people.
+    /// The word for people (`STYLE.md`).
+    pub fn word(self) -> &'static str {
+        match self {
+            TaskState::Created | TaskState::InProgress | TaskState::CancelRequested => "running",
+            TaskState::Success => "done",
+            TaskState::Error => "failed",
+            TaskState::Cancelled => "cancelled",
+        }
+    }
+
+    /// As it is written in records and in objects.
     pub fn name(self) -> &'static str {
         match self {
             TaskState::Created => "CREATED",

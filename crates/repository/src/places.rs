@@ -75,13 +75,13 @@ pub fn strange<'a>(
                     "is it the right bucket and prefix, and the right account?",
                     "name the places in the same order on every host; if this place was emptied, begin a new \
                      repository, or remove the records of the sets that were there (.fullbore/sets/ID.json; \
-                     `fullbore list` shows the ids). Whole sets can still be restored",
+                     `fullbore list --repo` shows the ids). Complete sets can still be restored",
                 ),
                 _ => (
                     "is its disk not mounted?",
                     "mount it, and name the places in the same order on every host; if the disk is lost, begin a new \
                      repository in other directories, or remove the records of the sets that were on it \
-                     (.fullbore/sets/ID.json; `fullbore list` shows the ids). Whole sets can still be restored",
+                     (.fullbore/sets/ID.json; `fullbore list --repo` shows the ids). Complete sets can still be restored",
                 ),
             };
             let lacks = match families.len() {

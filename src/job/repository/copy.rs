@@ -8,6 +8,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::databases::{meant, to_choose_from};
+use super::hints::of_repository;
 use super::restore::ChosenChain;
 use super::{Setting, title};
 use crate::job::copy::{self, Arrival, One, Request};
@@ -106,7 +107,7 @@ fn chosen<'a>(
         return ChosenChain::among(sets, &request.reading, repository, report);
     }
     let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
-    let sequence = chain::choose_one(&known, choice)?;
+    let sequence = chain::choose_one(&known, choice).map_err(|error| of_repository(error, &repository.name))?;
     report.notes.extend(sequence.notes);
     let sets: Vec<&StoredSet> = sequence.sets.iter().map(|&at| sets[at]).collect();
     ChosenChain::reads(sets, &request.reading, repository)
@@ -201,7 +202,7 @@ fn known_of<'a>(known: &'a HashMap<Uuid, SetRecord>, found: &discovery::Found) -
 fn unreadable(discovered: &discovery::DiscoveredSets, id: Uuid) -> Error {
     let damaged = discovered.unreadable.iter().find(|unreadable| !unreadable.leftover);
     let why = damaged.map_or_else(|| "its families are not there any more".to_owned(), |bad| bad.error.one_line());
-    Error::incomplete(format!("backup set {id}"), why, "copy another set; `fullbore verify` says more")
+    Error::incomplete(format!("backup set {id}"), why, "copy another set; `fullbore verify --repo` says more")
 }
 
 impl<'a> Target<'a> {
@@ -320,7 +321,11 @@ impl<'a> Target<'a> {
         let ours = DecisionRecord { decision: Decision::Removed, task: task.id() };
         if decided(&self.repository, decision, Decision::Removed, task.id())? != ours {
             let why = "was interrupted during commit, or its files are being removed now";
-            return Err(Error::refused(other.title(), why, "run `fullbore prune --confirm`, then copy again"));
+            return Err(Error::refused(
+                other.title(),
+                why,
+                format!("run `fullbore prune --repo {} --confirm`, then copy again", self.repository.name),
+            ));
         }
         let mut record = other.record.clone();
         (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));

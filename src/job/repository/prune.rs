@@ -359,7 +359,7 @@ fn refuse_another(repository: &Repository, task: &Task, now: i64) -> Result<()> 
 /// The error if this prune slept for longer than its lease.
 fn taken_over(set: &StoredSet) -> Error {
     let why = "this prune was silent for longer than its lease, and another prune has meanwhile decided about this set";
-    Error::refused(super::title(&set.record), why, "look at `fullbore tasks`, and prune again")
+    Error::refused(super::title(&set.record), why, "look at `fullbore tasks --repo`, and prune again")
 }
 
 fn wait(grace: Duration, conduct: &Conduct) -> Result<()> {

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{meant, to_choose_from};
+use super::hints::of_repository;
 use crate::job::reading::Reading;
 use crate::job::restore::{self, Request};
 use crate::report::Report;
@@ -89,7 +90,8 @@ impl<'a> ChosenChain<'a> {
         report.warnings.extend(sets.iter().filter(|set| set.clock_error() != 0).map(|set| dated_wrongly(set)));
         let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
         let latest = reading.choice.latest || reading.choice.set.is_none();
-        let sequence = chain::choose(&known, &Choice { latest, ..reading.choice.clone() })?;
+        let sequence = chain::choose(&known, &Choice { latest, ..reading.choice.clone() });
+        let sequence = sequence.map_err(|error| of_repository(error, &repository.name))?;
         Self::of(sets, sequence, reading, repository, report)
     }
 
@@ -105,7 +107,8 @@ impl<'a> ChosenChain<'a> {
         report: &mut Report,
     ) -> Result<Self> {
         let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
-        let sequence = chain::steps::go_on(&known, standing, &reading.choice)?;
+        let sequence = chain::steps::go_on(&known, standing, &reading.choice);
+        let sequence = sequence.map_err(|error| of_repository(error, &repository.name))?;
         Self::of(sets, sequence, reading, repository, report)
     }
 

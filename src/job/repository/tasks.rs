@@ -91,12 +91,14 @@ pub fn cancel(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<Lis
     let id = found.record.task;
     let shown = listed(&found, repository.about_now()?);
     if !found.record.state.is_open() {
-        let why = format!("has already ended: {}", shown.state);
-        return Err(Error::refused(format!("task {id}"), why, "`fullbore tasks` shows the running ones"));
+        let why = format!("has already ended: {}", found.record.state.word());
+        let hint = format!("`fullbore tasks --repo {} --state running` shows the running ones", repository.name);
+        return Err(Error::refused(format!("task {id}"), why, hint));
     }
     if shown.dead {
         let why = format!("has been silent for {} s: its host is dead, or cannot reach the repository", shown.silent_s);
-        return Err(Error::refused(format!("task {id}"), why, "`fullbore prune --confirm` removes its files"));
+        let hint = format!("`fullbore prune --repo {} --confirm` removes its files", repository.name);
+        return Err(Error::refused(format!("task {id}"), why, hint));
     }
     task::ask_to_end(&repository, id)?;
     let begun = std::time::Instant::now();
@@ -109,11 +111,9 @@ pub fn cancel(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<Lis
         }
     }
     let why = format!("did not end within {} s of the cancel request", HEARS.as_secs());
-    Err(Error::refused(
-        format!("task {id}"),
-        why,
-        "it ends as soon as it can reach the repository; `fullbore tasks` shows its state",
-    ))
+    let shows = format!("`fullbore task {id} --repo {}` shows its state", repository.name);
+    let hint = format!("it ends as soon as it can reach the repository; {shows}");
+    Err(Error::refused(format!("task {id}"), why, hint))
 }
 
 fn find(repository: &Repository, part: &str) -> Result<KnownTask> {
@@ -126,7 +126,7 @@ fn find(repository: &Repository, part: &str) -> Result<KnownTask> {
         [] => {
             let unread = unread.iter().map(|why| format!("; cannot read: {why}")).collect::<String>();
             let why = format!("is not known in this repository{unread}");
-            Err(Error::usage(thing, why, "`fullbore tasks` lists them"))
+            Err(Error::usage(thing, why, format!("`fullbore tasks --repo {}` lists them", repository.name)))
         }
         _ => {
             let fitting = hits.iter().map(|task| format!("\n    {}", task.title())).collect::<String>();

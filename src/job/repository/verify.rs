@@ -7,6 +7,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::databases::{meant, to_choose_from};
+use super::hints::of_repository;
 use super::{Setting, title};
 use crate::job::reading::Reading;
 use crate::job::verify;
@@ -41,7 +42,7 @@ pub fn run(
         (None, None, false) => inventory.sets.iter().collect(),
         (_, set, _) => to_choose_from(&inventory.sets, database, set.as_deref())?,
     };
-    let chosen = chosen(sets, reading)?;
+    let chosen = chosen(sets, reading).map_err(|error| of_repository(error, &repository.name))?;
     let all = reading.choice.set.is_none() && !reading.choice.latest;
     let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
     setting.as_reader(&repository, ("verify", database.map(str::to_owned), &ids), conduct, report, |report| {

@@ -199,7 +199,7 @@ impl State {
     pub fn note(&self) -> String {
         let written = &self.written;
         format!(
-            "`{}` is still restoring, now at {}, {}: name the next sets with --from, and end with --recovery",
+            "`{}` is still restoring, now at {}, {}: name the next sets with --from or --repo, and end with --recovery",
             self.target.display(),
             written.last.title,
             moment::show_with_local(written.until)
