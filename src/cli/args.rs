@@ -169,7 +169,7 @@ pub struct Backup {
     /// Keep this backup outside the chain (COPY_ONLY): fullbore does not choose it as a base by itself.
     #[arg(long)]
     pub copy_only: bool,
-    /// Replace existing stripes: all stripes of a set, or none. The old set stays whole until the new one is durable.
+    /// Replace existing stripes: all stripes of a set, or none. The old set stays complete until the new one is durable.
     #[arg(long)]
     pub init: bool,
     /// Make missing directories. Without this flag, a missing directory is an error: its disk may not be mounted.
@@ -424,7 +424,7 @@ pub enum CheckDepth {
     Full,
 }
 
-/// Restore a database. It appears under its name only when it is whole. Until then, the target stays unchanged.
+/// Restore a database. It appears under its name only when it is complete. Until then, the target stays unchanged.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("server").args(["check", "start_check", "table"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo", "recovery"]).required(true).multiple(true))]

@@ -83,9 +83,9 @@ pub fn restore(report: &Report, shown: &OutputFlags) -> Vec<String> {
     }
     if let Some(resumed) = report.resumed.as_ref().filter(|resumed| resumed.fetched_blocks + resumed.kept_bytes > 0) {
         out.push(format!(
-            "  kept {} of the partial restore, and fetched {} blocks ({}) for the rest",
+            "  kept {} of the partial restore, and fetched {} ({}) for the rest",
             show_bytes(resumed.kept_bytes),
-            resumed.fetched_blocks,
+            counted(resumed.fetched_blocks, "block"),
             show_bytes(resumed.fetched_bytes)
         ));
     }

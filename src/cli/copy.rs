@@ -66,7 +66,7 @@ pub struct Copy {
     /// Names of stripes in directories: {database} {kind} {time} {date} {set} {id} {family} {families}.
     #[arg(long, value_name = "TEMPLATE")]
     pub name_template: Option<String>,
-    /// Replace existing stripes: all stripes of a set, or none. The old set stays whole until the new one is durable.
+    /// Replace existing stripes: all stripes of a set, or none. The old set stays complete until the new one is durable.
     #[arg(long)]
     pub init: bool,
     /// Make missing directories. Without this flag, a missing directory is an error: its disk may not be mounted.

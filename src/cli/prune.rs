@@ -122,8 +122,10 @@ pub fn catalog(args: &Catalog, config: &Config) -> Result<u8> {
     let rebuilt = catalog::rebuild(Setting { name: repo, config }, key.as_deref(), &conduct)?;
     if shown.write("catalog rebuild", &rebuilt)? {
         show::line(&format!(
-            "{} sets are in the catalog; {} were found by their media alone, and {} records were written for them",
-            rebuilt.sets, rebuilt.by_media, rebuilt.records
+            "catalog: {}; found by their media alone: {}; written for these: {}",
+            units::counted(rebuilt.sets as u64, "set"),
+            units::counted(rebuilt.by_media as u64, "set"),
+            units::counted(rebuilt.records as u64, "record")
         ));
     }
     rebuilt.warnings.iter().for_each(|warning| show::warning(warning));

@@ -165,10 +165,10 @@ pub struct Check {
     /// Only this database [default: all databases].
     #[arg(long, value_name = "DATABASE")]
     pub database: Option<String>,
-    /// Maximum age of the newest whole chain: 26h.
+    /// Maximum age of the newest complete chain: 26h.
     #[arg(long, value_name = "TIME")]
     pub max_age: Option<String>,
-    /// Maximum time since a whole chain was verified, or restored by restore-test: 8d.
+    /// Maximum time since a complete chain was verified, or restored by restore-test: 8d.
     #[arg(long, value_name = "TIME")]
     pub max_unproven: Option<String>,
     /// A database that is not backed up any more: the age of its backups does not count, only whether they are good.

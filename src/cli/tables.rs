@@ -5,7 +5,7 @@ use fullbore::job::repository::check::DatabaseHealth;
 use fullbore::job::repository::list::ListedSet;
 use fullbore::job::repository::prune::{Pruned, SetDecision};
 use fullbore::job::repository::tasks::ListedTask;
-use fullbore::units::show_bytes;
+use fullbore::units::{counted, show_bytes};
 
 use super::grid::{Column, Text, render};
 use super::listing::View;
@@ -254,7 +254,7 @@ pub fn pruned(pruned: &Pruned, confirmed: bool, view: View) -> String {
             value(&set.engine).into(),
             value(&set.host).into(),
             show_bytes(set.stored_bytes).into(),
-            if set.delete { Text::coloured("delete", Some(Colour::Yellow)) } else { "keep".into() },
+            if set.delete { Text::coloured("remove", Some(Colour::Yellow)) } else { "keep".into() },
             value(&set.reasons.join("; ")).into(),
         ]
     };
@@ -262,11 +262,10 @@ pub fn pruned(pruned: &Pruned, confirmed: bool, view: View) -> String {
     let table = render(&columns, &rows, view.width, view.colours);
     let go = pruned.sets.iter().filter(|set| set.delete).count();
     let end = match confirmed {
-        true if pruned.deleted.len() == 1 => "1 set was removed".to_owned(),
-        true => format!("{} sets were removed", pruned.deleted.len()),
+        true => format!("removed: {}", counted(pruned.deleted.len() as u64, "set")),
         false => format!(
-            "{go} of {} sets can be removed, {}; --confirm removes them",
-            pruned.sets.len(),
+            "{go} of {} can be removed, {}; --confirm removes them",
+            counted(pruned.sets.len() as u64, "set"),
             show_bytes(pruned.bytes_freed)
         ),
     };

@@ -222,7 +222,7 @@ impl Scene {
     fn remove_orphans(&mut self) -> Result<()> {
         for path in self.published_of(&self.unproved) {
             self.done.notes.push(format!(
-                "left `{}` alone: its set is not whole here, but may be whole with families in other places",
+                "left `{}` alone: its set is incomplete here, but may be complete with families in other places",
                 path.display()
             ));
         }
@@ -269,7 +269,7 @@ impl Scene {
             let Some(old) = standing.and_then(FamilyLook::set) else {
                 self.note(
                     leftover,
-                    "a killed backup had finished it, but the file with its name is not a whole family",
+                    "a killed backup had finished it, but the file with its name is not a complete family",
                 );
                 return Ok(None);
             };
@@ -303,7 +303,7 @@ impl Scene {
                 self.done.notes.push(put);
             }
         } else if self.seen.get(&leftover.name).and_then(FamilyLook::set).is_some_and(|id| self.whole.contains(&id)) {
-            self.remove(leftover, ": the backup that replaced it is whole")?;
+            self.remove(leftover, ": the backup that replaced it is complete")?;
         }
         Ok(())
     }

@@ -61,10 +61,12 @@ fn a_page_in_use_that_is_zero_and_a_file_that_was_cut_end_the_backup_unless_it_w
         cut.set_len(100 * size).unwrap();
         let refused = backup(&world, &server, "--to a/").with_code(1);
         let said = "shop/b.ibd: page 100 is damaged in the server's own file: the file ends before it";
-        assert!(refused.err.contains(said) && refused.err.contains("and 1 more pages"), "{refused}");
+        assert!(refused.err.contains(said) && refused.err.contains("and 1 page more"), "{refused}");
         // The server has all of it in its cache still, and can be asked for the rows.
         assert_eq!(server.sql("SELECT COUNT(*) FROM shop.a; SELECT COUNT(*) FROM shop.b"), "20000\n20000\n");
-        backup(&world, &server, "--to a/ --continue-after-error").with_code(4).says(&["2 pages are damaged", "b.ibd"]);
+        backup(&world, &server, "--to a/ --continue-after-error")
+            .with_code(4)
+            .says(&["damaged in the server's own files: 2 pages", "b.ibd"]);
         let refused = world.run("restore --from a --into dir:copy").with_code(1);
         assert!(refused.err.contains("damaged already when it was made"), "{refused}");
         world.run("verify --from a").with_code(4).says(&["2 pages", "shop/b.ibd"]);
@@ -112,13 +114,17 @@ fn a_zeroed_page_or_a_short_file_of_mysql_ends_the_backup() {
     let said = format!("shop/a.ibd: page {number} is damaged in the server's own file: it is all zero");
     assert!(refused.err.contains(&said), "{refused}");
     assert_eq!(world.names("a"), Vec::<String>::new());
-    backup(&world, &server, "--to a/ --continue-after-error").with_code(4).says(&["1 pages are damaged", "a.ibd"]);
+    backup(&world, &server, "--to a/ --continue-after-error")
+        .with_code(4)
+        .says(&["damaged in the server's own files: 1 page ", "a.ibd"]);
     world.run("verify --from a").with_code(4).says(&["1 pages", "shop/a.ibd"]);
     server.stop();
     let cut = fs::File::options().write(true).open(server.datadir().join("shop/b.ibd")).unwrap();
     cut.set_len(100 * 16384).unwrap();
     server.start_again(&options);
-    backup(&world, &server, "--to c/ --mkdir").with_code(1).says(&["and 1 more pages"]);
-    backup(&world, &server, "--to c/ --mkdir --continue-after-error").with_code(4).says(&["2 pages are damaged"]);
+    backup(&world, &server, "--to c/ --mkdir").with_code(1).says(&["and 1 page more"]);
+    backup(&world, &server, "--to c/ --mkdir --continue-after-error")
+        .with_code(4)
+        .says(&["damaged in the server's own files: 2 pages"]);
     world.run("restore --from c --into dir:copy").with_code(1).says(&["damaged already when it was made"]);
 }

@@ -577,7 +577,9 @@ fn a_page_that_is_damaged_at_the_source_ends_the_backup_unless_it_was_asked_to_g
     assert!(refused.err.contains("shop/quiet.ibd: page 6 is damaged in the server's own file"), "{refused}");
     assert_eq!(world.names("a"), Vec::<String>::new());
     assert_unlocked(&source);
-    backup(&world, &source, "--to a/ --continue-after-error").with_code(4).says(&["1 pages are damaged", "quiet.ibd"]);
+    backup(&world, &source, "--to a/ --continue-after-error")
+        .with_code(4)
+        .says(&["damaged in the server's own files: 1 page ", "quiet.ibd"]);
     let refused = world.run("restore --from a --into dir:copy").with_code(1);
     assert!(refused.err.contains("damaged already") && !world.at("copy").exists(), "{refused}");
     world

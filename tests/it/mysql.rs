@@ -116,7 +116,7 @@ fn a_page_that_was_damaged_at_the_source_is_named_and_the_files_are_shown_with_t
     assert_eq!(world.names("a"), Vec::<String>::new());
     backup(&world, &source, "--to a/ --continue-after-error")
         .with_code(4)
-        .says(&["1 pages are damaged", "shop/item.ibd"]);
+        .says(&["damaged in the server's own files: 1 page ", "shop/item.ibd"]);
     let named = format!("page {page} of `shop/item.ibd` was damaged already");
     world.run("verify --from a").with_code(4).says(&[&named, "checksum"]);
     for into in ["nul:", "dir:copy"] {

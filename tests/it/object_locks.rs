@@ -126,11 +126,11 @@ mod object_store {
         let ended = run(&world, &blind, &format!("{PRUNE} --confirm")).with_code(4);
         let ended =
             ended.says(&["kept: 1 set, whose lock state is unknown", "s3:GetObjectRetention", "s3:GetObjectLegalHold"]);
-        assert!(ended.text().contains("0 sets were removed"), "{ended}");
+        assert!(ended.text().contains("removed: 0 sets"), "{ended}");
         assert_eq!(families(&store).len(), 4);
         let sees = account(&store, &format!("{USUAL}{LOCKS}"));
         let ended = run(&world, &sees, &format!("{PRUNE} --confirm")).done();
-        assert!(ended.text().contains("locked until") && ended.text().contains("0 sets were removed"), "{ended}");
+        assert!(ended.text().contains("locked until") && ended.text().contains("removed: 0 sets"), "{ended}");
         assert_eq!(families(&store).len(), 4);
     }
 
@@ -171,7 +171,7 @@ mod object_store {
         let said = "its files are locked; a later prune removes them";
         for _ in 0..2 {
             let ended = run(&world, &variables, &format!("{PRUNE} --confirm")).says(&[said]);
-            assert!(ended.text().contains("0 sets were removed") && [0, 4].contains(&ended.code), "{ended}");
+            assert!(ended.text().contains("removed: 0 sets") && [0, 4].contains(&ended.code), "{ended}");
             assert!(families(&store).contains(&second) && families(&store).len() == 3, "{:?}", families(&store));
         }
     }

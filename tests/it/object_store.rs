@@ -552,7 +552,7 @@ fn a_locked_set_is_not_pruned_before_its_time_and_stays_usable() {
     run(&world, &store, "backup sqlite:app.db --repo vault").done();
     run(&world, &store, "verify --repo vault").done();
     let ended = run(&world, &store, "prune --repo vault --confirm --grace 0s").done();
-    assert!(ended.text().contains("locked until") && ended.text().contains("0 sets were removed"), "{ended}");
+    assert!(ended.text().contains("locked until") && ended.text().contains("removed: 0 sets"), "{ended}");
     let listed = run(&world, &store, "list --repo vault --json").done().json();
     assert!(listed.as_array().unwrap().iter().all(|set| set["tombstone"] == false), "{listed}");
     let oldest = listed[0]["backup_set_id"].as_str().unwrap();

@@ -379,7 +379,7 @@ fn last_night_is_good_when_it_is_young_and_proven() {
     chain(&world, 1);
     world.run("check --repo night --max-age 26h").done();
     let line = "check --repo night --max-age 26h --max-unproven 8d --metrics night.prom";
-    world.run(line).refused(1, "--repo night", "never proven: none of its whole chains was verified");
+    world.run(line).refused(1, "--repo night", "never proven: none of its complete chains was verified");
     world.run("restore-test --repo night --scratch b").done();
     let good = world.run(line).done().text();
     assert!(good.contains("good"), "{good}");
@@ -434,7 +434,10 @@ fn lost_records_are_made_again_from_the_media() {
     fs::remove_dir_all(world.at("state")).unwrap();
     world.run("list --repo night").refused(2, "--repo night", "holds no repository");
     let said = world.run("catalog rebuild --repo night").done().text();
-    assert!(said.contains("2 sets are in the catalog; 2 were found by their media alone, and 2 records"), "{said}");
+    assert!(
+        said.contains("catalog: 2 sets; found by their media alone: 2 sets; written for these: 2 records"),
+        "{said}"
+    );
     assert_eq!(ids(&world), ids_before);
     world.run("restore --repo night --into sqlite:copy.db").done();
 }

@@ -1,6 +1,6 @@
 //! The picture of `--progress rich`: from a view to lines, nothing else.
 
-use fullbore::units::{MIB, show_bytes};
+use fullbore::units::{MIB, counted, show_bytes};
 
 use super::history::View;
 
@@ -91,9 +91,9 @@ fn time(seconds: f64) -> String {
 fn memory(view: &View) -> String {
     let pool = &view.pool;
     format!(
-        "  memory {} of {} buffers in use ({}), process {}",
+        "  memory {} of {} in use ({}), process {}",
         pool.in_use,
-        pool.count,
+        counted(pool.count as u64, "buffer"),
         show_bytes(pool.bytes_in_use),
         show_bytes(view.resident)
     )

@@ -266,7 +266,7 @@ fn nothing_is_based_on(set: &StoredSet) -> String {
 
 /// The repository has no set to continue; perhaps with the reason.
 fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> Error {
-    let why = format!("the repository has no usable full of `{database}` (whole, not --copy-only, not damaged)");
+    let why = format!("the repository has no usable full of `{database}` (complete, not --copy-only, not damaged)");
     let why = match databases::elsewhere(&inventory.sets, engine, database) {
         Some(elsewhere) => format!("{why}; {elsewhere}"),
         None => why,

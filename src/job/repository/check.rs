@@ -130,7 +130,9 @@ fn standing(
             shown(ago(at)),
             show_duration(most)
         )),
-        (Some(_), None) => problems.push("never proven: none of its whole chains was verified or restored".to_owned()),
+        (Some(_), None) => {
+            problems.push("never proven: none of its complete chains was verified or restored".to_owned())
+        }
         _ => {}
     }
     if let Some(ahead) = last.filter(|last| last.stored_at > now.saturating_add(CLOCK_TOLERANCE)) {
@@ -234,9 +236,9 @@ pub fn metrics(repository: &str, checked: &Result<Vec<DatabaseHealth>>) -> Strin
     let good = |of: &DatabaseHealth| Some(f64::from(u8::from(of.problems.is_empty())));
     gauge("database_good", "1 when nothing is wrong with the backups of this database.", each(&good));
     let age = |of: &DatabaseHealth| of.age_s.map(|seconds| seconds as f64);
-    gauge("backup_age_seconds", "Age of the newest whole chain.", each(&age));
+    gauge("backup_age_seconds", "Age of the newest complete chain.", each(&age));
     let unproven = |of: &DatabaseHealth| of.unproven_s.map(|seconds| seconds as f64);
-    gauge("unproven_seconds", "Time since a whole chain was verified or restored.", each(&unproven));
+    gauge("unproven_seconds", "Time since a complete chain was verified or restored.", each(&unproven));
     gauge("sets", "Whole backup sets.", each(&|of| Some(of.sets as f64)));
     gauge("stored_bytes", "Bytes of all backup sets.", each(&|of| Some(of.stored_bytes as f64)));
     text

@@ -271,7 +271,7 @@ impl<'a> Target<'a> {
         match &remains.incomplete {
             _ if remains.tombstone => Err(Error::refused(thing, "is being removed from the repository", hint)),
             Some(_) if remains.record.media_set_id == found.media_set_id => Ok(()),
-            Some(why) => Err(Error::refused(thing, format!("is in the repository, but not whole: {why}"), hint)),
+            Some(why) => Err(Error::refused(thing, format!("is in the repository, but incomplete: {why}"), hint)),
             None if remains.is_damaged() => {
                 let why = "is in the repository, but was found damaged there";
                 Err(Error::refused(thing, why, "remove its families, and copy again"))

@@ -73,7 +73,7 @@ impl<'a> Second<'a> {
             let why = match found {
                 Some(set) if set.tombstone => "is being removed there".to_owned(),
                 Some(StoredSet { incomplete: Some(why), .. }) => {
-                    format!("is not whole there: {why}")
+                    format!("is incomplete there: {why}")
                 }
                 Some(set) if set.is_damaged() => "was found damaged there".to_owned(),
                 Some(set) => return Ok(set.clone()),

@@ -7,7 +7,7 @@ use std::path::Path;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use fullbore_core::units::on_its_line;
+use fullbore_core::units::{counted, on_its_line};
 use fullbore_repository::Repository;
 use fullbore_repository::format::SetRecord;
 use fullbore_repository::hidden::is_local_name;
@@ -107,12 +107,10 @@ fn is_called_with_host(set: &StoredSet, wanted: &str) -> bool {
 /// A line of a list of databases.
 fn line(engine: &str, name: &str, sets: usize) -> String {
     let engine = on_its_line(engine);
-    match (name, sets) {
-        ("", 1) => {
-            format!("\n    {engine}: 1 set with an encrypted name (`fullbore catalog rebuild --key`)")
-        }
-        ("", more) => {
-            format!("\n    {engine}: {more} sets with encrypted names (`fullbore catalog rebuild --key`)")
+    match name {
+        "" => {
+            let sets = counted(sets as u64, "set");
+            format!("\n    {engine}: {sets} with an encrypted name (`fullbore catalog rebuild --key`)")
         }
         _ => format!("\n    {engine} `{}`", on_its_line(name)),
     }

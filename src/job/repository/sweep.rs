@@ -165,7 +165,7 @@ impl<'a> Sweeper<'a> {
                 if self.has_commit_record(&tombstone.families)? {
                     pruned
                         .warnings
-                        .push(format!("set {id} has a tombstone and a commit record, but is not whole: look at it"));
+                        .push(format!("set {id} has a tombstone and a commit record, but is incomplete: look at it"));
                     return Ok(());
                 }
                 self.remove_families(&tombstone.families, Whose { set: id, media: tombstone.media_set_id })?;

@@ -19,7 +19,7 @@ use crate::threads;
 const TICK: Duration = Duration::from_millis(100);
 
 /// What a user needs to know when only the removal of the old set has failed.
-const KEPT: &str = "the new set is whole under its names; the rest of the old set has names with .old-";
+const KEPT: &str = "the new set is complete under its names; the rest of the old set has names with .old-";
 
 /// What writing a set needs besides its bytes.
 pub(super) struct Writing<'a> {

@@ -73,7 +73,8 @@ impl PipeSink {
     fn error(&mut self, error: io::Error) -> Error {
         self.failed = true;
         if error.kind() == io::ErrorKind::BrokenPipe {
-            let hint = "the program behind the pipe has ended: look at its messages; it does not have a whole backup";
+            let hint =
+                "the program behind the pipe has ended: look at its messages; it does not have a complete backup";
             return Error::refused(
                 &self.device,
                 format!("the reader of the pipe went away after {} bytes", self.length),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 
 use crate::mysql_family::connection::Connection;
@@ -58,13 +59,13 @@ impl Tablespaces {
         let Some(first) = lacks.first() else { return Ok(()) };
         let named = lacks.iter().take(NAMED_MAX).map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
         let more = if lacks.len() > NAMED_MAX { ", …" } else { "" };
-        let count = lacks.len();
+        let tablespaces = |kind| counted(lacks.len() as u64, kind);
         if lacks.iter().all(|tablespace| tablespace.encrypted) {
             return Err(Error::refused(
                 &first.name,
                 format!(
-                    "{count} tablespaces are encrypted and the server has no key for them: it cannot open them and \
-                     leaves them out of the clone ({named}{more})"
+                    "the server has no key for {}, and leaves this out of the clone ({named}{more})",
+                    tablespaces("encrypted tablespace")
                 ),
                 "give the server its keyring back (see performance_schema.keyring_component_status and its error log) \
                  and restart it; or drop the lost tables",
@@ -72,7 +73,7 @@ impl Tablespaces {
         }
         Err(Error::refused(
             &first.name,
-            format!("the server leaves {count} tablespaces out of the clone ({named}{more})"),
+            format!("the server leaves {} out of the clone ({named}{more})", tablespaces("tablespace")),
             "look into the server's error log: a clone does not contain a file that the server cannot open; repair or \
              drop the table, and start the backup again",
         ))

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
@@ -142,8 +143,9 @@ impl Catalog {
         let found = self.connection.query_row(before, [&id, &place], row).optional();
         let found = found.map_err(|error| failed("read", &self.path, &error))?;
         Ok(found.filter(|&(_, sets)| sets > 0).map(|(seen_at, sets)| {
+            let sets = counted(sets.unsigned_abs(), "set");
             format!(
-                "`{place}` held another repository with {sets} sets when this host last looked there, at {seen_at}: \
+                "`{place}` held another repository with {sets} when this host last looked there, at {seen_at}: \
                  is its disk not mounted?"
             )
         }))

@@ -163,7 +163,7 @@ impl<'a> Logs<'a> {
         let why = match self.found.iter().find(|other| other.backup_set_id == wanted) {
             None => format!("continues backup set {wanted}, which is not there"),
             Some(other) => match &other.incomplete {
-                Some(why) => format!("continues {}, which is not whole: {why}", title(other)),
+                Some(why) => format!("continues {}, which is incomplete: {why}", title(other)),
                 None if reached.contains(&wanted) => {
                     format!("names {} as its predecessor, but begins elsewhere, not at its end", title(other))
                 }

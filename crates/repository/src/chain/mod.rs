@@ -333,7 +333,7 @@ fn nothing_usable(found: &[FoundSet], usable: &[usize]) -> Error {
         ),
         _ => Error::incomplete(
             "--from",
-            format!("none of the sets found is whole:{}", list(found)),
+            format!("none of the sets found is complete:{}", list(found)),
             "give all families of a set, also those on other disks",
         ),
     }
@@ -349,7 +349,7 @@ fn base_of(found: &[FoundSet], differential: usize) -> Result<usize> {
     match at {
         Some(at) => match &found[at].incomplete {
             None => Ok(at),
-            Some(why) => Err(missing(format!("its full {id} is not whole: {why}"))),
+            Some(why) => Err(missing(format!("its full {id} is incomplete: {why}"))),
         },
         None => Err(missing(format!("its full {id} is not there"))),
     }

@@ -81,7 +81,7 @@ fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()>
             return Err(Error::usage("--from nul:", "it keeps no data", "name the families of a backup"));
         }
         Destination::Pipe => {
-            return Err(Error::usage("--from -", "a pipe holds a whole set of one family", "give --from - alone"));
+            return Err(Error::usage("--from -", "a pipe holds a complete set of one family", "give --from - alone"));
         }
     };
     if path.is_dir() {

@@ -173,7 +173,7 @@ impl Unreadable {
 pub fn is_pipe(from: &[String]) -> Result<bool> {
     let pipes = from.iter().filter(|text| *text == "-").count();
     if pipes > 0 && from.len() > 1 {
-        return Err(Error::usage("--from -", "a pipe holds a whole set of one family", "give --from - alone"));
+        return Err(Error::usage("--from -", "a pipe holds a complete set of one family", "give --from - alone"));
     }
     Ok(pipes == 1)
 }

@@ -6,6 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
+use fullbore_core::units::counted;
+
 use super::files::CopiedFile;
 use super::statements::Statements;
 use super::work::FileNumber;
@@ -160,9 +162,9 @@ impl LostPages {
 fn unclear(zero: &[DamagedPage]) -> Option<String> {
     let first = zero.first()?;
     Some(format!(
-        "{} pages are all zero, but in use according to their tablespaces (page {} of `{}`): they are damaged, or the \
-         server was killed while it added an index; with an account that has PROCESS, fullbore can tell",
-        zero.len(),
+        "all zero, but in use according to the tablespace: {} (page {} of `{}`). This is damage, or the server was \
+         killed while it added an index; with an account that has PROCESS, fullbore can tell",
+        counted(zero.len() as u64, "page"),
         first.page,
         first.file
     ))
@@ -239,7 +241,10 @@ mod tests {
             assert_eq!(lost.judge(&touched, &[copied(7)], &[], &unfinished, 9), Judged::default());
         }
         let unclear = lost.judge(&touched, &[copied(7)], &[], &Unfinished::Unknown, 9);
-        assert!(unclear.damaged.is_empty() && unclear.warning.unwrap().contains("2 pages are all zero"));
+        assert!(
+            unclear.damaged.is_empty()
+                && unclear.warning.unwrap().contains("all zero, but in use according to the tablespace: 2 pages ")
+        );
     }
 
     /// A server that answers two queries, or refuses the query with the text `refused`.

@@ -2,6 +2,7 @@
 //! them for ever.
 
 use fullbore_core::Error;
+use fullbore_core::units::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ pub fn refuse(pages: &[DamagedPage]) -> Option<Error> {
     let first = pages.first()?;
     let more = match pages.len() {
         1 => String::new(),
-        count => format!(", and {} more pages", count - 1),
+        count => format!(", and {} more", counted(count as u64 - 1, "page")),
     };
     Some(Error::refused(
         &first.file,
@@ -52,16 +53,17 @@ pub fn read(position: &Value) -> Option<String> {
     let first: Option<DamagedPage> =
         position.get(LIST)?.get(0).and_then(|first| serde_json::from_value(first.clone()).ok());
     let first = first.map_or(String::new(), |page| format!(" (page {} of `{}`: {})", page.page, page.file, page.why));
-    Some(format!("{count} pages{first} were damaged already when it was made"))
+    let (pages, were) = (counted(count, "page"), if count == 1 { "was" } else { "were" });
+    Some(format!("{pages}{first} {were} damaged already when it was made"))
 }
 
 /// The warning of a backup that continued.
 pub fn warning(pages: &[DamagedPage]) -> Option<String> {
     let first = pages.first()?;
     Some(format!(
-        "{} pages are damaged in the server's own files (page {} of `{}`: {}): they are in the backup as they are, and \
-         its restore needs --continue-after-error",
-        pages.len(),
+        "damaged in the server's own files: {} (page {} of `{}`: {}). The backup has these bytes as they are, and its \
+         restore needs --continue-after-error",
+        counted(pages.len() as u64, "page"),
         first.page,
         first.file,
         first.why

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use fullbore_core::Result;
 use fullbore_core::media::ManifestStream;
+use fullbore_core::units::counted;
 use fullbore_core::unpack::Target;
 use serde_json::{Value, json};
 
@@ -109,7 +110,8 @@ impl PageCheck for PageVerifier {
         let rest = left.len().saturating_sub(NAMED_MAX);
         if rest > 0 {
             let more = if more { "at least " } else { "" };
-            said.push(format!("and {more}{rest} more pages were damaged already when they were backed up"));
+            let pages = counted(rest as u64, "page");
+            said.push(format!("also damaged already at the time of the backup: {more}{pages} more"));
         }
         said
     }

@@ -84,7 +84,7 @@ pub fn load(connection: &mut Connection, directory: &Path, text: &TableText) -> 
     if counted == text.rows.to_string() {
         return Ok(());
     }
-    let why = format!("has {counted} rows after loading, but {} were backed up", text.rows);
+    let why = format!("has a row count of {counted} after loading, but {} in the backup", text.rows);
     Err(Error::refused(format!("table {}", text.table.shown()), why, "please report this"))
 }
 

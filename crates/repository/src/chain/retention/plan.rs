@@ -175,7 +175,7 @@ impl Planner<'_> {
             let from =
                 oldest.map_or_else(|| "it has none".into(), |at| format!("the oldest is from {}", self.shown_time(at)));
             self.notes.push(format!(
-                "the recovery window of {name} is not covered yet: it needs a whole full from {} or before; {from}",
+                "the recovery window of {name} is not covered yet: it needs a complete full from {} or before; {from}",
                 show_time(start)
             ));
         }
@@ -259,8 +259,8 @@ impl Planner<'_> {
             });
             if proof.held > 0 && proof.have >= self.policy.min_verified_chains {
                 warnings.push(format!(
-                    "the policy deletes {} of {name}, but nothing newer is verified: verify the newest chain first, \
-                     with `fullbore verify`",
+                    "the policy removes {} of {name}, but nothing newer is verified: verify the newest chain first, \
+                     with `fullbore verify --repo`",
                     count(proof.held)
                 ));
             }
@@ -305,7 +305,9 @@ impl Planner<'_> {
             have => format!("{have} of its chains verified, and {need} must stay"),
         };
         let held = count(proof.held);
-        Some(format!("no set of {name} may be deleted: {why}; after a good `fullbore verify`, {held} can be deleted"))
+        Some(format!(
+            "no set of {name} may be removed: {why}; after a good `fullbore verify --repo`, {held} can be removed"
+        ))
     }
 
     /// Chain by chain, the oldest first. In a chain: the deepest first, logs before differentials, newer before older.

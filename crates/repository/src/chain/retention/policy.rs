@@ -95,7 +95,7 @@ impl KeepRules {
         if !(1..=MOST_PLACES).contains(&min_verified_chains) {
             return wrong(
                 format!("`min-verified-chains` is {min_verified_chains}"),
-                "use at least 1: fullbore deletes nothing before a newer chain is verified",
+                "use at least 1: fullbore removes nothing before a newer chain is verified",
             );
         }
         let name = self.time_zone.as_deref().unwrap_or("UTC");

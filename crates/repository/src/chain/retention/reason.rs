@@ -76,7 +76,7 @@ impl fmt::Display for Reason {
             Reason::Place { rule, place, of, period, copy_only, if_whole } => {
                 let own = if *copy_only { "copy-only, " } else { "" };
                 let period = period.as_ref().map_or_else(String::new, |period| format!(" ({period})"));
-                let would = if *if_whole { ", if its chain were whole" } else { "" };
+                let would = if *if_whole { ", if its chain were complete" } else { "" };
                 write!(f, "{own}{rule} {place} of {of}{period}{would}")
             }
             Reason::Window(window) => write!(f, "within the recovery window of {}", units::show_duration(*window)),

@@ -152,7 +152,7 @@ fn without_a_verified_chain_nothing_goes_and_the_verdict_says_why() {
     assert!(plan.delete.is_empty());
     let refusal = plan.refusals().next().unwrap();
     assert!(
-        refusal.contains("none of its chains is verified") && refusal.contains("2 sets can be deleted"),
+        refusal.contains("none of its chains is verified") && refusal.contains("2 sets can be removed"),
         "{refusal}"
     );
     assert_eq!(reasons(&plan, 0), "no chain of its database is verified");
