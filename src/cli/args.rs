@@ -644,6 +644,9 @@ pub enum KeyVerb {
         /// Make the key without a recovery key.
         #[arg(long)]
         no_recovery: bool,
+        /// The JSON object.
+        #[command(flatten)]
+        shown: ReportFlags,
     },
     /// Wrap the data keys of existing backups for more keys. The media do not change: fullbore writes a sidecar file
     /// beside them.
@@ -657,6 +660,9 @@ pub enum KeyVerb {
         /// A key that can open them from now on, besides the present keys. Repeatable.
         #[arg(long, value_name = "KEYFILE", required = true)]
         encrypt_to: Vec<PathBuf>,
+        /// The JSON object.
+        #[command(flatten)]
+        shown: ReportFlags,
     },
 }
 

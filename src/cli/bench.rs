@@ -1,13 +1,15 @@
 //! `fullbore bench`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::units;
-use fullbore_bench::Request;
+use fullbore_bench::{Outcome, Request};
+use serde::Serialize;
 
+use super::listing::ReportFlags;
 use super::show;
 
 /// Run every combination of a matrix of settings, several times in random order, and record how fast each is.
@@ -34,6 +36,28 @@ pub struct Bench {
     /// Continue with the existing results: finished runs are not repeated.
     #[arg(long)]
     pub resume: bool,
+    /// The JSON object.
+    #[command(flatten)]
+    pub report: ReportFlags,
+}
+
+/// A bench, or its plan, as an object. The results themselves are in `results.jsonl`.
+#[derive(Serialize)]
+struct Ended<'a> {
+    /// Nothing was run.
+    planned: bool,
+    cells: usize,
+    /// Runs of this execution, warm-up included.
+    runs: u64,
+    /// Of these.
+    failed: u64,
+    /// Expected, in seconds.
+    expected_s: f64,
+    disk_bytes: u64,
+    /// The directories of results and data sets.
+    out: &'a Path,
+    data: &'a Path,
+    notes: &'a [String],
 }
 
 /// The exit code when runs failed. A job with warnings has the same code.
@@ -51,6 +75,31 @@ pub fn run(args: &Bench, config: &Config) -> Result<u8> {
         resume: args.resume,
     };
     let outcome = fullbore_bench::run(&request, &conduct, &show::told)?;
+    let (plan, planned) = (&outcome.plan, outcome.tables.is_none());
+    let ended = Ended {
+        planned,
+        cells: plan.cells,
+        runs: plan.runs,
+        failed: outcome.failed,
+        expected_s: plan.seconds,
+        disk_bytes: plan.disk_bytes,
+        out: &outcome.out,
+        data: &outcome.data,
+        notes: &plan.notes,
+    };
+    if args.report.write("bench", &ended)? {
+        told(&outcome);
+    }
+    if outcome.failed > 0 {
+        let runs = units::counted(outcome.failed, "run");
+        show::warning(&format!("{runs} failed: the notes below the tables and results.jsonl say why"));
+        return Ok(SOME_FAILED);
+    }
+    Ok(0)
+}
+
+/// The result for people.
+fn told(outcome: &Outcome) {
     match &outcome.tables {
         None => {
             show::line(&outcome.plan.line());
@@ -76,10 +125,4 @@ pub fn run(args: &Bench, config: &Config) -> Result<u8> {
             ));
         }
     }
-    if outcome.failed > 0 {
-        let runs = units::counted(outcome.failed, "run");
-        show::warning(&format!("{runs} failed: the notes below the tables and results.jsonl say why"));
-        return Ok(SOME_FAILED);
-    }
-    Ok(0)
 }

@@ -84,6 +84,25 @@ fn every_listing_writes_an_object_to_standard_output_or_into_a_file() {
 }
 
 #[test]
+fn key_and_bench_write_an_object_too_and_no_secret() {
+    let world = world();
+    let made = world.run("key new --no-recovery k.key --json").done();
+    let object = made.object();
+    assert_eq!((&object["command"], &object["schema_version"]), (&"key new".into(), &1.into()), "{made}");
+    assert_eq!((&object["secret_file"], &object["public_file"]), (&"k.key".into(), &"k.key.pub".into()), "{made}");
+    assert!(object["key_id"].as_str().unwrap().len() == 32 && object["recovery_key_id"].is_null(), "{made}");
+    let new = world.run("key new --recovery k.key.pub new.key --json").done().object();
+    assert_eq!(new["recovery_key_id"], object["key_id"]);
+    world.run("backup sqlite:app.db --to a/ --encrypt-to k.key.pub").done();
+    let rewrapped = world.run("key rewrap --from a --key k.key --encrypt-to new.key.pub --json").done().object();
+    assert!(rewrapped["sidecars"][0].as_str().unwrap().ends_with(".borekeys"), "{rewrapped}");
+    world.write("m.toml", crate::bench_matrix::SMALL.as_bytes());
+    let planned = world.run("bench m.toml --dry-run --json").done().object();
+    assert!(planned["command"] == "bench" && planned["planned"] == true, "{planned}");
+    assert!(planned["runs"].as_u64().unwrap() > 0 && planned["failed"] == 0, "{planned}");
+}
+
+#[test]
 fn a_report_has_the_hint_in_a_field_of_its_own() {
     let world = World::with_database();
     let report = world.run("verify nowhere --json").with_code(2).object();
