@@ -5,7 +5,7 @@ use clap::Command;
 /// A verb, and its examples: a line that says what for, and a command line.
 type Examples = (&'static [&'static str], [(&'static str, &'static str); 3]);
 
-const ALL: [Examples; 21] = [
+const ALL: [Examples; 22] = [
     (
         &["backup"],
         [

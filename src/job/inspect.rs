@@ -89,7 +89,8 @@ pub fn header(from: &[String], stores: &Stores) -> Result<(Vec<SetSummary>, Rema
     discovered.learn_times()?;
     discovered.learn_hosts()?;
     let summaries = discovered.sets.iter().map(summary).collect::<Result<Vec<_>>>()?;
-    let (leftovers, damaged): (Vec<_>, Vec<_>) = discovered.unreadable.iter().partition(|unreadable| unreadable.leftover);
+    let (leftovers, damaged): (Vec<_>, Vec<_>) =
+        discovered.unreadable.iter().partition(|unreadable| unreadable.leftover);
     let any_whole = discovered.sets.iter().any(|found| found.set.incomplete.is_none());
     let named = |bad: &&discovery::Unreadable| format!("`{}`: {}", bad.device, bad.error.one_line());
     let mut remarks = Remarks {

@@ -123,7 +123,9 @@ fn naming_damage(error: Error, discovered: &mut discovery::DiscoveredSets) -> Er
         |id: uuid::Uuid| discovered.sets.iter().any(|found| found.media_set_id == id && found.set.incomplete.is_some());
     let damaged = discovered.unreadable.iter().position(|bad| !bad.leftover && bad.set.is_none_or(in_need));
     match (error, damaged) {
-        (error, Some(at)) if restore::is_missing_family(&error, &discovered.known()) => discovered.unreadable.swap_remove(at).error,
+        (error, Some(at)) if restore::is_missing_family(&error, &discovered.known()) => {
+            discovered.unreadable.swap_remove(at).error
+        }
         (error, _) => error,
     }
 }

@@ -1,6 +1,6 @@
 //! The reader over genuine backups of SQL Server 2005 to 2019. They are not in this repository: the tests print a line
 //! and pass where there are none. `FULLBORE_BAK_FILES` names their directory; without it `../shared/data/bak` is tried.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::collections::BTreeMap;
 use std::fs::File;

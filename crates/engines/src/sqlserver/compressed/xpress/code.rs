@@ -83,8 +83,8 @@ impl Code {
     fn fill_short(&mut self, counts: &[usize; LONGEST + 1]) {
         let mut rest = &mut self.short[..];
         let mut symbols = self.sorted.iter();
-        for length in 1..=SHORT {
-            for symbol in symbols.by_ref().take(counts[length]) {
+        for (length, count) in counts.iter().enumerate().take(SHORT + 1).skip(1) {
+            for symbol in symbols.by_ref().take(*count) {
                 let (entries, behind) = rest.split_at_mut(rest.len().min(1 << (SHORT - length)));
                 entries.fill(symbol << 4 | length as u16);
                 rest = behind;
