@@ -362,6 +362,15 @@ fn full_if_needed_takes_a_full_if_the_log_continues_no_base() {
 }
 
 #[test]
+fn a_pattern_that_matches_no_base_yet_is_no_reason_to_end_if_a_full_may_be_taken() {
+    let world = world();
+    let line = "log follow sqlite:app.db --base a/*.bore --to a/ --for 1s";
+    world.run(line).refused(2, "--base a/*.bore", "no file matches");
+    world.run(&format!("{line} --full-if-needed")).done().says(&["no file matches --base yet; a full is taken"]);
+    assert_eq!(world.names("a").iter().filter(|name| name.contains("-full-")).count(), 1);
+}
+
+#[test]
 fn vacuum_and_a_shrinking_database_are_followed_and_the_journal_mode_cannot_be_changed_meanwhile() {
     let world = world();
     full(&world);

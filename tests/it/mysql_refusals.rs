@@ -125,7 +125,7 @@ fn tls_that_is_refused_by_either_side_says_by_whom_and_why() {
     let port = server.port();
     run(port, &format!("ssl-mode=verify-ca&ssl-ca={wrong}")).refused_once(1, &["TLS fails", "ssl-ca must name"]);
     run(port, &format!("ssl-mode=verify-identity&ssl-ca={own}")).refused_once(1, &["TLS fails", "verify-identity"]);
-    run(port, "ssl-mode=verify-ca&ssl-ca=/nowhere/ca.pem").refused_once(1, &["/nowhere/ca.pem"]);
+    run(port, "ssl-mode=verify-ca&ssl-ca=/nowhere/ca.pem").refused_once(2, &["/nowhere/ca.pem"]);
     run(port, "ssl-mode=verify-ca&ssl-ca=/dev/zero").refused_once(2, &["/dev/zero", "too long"]);
     run(port, "ssl-mode=verify-ca").refused_once(2, &["add ssl-ca=FILE"]);
     world.assert_no_media();

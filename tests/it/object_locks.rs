@@ -141,7 +141,7 @@ mod object_store {
         let blind = account(&store, USUAL);
         fulls(&world, &blind, 2);
         let ended = run(&world, &blind, &format!("{PRUNE} --confirm")).done();
-        assert!(ended.text().contains("1 set was removed"), "{ended}");
+        assert!(ended.text().contains("removed: 1 set"), "{ended}");
         assert!(!ended.err.contains("NoncurrentVersionExpiration"), "{ended}");
         assert_eq!(families(&store).len(), 2);
     }

@@ -93,16 +93,16 @@ fn peak_memory_keeps_to_the_pool_and_the_fixed_part() {
 #[test]
 fn a_failed_job_has_a_report_too() {
     let world = World::with_database();
-    world.run("backup sqlite:app.db --to gone/x.bore --report json:report.json").with_code(1);
+    world.run("backup sqlite:app.db --to gone/x.bore --report json:report.json").with_code(2);
     let report: Value = serde_json::from_slice(&world.read("report.json")).unwrap();
     assert_fields(&report, FIELDS);
-    assert_eq!((report["status"].as_str(), report["exit_code"].as_u64()), (Some("failed"), Some(1)));
+    assert_eq!((report["status"].as_str(), report["exit_code"].as_u64()), (Some("failed"), Some(2)));
     assert!(report["error"].as_str().unwrap().contains("gone"));
-    let report = world.run("backup sqlite:gone.db --to a/ --report json").with_code(1).json();
+    let report = world.run("backup sqlite:gone.db --to a/ --report json").with_code(2).json();
     assert_fields(&report, FIELDS);
     let report = world.run("restore --from app.db --into sqlite:copy.db --report json").with_code(3).json();
     assert_eq!((report["status"].as_str(), report["exit_code"].as_u64()), (Some("failed"), Some(3)));
-    let report = world.run("verify --from a --report json").with_code(3).json();
+    let report = world.run("verify --from a --report json").with_code(2).json();
     assert_fields(&report, FIELDS);
 }
 
@@ -152,7 +152,7 @@ fn a_report_that_finds_no_room_leaves_the_backup_good_and_says_so() {
     let ended = ended.says(&["warning: backup set ", "was committed; its report was not written", "No space left"]);
     assert!(!ended.err.contains("error: "), "{ended}");
     world.run(&format!("verify --from a {line}")).with_code(4).says(&["verify was done; its report was not written"]);
-    world.run(&format!("backup sqlite:none.db --to a/ {line}")).with_code(1).says(&["error: ", "its report was not"]);
+    world.run(&format!("backup sqlite:none.db --to a/ {line}")).with_code(2).says(&["error: ", "its report was not"]);
     assert_eq!(world.names("disk"), ["full"]);
     world.assert_restores("--from a");
 }

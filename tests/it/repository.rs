@@ -103,7 +103,7 @@ fn the_repository_is_found_whole_without_a_catalog_and_without_its_records() {
     let seen = world.run("list --repo night --json --catalog").done().json();
     assert_eq!(seen.as_array().unwrap(), &known);
     fs::remove_dir_all(world.at("state")).unwrap();
-    world.run("list --repo night --catalog").refused(1, "--repo night", "does not know this repository");
+    world.run("list --repo night --catalog").refused(2, "--repo night", "does not know this repository");
     assert_eq!(list(&world), known);
     // The media alone tell the same.
     fs::remove_dir_all(world.at("a/.fullbore/sets")).unwrap();
@@ -277,7 +277,7 @@ fn encrypted_sets_without_records_get_their_names_back_with_the_key() {
     assert_eq!(list(&world), before);
     world.run("restore --repo night --database app --key k.key --into sqlite:copy.db").done();
     world.assert_copy();
-    world.run("catalog rebuild --repo night --key none.key").refused_once(1, &["none.key"]);
+    world.run("catalog rebuild --repo night --key none.key").refused_once(2, &["none.key"]);
 }
 
 /// A page in the middle of the catalog is not what it was: it is only an index.

@@ -49,7 +49,7 @@ fn a_set_that_cannot_be_removed_keeps_what_it_stands_on_and_nothing_else() {
     write_over(&world.first_family("a", id(&differential)), &fs::read(world.first_family("a", id(&new))).unwrap());
     let ended = prune(&world, "").with_code(4);
     let ended = ended.says(&[id(&differential), "but the record of", id(&full), "the sets that depend on it stay"]);
-    assert!(ended.text().contains("1 set was removed"), "{ended}");
+    assert!(ended.text().contains("removed: 1 set"), "{ended}");
     assert!(is_there(&world, &full) && !is_there(&world, &other), "{ended}");
     assert_eq!(world.names("a/.fullbore/tombstones"), Vec::<String>::new());
     world.run(&format!("restore --repo night --database app.db --set {} --into sqlite:copy.db", id(&full))).done();

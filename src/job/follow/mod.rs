@@ -19,6 +19,7 @@ use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::show_bytes;
 use fullbore_repository::chain::moment;
+use fullbore_repository::discovery;
 use fullbore_repository::format::SetRecord;
 use fullbore_repository::task::LeaseState;
 use pace::{LogCheck, Pace};
@@ -272,6 +273,12 @@ impl Run<'_> {
 
     /// Joins the log to the base, or takes a full.
     fn begin(&mut self) -> Result<()> {
+        let bases = &self.backup.base;
+        let none_yet = !bases.is_empty() && bases.iter().all(|text| discovery::is_pattern_without_match(text));
+        if self.request.full_if_needed && none_yet {
+            (self.told)(Event::Apart("no file matches --base yet".into()));
+            return self.take_full();
+        }
         match self.find_and_join() {
             Ok(true) => Ok(()),
             Ok(false) => self.take_full(),

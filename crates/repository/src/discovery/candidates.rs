@@ -124,6 +124,13 @@ fn collect(text: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()>
     Ok(())
 }
 
+/// True for a pattern of files that matches nothing yet.
+pub fn is_pattern_without_match(text: &str) -> bool {
+    let is_of_files = Device::parse(text).is_ok_and(|device| device.path().is_some_and(|path| !path.exists()));
+    let matches_nothing = || glob::glob(text).is_ok_and(|mut hits| hits.next().is_none());
+    text.contains(['*', '?', '[']) && is_of_files && matches_nothing()
+}
+
 /// The objects of a prefix, without claims.
 fn list_prefix(bucket: &BucketName, prefix: &str, stores: &Stores, into: &mut Vec<Candidate>) -> Result<()> {
     let listed = stores.bucket(bucket)?.list(prefix)?.into_iter().filter(|object| !object.key.ends_with(CLAIM));

@@ -22,7 +22,7 @@ use fullbore_core::unpack::{Family, MediaSet, group};
 use fullbore_core::{Error, Result, threads};
 use uuid::Uuid;
 
-pub use candidates::{PROBE_NAME, has_working_name};
+pub use candidates::{PROBE_NAME, has_working_name, is_pattern_without_match};
 pub use keys::{read_key, sidecar_name};
 pub use look::{FamilyLook, begins_like_a_family, family_at, header_on, look, whole_set_on};
 

@@ -29,7 +29,7 @@ pub fn refuse(pages: &[DamagedPage]) -> Option<Error> {
     let first = pages.first()?;
     let more = match pages.len() {
         1 => String::new(),
-        count => format!(", and {} more", counted(count as u64 - 1, "page")),
+        count => format!(", and {}", counted(count as u64 - 1, "more page")),
     };
     Some(Error::refused(
         &first.file,

@@ -110,8 +110,8 @@ impl PageCheck for PageVerifier {
         let rest = left.len().saturating_sub(NAMED_MAX);
         if rest > 0 {
             let more = if more { "at least " } else { "" };
-            let pages = counted(rest as u64, "page");
-            said.push(format!("also damaged already at the time of the backup: {more}{pages} more"));
+            let pages = counted(rest as u64, "more page");
+            said.push(format!("and {more}{pages} with damage from before the backup"));
         }
         said
     }

@@ -193,7 +193,7 @@ fn a_set_that_misses_a_family_takes_no_place_but_does_not_go_before_its_time() {
     let plan = planned(&sets, "last = 2");
     assert_eq!(deleted(&sets, "last = 2"), [1]);
     assert_eq!(reasons(&plan, 1), "last 2 of 2");
-    assert_eq!(reasons(&plan, 2), "last 2 of 2, if its chain were whole");
+    assert_eq!(reasons(&plan, 2), "last 2 of 2, if its chain were complete");
     assert_eq!(deleted(&sets, "last = 1"), [1, 2, 3]);
 }
 
