@@ -106,6 +106,13 @@ pub fn place(page: &[u8; PAGE], slot: u32) -> Option<PageId> {
     (version == HEADER_VERSION && id.file > 0 && id.page % PAGES_PER_EXTENT == slot).then_some(id)
 }
 
+/// True for a page of a kind that a striped backup of SQL Server 2008 R2 has behind the pages of its database: type 101,
+/// without a place and without a check. Its meaning is not known.
+pub fn is_of_no_file(page: &[u8; PAGE]) -> bool {
+    let fields = Fields(page);
+    page.starts_with(&[1, 101]) && fields.u32(FLAGS) == Ok(0) && fields.u32(32) == Ok(0) && fields.u16(36) == Ok(0)
+}
+
 /// The type of a page (PFS is 11).
 pub fn kind(page: &[u8; PAGE]) -> u8 {
     page[1]

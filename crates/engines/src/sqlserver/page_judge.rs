@@ -8,7 +8,7 @@ use fullbore_core::units::counted;
 
 use super::allocation::{Allocation, PFS};
 use super::coverage::StreamBytes;
-use super::page::{PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, kind, place};
+use super::page::{PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
 
 /// So many pages that do not match are remembered, until it is known whether they are in use.
 const SUSPECTS_MAX: usize = 1 << 20;
@@ -58,6 +58,7 @@ struct Counts {
     with_torn_bits: u64,
     without: u64,
     not_matching: u64,
+    of_no_file: u64,
 }
 
 /// The result.
@@ -92,15 +93,21 @@ impl PageJudge {
     pub fn extent(&mut self, offset: u64, bytes: &[u8]) -> StreamBytes {
         let (pages, rest) = bytes.as_chunks::<PAGE>();
         let mut found = StreamBytes { other_pages: rest.len() as u64, ..StreamBytes::default() };
+        if !pages.is_empty() && pages.iter().all(is_of_no_file) {
+            self.counts.of_no_file += pages.len() as u64;
+            return StreamBytes { other_pages: bytes.len() as u64, ..found };
+        }
         let checks: Vec<PageCheck> = pages.iter().map(check).collect();
         let here = place_of(pages, &checks);
         let mut suspects = Vec::new();
         for ((page, check), slot) in pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT) {
             self.counts.pages += 1;
-            let is_elsewhere = || here.is_some() && place(page, slot).map(extent_of) != here;
+            let is_here = here.is_some() && place(page, slot).map(extent_of) == here;
             let what = match check {
-                PageCheck::Checksum | PageCheck::TornBits if is_elsewhere() => Some("it is the page of another place"),
-                PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without => None,
+                PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without if is_here => None,
+                PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without => {
+                    Some("its header names another place, or none")
+                }
                 PageCheck::NoHeader => Some("it does not begin as a page does"),
                 PageCheck::BadChecksum => Some("its checksum does not match"),
                 PageCheck::Torn => Some("its torn-page bits do not match: it was written in part"),
@@ -188,7 +195,7 @@ impl PageJudge {
                 None => unknown += 1,
             }
         }
-        let Counts { pages, with_checksum, with_torn_bits, without, not_matching } = self.counts;
+        let Counts { pages, with_checksum, with_torn_bits, without, not_matching, .. } = self.counts;
         if pages > 0 {
             judged.facts.push(format!(
                 "{}: {with_checksum} with a good checksum, {with_torn_bits} with good torn-page bits, \
@@ -203,25 +210,19 @@ impl PageJudge {
         };
         count(not_in_use, "without a good check: not in use, so this is not damage");
         count(replaced, "without a good check: a good copy follows in the backup");
+        count(self.counts.of_no_file, "that belong to no file of the database");
         if unknown > 0 {
             judged.warnings.push(format!(
                 "{} without a good check: the backup does not say whether they are in use, since it has no PFS page for them",
                 counted(unknown, "page")
             ));
         }
-        // Stripes of SQL Server 2008 R2 have such an extent, of pages of type 101.
-        let (lost, strangers): (Vec<Unplaced>, Vec<Unplaced>) =
-            self.lost.into_iter().partition(|extent| !extent.pages.is_empty());
-        count(
-            strangers.len() as u64 * u64::from(PAGES_PER_EXTENT),
-            "without a check, which name no place in the database",
-        );
-        let pages: u64 = lost.iter().map(|extent| extent.pages.len() as u64).sum();
-        if let Some(first) = lost.first() {
+        let lost: u64 = self.lost.iter().map(|extent| extent.pages.len() as u64).sum();
+        if let Some(first) = self.lost.first() {
             let device = self.devices.get(first.device).map_or("", String::as_str);
             judged.warnings.push(format!(
                 "{} without a good check, in extents that do not say where they belong; the first is at byte {} of `{device}`",
-                counted(pages, "page"),
+                counted(lost, "page"),
                 first.offset
             ));
         }

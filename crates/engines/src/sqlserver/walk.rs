@@ -306,7 +306,8 @@ impl Walk<'_> {
         // An empty stream ends a series of them, and has no prefix.
         let Some(mut left) = header.length.checked_sub(CONTENT_PREFIX as u64) else {
             self.structure.padding += header.length;
-            return self.input.skip(header.length);
+            self.input.skip(header.length)?;
+            return if header.has_checksum() { self.checksum(start, 0).map(drop) } else { Ok(()) };
         };
         self.structure.padding += CONTENT_PREFIX as u64;
         let mut sum = BackupChecksum::default();

@@ -331,7 +331,6 @@ fn an_extent_of_garbage_between_two_others_is_damage_at_its_place() {
     set.copies = vec![sample_extents(&[0, 1, 2], 8)];
     let mut bytes = FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish();
     let at = page_at(&bytes, 1, 8);
-    // Without the flags of a check, a page says nothing about itself.
     bytes[at..at + 8 * PAGE].fill(0);
     let found = verified(&bytes);
     assert_eq!(found.damage.len(), 7, "{:?}", found.warnings);
@@ -343,7 +342,7 @@ fn a_page_of_another_place_is_damage_although_its_checksum_matches() {
     let (from, to) = (page_at(&bytes, 1, 34), page_at(&bytes, 1, 10));
     bytes.copy_within(from..from + PAGE, to);
     let found = verified(&bytes);
-    assert!(found.damage[0].to_string().contains("page 1:10: it is the page of another place"), "{:?}", found.damage);
+    assert!(found.damage[0].to_string().contains("page 1:10: its header names another place"), "{:?}", found.damage);
 }
 
 #[test]
