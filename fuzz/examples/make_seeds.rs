@@ -67,6 +67,7 @@ fn main() -> std::io::Result<()> {
     put("sidecar", "one-key", &sidecar.to_bytes().map_err(std::io::Error::other)?)?;
     innodb(&put)?;
     compressed(&put)?;
+    sqlserver(&put)?;
     redo(&put)
 }
 
@@ -100,6 +101,22 @@ fn compressed(put: Put) -> std::io::Result<()> {
     for (name, plain) in [("rows", &plain[..]), ("zeros", &[0; 4096]), ("letters", b"abcdefghijklmnopqrstuvwxyz")] {
         let length = (plain.len() as u16).to_le_bytes();
         put("xpress", name, &[&length[..], &xpress::compress(plain)].concat())?;
+    }
+    Ok(())
+}
+
+/// Small backups of SQL Server, without pages: a log with a checksum, and a full whose streams are empty.
+fn sqlserver(put: Put) -> std::io::Result<()> {
+    use fullbore_engines::sqlserver::configuration::BackupKind;
+    use fullbore_engines::sqlserver::writer::{FamilyWriter, sample_label, sample_log, sample_set};
+    for (name, kind, families, checksum) in
+        [("log", BackupKind::Log, 1, true), ("full", BackupKind::Full, 1, false), ("stripe", BackupKind::Log, 2, false)]
+    {
+        let mut set = sample_set(kind, 1);
+        set.configuration.database.has_checksums = checksum;
+        set.logs = vec![sample_log(1024), sample_log(0)];
+        set.copies = if kind == BackupKind::Full { vec![Vec::new()] } else { Vec::new() };
+        put("sqlserver_bak", name, &FamilyWriter::new(&sample_label(families, 1), 512).set(&set).finish())?;
     }
     Ok(())
 }

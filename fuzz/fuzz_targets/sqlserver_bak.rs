@@ -1,0 +1,37 @@
+//! SQL Server's backup files: whatever the bytes are, description and verification end, and the coverage of a good family has every byte once.
+#![no_main]
+
+use std::io::Cursor;
+
+use fullbore_engines::sqlserver::block::BLOCK_HEADER;
+use fullbore_engines::sqlserver::configuration::Configuration;
+use fullbore_engines::sqlserver::foreign::SqlServerBackup;
+use fullbore_engines::sqlserver::writer::seal;
+use fullbore_engines::{ForeignFamily, ForeignMedia, InOrder};
+use libfuzzer_sys::fuzz_target;
+
+/// Blocks whose checksum is put right begin so.
+const BLOCKS: [&[u8]; 8] = [b"TAPE", b"SSET", b"VOLB", b"MSCI", b"MSDA", b"MSTL", b"MSLS", b"ESET"];
+
+fuzz_target!(|input: &[u8]| {
+    let _ = Configuration::decode(input);
+    let mut bytes = input.to_vec();
+    // Checksums of blocks are put right, so that the code behind them is reached.
+    for start in (0..bytes.len().saturating_sub(BLOCK_HEADER)).step_by(512) {
+        if BLOCKS.iter().any(|name| bytes[start..].starts_with(name)) {
+            seal(&mut bytes[start..]);
+        }
+    }
+    let family = || {
+        let bytes = Box::new(InOrder(Cursor::new(bytes.clone())));
+        vec![ForeignFamily { device: "x.bak".into(), bytes }]
+    };
+    let described = SqlServerBackup.describe(family());
+    let Ok(verified) = SqlServerBackup.verify(family(), None) else { return };
+    assert!(verified.bytes <= bytes.len() as u64 || !verified.damage.is_empty());
+    if !verified.coverage.is_empty() {
+        assert!(described.is_ok(), "a family that is whole can be described");
+        let covered: u64 = verified.coverage.iter().map(|line| line.bytes).sum();
+        assert_eq!(covered, bytes.len() as u64, "each byte is in one line of the coverage");
+    }
+});
