@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use followed::Followed;
 use fullbore_core::units::{counted, mib_per_s, show_bytes};
+use fullbore_engines::Coverage;
 use fullbore_model::profile::Profile;
 use fullbore_model::verdict::Setup;
 
@@ -126,6 +127,8 @@ pub struct Report {
     pub encrypted_to: Vec<KeyReport>,
     /// What a backup would do, with `--dry-run`.
     pub planned: Option<PlannedReport>,
+    /// Of a verification of media of another program: which bytes which check protects. Together they are all bytes.
+    pub coverage: Vec<Coverage>,
     /// Problems that did not stop the job.
     pub warnings: Vec<String>,
     /// Facts that are worth knowing and need no action.
@@ -477,6 +480,26 @@ impl Report {
             p99_us: account.p99_us,
             direct: account.direct,
         });
+    }
+
+    /// Books which check protects which bytes. Those of several media sets add up.
+    pub fn add_coverage(&mut self, more: Vec<Coverage>) {
+        for line in more {
+            match self.coverage.iter_mut().find(|known| known.protection == line.protection) {
+                Some(known) => known.bytes += line.bytes,
+                None => self.coverage.push(line),
+            }
+        }
+    }
+
+    /// The statement of coverage, one line for each protection. Empty without one.
+    pub fn coverage_lines(&self) -> Vec<String> {
+        let all: u64 = self.coverage.iter().map(|line| line.bytes).sum();
+        let share = |bytes: u64| if all == 0 { 0.0 } else { bytes as f64 * 100.0 / all as f64 };
+        let line = |line: &Coverage| {
+            format!("{:>5.1} % ({}) protected by {}", share(line.bytes), show_bytes(line.bytes), line.protection)
+        };
+        self.coverage.iter().map(line).collect()
     }
 
     /// Books the elapsed time, and computes speed and ratio.

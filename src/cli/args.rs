@@ -531,6 +531,9 @@ pub struct Verify {
     /// The key that opens encrypted media.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
+    /// For backup files of SQL Server: only the set at this position (FILE = N) [default: all].
+    #[arg(long, value_name = "N", conflicts_with_all = ["set", "latest", "repo"])]
+    pub file: Option<u16>,
     /// Which set.
     #[command(flatten)]
     pub chosen: SetFlags,
@@ -574,6 +577,9 @@ pub struct InspectedMedia {
     /// The key that opens encrypted media. `inspect files` needs it: the manifest is encrypted.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
+    /// For backup files of SQL Server: only the set at this position (FILE = N) [default: all].
+    #[arg(long, value_name = "N")]
+    pub file: Option<u16>,
     /// The text or its JSON object.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: ReportFlags,

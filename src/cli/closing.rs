@@ -96,6 +96,9 @@ pub fn restore(report: &Report, shown: &OutputFlags) -> Vec<String> {
 
 /// What a verification found.
 pub fn verify(report: &Report, shown: &OutputFlags) -> Vec<String> {
+    if !report.coverage.is_empty() {
+        return foreign_verify(report);
+    }
     let sets = report.sets.len();
     let first = match sets {
         0 | 1 => format!(
@@ -115,6 +118,19 @@ pub fn verify(report: &Report, shown: &OutputFlags) -> Vec<String> {
         out.extend(report.sets.iter().map(|set| format!("  {}", value(set))));
     }
     tail(report, shown, &mut out);
+    out
+}
+
+/// The result of a verification of another program's media, with the statement of coverage.
+fn foreign_verify(report: &Report) -> Vec<String> {
+    let first = match &report.sets[..] {
+        [one] => format!("VERIFY: the backup set is valid: {}", value(one)),
+        sets => format!("VERIFY: all {} backup sets are valid", sets.len()),
+    };
+    let (bytes, elapsed) = (report.stored_bytes, report.elapsed_s);
+    let speed = mib_per_s(bytes, elapsed);
+    let mut out = vec![first, format!("  {}, {} ({speed:.1} MiB/s of media)", show_bytes(bytes), seconds(elapsed))];
+    out.extend(report.coverage_lines().into_iter().map(|line| format!("  {line}")));
     out
 }
 

@@ -2,6 +2,7 @@
 
 use fullbore::Result;
 use fullbore::config::Config;
+use fullbore::job::foreign;
 use fullbore::job::inspect::{self, Remarks, SetSummary};
 use fullbore::job::repository::list::ListedSet;
 use fullbore::job::repository::{self, Setting};
@@ -10,6 +11,7 @@ use fullbore_core::media::Manifest;
 use serde::Serialize;
 
 use super::args::{Inspect, Inspected, InspectedMedia, List, SetState};
+use super::foreign::Question;
 use super::listing::newest;
 use super::{show, tables};
 
@@ -30,6 +32,17 @@ struct Manifests<'a> {
 
 /// Runs `inspect`; gives the exit code.
 pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
+    let (media, question) = match &args.what {
+        Inspected::Files(media) => (media, Question::Files),
+        Inspected::Header(media) => (media, Question::Header),
+        Inspected::Label(media) => (media, Question::Label),
+    };
+    let from = [&media.place[..], &media.from].concat();
+    let stores = super::stores(config)?;
+    if let Some(found) = foreign::find(&from, &stores)? {
+        return super::foreign::inspect(&found.describe(&stores)?, found.media.title(), question, media);
+    }
+    super::foreign::refuse_file(media.file)?;
     match &args.what {
         Inspected::Files(media) => files(media, config),
         Inspected::Header(media) => headers("inspect header", media, config, show::headers),
@@ -70,7 +83,11 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
     if let Some(name) = &args.repository.repo {
         return list_repository(name, args, config);
     }
-    let (mut sets, remarks) = inspect::header(&[&args.place[..], &args.from].concat(), &super::stores(config)?)?;
+    let (from, stores) = ([&args.place[..], &args.from].concat(), super::stores(config)?);
+    if let Some(found) = foreign::find(&from, &stores)? {
+        return super::foreign::list(&found.describe(&stores)?, found.media.title(), args);
+    }
+    let (mut sets, remarks) = inspect::header(&from, &stores)?;
     sets.retain(|set| is_asked(args.state, set.complete));
     let sets = newest(sets, args.last);
     let Remarks { warnings, notes, .. } = &remarks;

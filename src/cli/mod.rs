@@ -10,6 +10,7 @@ mod copy;
 mod engine_flags;
 mod estimate;
 mod examples;
+mod foreign;
 mod foreseen;
 mod grid;
 mod inspect;

@@ -2,6 +2,7 @@
 
 use fullbore::Result;
 use fullbore::config::Config;
+use fullbore::job::foreign;
 use fullbore::job::repository::{self, Setting};
 use fullbore::job::verify;
 
@@ -20,7 +21,16 @@ pub fn run(args: &Verify, config: &Config) -> Result<u8> {
         |conduct, report| {
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             match &args.repository.repo {
-                None => verify::run(&request, conduct, report),
+                None => match foreign::find(&request.from, &conduct.stores)? {
+                    Some(found) => {
+                        super::foreign::refuse_flags_of_verify(&request)?;
+                        foreign::verify(&found, args.file, conduct, report)
+                    }
+                    None => {
+                        super::foreign::refuse_file(args.file)?;
+                        verify::run(&request, conduct, report)
+                    }
+                },
                 Some(name) => {
                     let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
                     repository::verify::run(&request, database, setting, conduct, report)

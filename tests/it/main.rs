@@ -27,6 +27,7 @@ mod differential;
 mod emulators;
 mod estimate;
 mod few_threads;
+mod foreign_media;
 mod forge;
 mod forged_manifests;
 mod forged_media;

@@ -1,6 +1,7 @@
 //! Finds media: from the values of `--from` to whole sets.
 
 mod candidates;
+mod heads;
 mod keys;
 mod look;
 mod log_ranges;
@@ -23,6 +24,7 @@ use fullbore_core::{Error, Result, threads};
 use uuid::Uuid;
 
 pub use candidates::{PROBE_NAME, has_working_name, is_pattern_without_match};
+pub use heads::{Head, heads};
 pub use keys::{read_key, sidecar_name};
 pub use look::{FamilyLook, begins_like_a_family, family_at, header_on, look, whole_set_on};
 

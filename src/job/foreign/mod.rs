@@ -1,0 +1,81 @@
+//! Media that other programs have written: which of `--from` are such media, their descriptions, and their verification.
+
+mod bytes;
+mod verify;
+
+use fullbore_core::device::{Destination, Device};
+use fullbore_core::media::FAMILY_MAGIC;
+use fullbore_core::pool::Pool;
+use fullbore_core::store::Stores;
+use fullbore_core::{Error, Result, io, supply};
+use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia};
+use fullbore_repository::discovery::{self, Head};
+
+use bytes::SparseBytes;
+pub use verify::verify;
+
+/// Devices with media of another program.
+pub struct ForeignDevices {
+    /// The kind of media.
+    pub media: &'static dyn ForeignMedia,
+    devices: Vec<Device>,
+}
+
+/// The media of another program that `from` names. `None` if there are none: then `from` names fullbore's own media, or
+/// nothing that exists, and its reader says so.
+///
+/// # Errors
+/// `from` names media of both kinds, or a file of neither kind beside them; or a device cannot be read.
+pub fn find(from: &[String], stores: &Stores) -> Result<Option<ForeignDevices>> {
+    if from.iter().any(|text| text == "-") {
+        return Ok(None);
+    }
+    // The reader of fullbore's own media reports what is wrong with `from`.
+    let Ok(heads) = discovery::heads(from, stores, FOREIGN_HEAD) else { return Ok(None) };
+    let Some(media) = heads.iter().find_map(|head| fullbore_engines::foreign(&head.bytes)) else { return Ok(None) };
+    let (theirs, others): (Vec<Head>, Vec<Head>) = heads.into_iter().partition(|head| media.recognises(&head.bytes));
+    let is_named = |head: &Head| from.contains(&head.device.to_string());
+    if others.iter().any(|head| head.bytes.starts_with(&FAMILY_MAGIC)) {
+        return match theirs.iter().find(|head| is_named(head)) {
+            // In a directory of fullbore's own media, other files do not count.
+            None => Ok(None),
+            Some(head) => {
+                let why = format!("is a {}, and other media there are of fullbore", media.title());
+                Err(Error::usage(format!("`{}`", head.device), why, "name them in two commands"))
+            }
+        };
+    }
+    if let Some(head) = others.iter().find(|head| is_named(head)) {
+        let why = format!("is not a {}, as the other files are", media.title());
+        return Err(Error::incomplete(format!("`{}`", head.device), why, "leave it out"));
+    }
+    Ok(Some(ForeignDevices { media, devices: theirs.into_iter().map(|head| head.device).collect() }))
+}
+
+impl ForeignDevices {
+    /// The descriptions on these media. Pages and log are not read.
+    ///
+    /// # Errors
+    /// A device cannot be read, or holds nothing that can be described.
+    pub fn describe(&self, stores: &Stores) -> Result<ForeignDescription> {
+        let families = self.devices.iter().map(|device| {
+            let supply = supply::open(device, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, stores)?;
+            Ok(ForeignFamily { device: device.to_string(), bytes: Box::new(SparseBytes::new(supply)) })
+        });
+        self.media.describe(families.collect::<Result<_>>()?)
+    }
+
+    /// The device that is shown as `name`.
+    fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.to_string() == name)
+    }
+
+    /// Bytes of these devices that are files.
+    fn bytes(&self) -> u64 {
+        let length = |device: &Device| match device.place() {
+            Destination::File(path) => path.metadata().map_or(0, |metadata| metadata.len()),
+            _ => 0,
+        };
+        self.devices.iter().map(length).sum()
+    }
+}

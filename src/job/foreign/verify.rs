@@ -1,0 +1,81 @@
+//! `verify` of media of other programs.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use fullbore_core::conduct::Conduct;
+use fullbore_core::pool::Pool;
+use fullbore_core::{Error, Result, io, supply};
+use fullbore_engines::{ForeignFamily, ForeignMediaSet, ForeignVerification};
+use serde_json::Value;
+
+use super::ForeignDevices;
+use super::bytes::AllBytes;
+use crate::report::Report;
+
+/// Buffers of a read, and how many of them are read ahead.
+const READ: usize = 1 << 20;
+const AHEAD: usize = 8;
+
+/// Verifies every media set; fills `report`, also when damage is found. With `file`, only damage in the set at this
+/// position counts.
+///
+/// # Errors
+/// A family is missing, or the first damage, after all other media sets were read too.
+pub fn verify(found: &ForeignDevices, file: Option<u16>, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let begun = Instant::now();
+    conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
+    let description = found.describe(&conduct.stores)?;
+    report.warnings.extend(description.warnings);
+    // A missing family comes before everything else.
+    let (mut damage, mut whole) = (Vec::new(), Vec::new());
+    for mut set in description.media_sets {
+        match set.incomplete.take() {
+            Some(error) => damage.push(error),
+            None => whole.push(set),
+        }
+    }
+    for set in &whole {
+        describe(set, report);
+        let verified = verify_set(found, set, file, conduct)?;
+        report.sets.extend(verified.sets);
+        report.source_bytes += verified.bytes;
+        report.stored_bytes += verified.bytes;
+        report.notes.extend(verified.facts);
+        report.warnings.extend(verified.warnings);
+        report.add_coverage(verified.coverage);
+        damage.extend(verified.damage);
+    }
+    report.set_speed(begun.elapsed().as_secs_f64());
+    if !damage.is_empty() {
+        let lines = report.coverage_lines();
+        report.notes.extend(lines);
+    }
+    crate::job::verify::first(damage, report)
+}
+
+/// The database of the first set, for the report.
+fn describe(set: &ForeignMediaSet, report: &mut Report) {
+    let first = set.sets.first().filter(|_| report.media_set_id.is_none());
+    let Some(first) = first else { return };
+    report.media_set_id = Some(set.id.clone());
+    report.database = first.line.get("DatabaseName").and_then(Value::as_str).map(str::to_owned);
+}
+
+fn verify_set(
+    found: &ForeignDevices,
+    set: &ForeignMediaSet,
+    file: Option<u16>,
+    conduct: &Conduct,
+) -> Result<ForeignVerification> {
+    // Families are read one after the other, so they share the buffers.
+    let pool = Pool::new(AHEAD + 1, READ)?;
+    let mode = io::Mode::from_environment()?;
+    let families = set.devices.iter().map(|name| {
+        let gone = || Error::refused(format!("`{name}`"), "is not there any more", "run it again");
+        let device = found.device(name).ok_or_else(gone)?;
+        let supply = supply::open(device, &pool, AHEAD, mode, &conduct.stores)?;
+        Ok(ForeignFamily { device: name.clone(), bytes: Box::new(AllBytes::new(supply, conduct)) })
+    });
+    found.media.verify(families.collect::<Result<_>>()?, file)
+}

@@ -1,0 +1,121 @@
+//! Media of other programs: backup files of SQL Server, which the testkit of the engines writes.
+
+use fullbore_engines::sqlserver::configuration::BackupKind;
+use fullbore_engines::sqlserver::lsn::Lsn;
+use fullbore_engines::sqlserver::writer::{
+    FamilyWriter, sample_extents, sample_full, sample_label, sample_log, sample_media_set, sample_set,
+};
+
+use crate::world::World;
+
+/// A full in two stripes, `1.bak` and `2.bak`.
+fn striped() -> World {
+    let world = World::new();
+    for (family, extents) in [(1, &[0, 1][..]), (2, &[2, 5])] {
+        let mut set = sample_set(BackupKind::Full, 1);
+        set.copies = vec![sample_extents(extents, 8)];
+        let bytes = FamilyWriter::new(&sample_label(2, family), 512).set(&set).finish();
+        world.write(&format!("{family}.bak"), &bytes);
+    }
+    world
+}
+
+#[test]
+fn the_columns_of_headeronly_filelistonly_and_labelonly_have_sql_servers_names() {
+    let world = striped();
+    let places = "--from 1.bak --from 2.bak";
+    let object = world.run(&format!("inspect header {places} --json")).done().object();
+    let set = &object["media_sets"][0]["sets"][0]["header"];
+    for (column, value) in
+        [("DatabaseName", "shop"), ("BackupTypeDescription", "DATABASE"), ("FirstLSN", "34000000010000001")]
+    {
+        assert_eq!(set[column], value, "{set}");
+    }
+    let object = world.run(&format!("inspect files {places} --json")).done().object();
+    let files = &object["media_sets"][0]["sets"][0]["files"];
+    assert_eq!((files[0]["LogicalName"].as_str(), files[1]["Type"].as_str()), (Some("shop"), Some("L")));
+    let object = world.run(&format!("inspect label {places} --json")).done().object();
+    let labels = &object["media_sets"][0]["labels"];
+    assert_eq!((labels[1]["FamilySequenceNumber"].as_u64(), labels[1]["FamilyCount"].as_u64()), (Some(2), Some(2)));
+    let text = world.run(&format!("inspect header {places}")).done().text();
+    assert!(text.contains(&format!("media set {}", sample_media_set())) && text.contains("BackupSetGUID"), "{text}");
+}
+
+#[test]
+fn a_missing_family_is_named_by_every_verb_with_exit_code_3() {
+    let world = striped();
+    let missing = format!("family 2 of 2 of media set {}: missing", sample_media_set());
+    for verb in ["inspect header", "inspect files", "inspect label", "list", "verify"] {
+        let ended = world.run(&format!("{verb} --from 1.bak")).with_code(3);
+        ended.says(&[&missing]);
+    }
+}
+
+#[test]
+fn verify_ends_with_a_statement_of_coverage_and_finds_a_changed_bit() {
+    let world = World::new();
+    let good = sample_full(true);
+    world.write("x.bak", &good);
+    let text = world.run("verify --from x.bak").done().text();
+    assert!(text.contains("protected by page checksum and backup checksum"), "{text}");
+    let object = world.run("verify --from x.bak --json").done().object();
+    let covered = object["coverage"].as_array().unwrap().iter().map(|line| line["bytes"].as_u64().unwrap());
+    assert_eq!(covered.sum::<u64>(), good.len() as u64);
+    let mut bad = good;
+    let page = bad.windows(6).position(|window| window == [9, 0, 0, 0, 1, 0]).unwrap();
+    bad[page + 3000] ^= 1;
+    world.write("x.bak", &bad);
+    world.run("verify --from x.bak").with_code(3).says(&["page 1:9: its checksum does not match", "backup checksum"]);
+}
+
+#[test]
+fn a_list_has_the_sets_of_a_database_in_the_order_of_its_log() {
+    let world = World::new();
+    for (name, kind, first) in
+        [("a.trn", BackupKind::Log, 300), ("b.trn", BackupKind::Log, 200), ("c.bak", BackupKind::Full, 100)]
+    {
+        let mut set = sample_set(kind, 1);
+        let database = &mut set.configuration.database;
+        (database.first, database.last) =
+            (Lsn { file: 1, block: first, slot: 1 }, Lsn { file: 1, block: first + 100, slot: 1 });
+        set.logs = vec![sample_log(512)];
+        let mut label = sample_label(1, 1);
+        label.stripe.media_set = uuid::Uuid::from_u128(first.into());
+        world.write(name, &FamilyWriter::new(&label, 512).set(&set).finish());
+    }
+    world.write("notes.txt", b"not media");
+    let sets = world.run("list --from . --json").done().json();
+    let devices: Vec<_> = sets.as_array().unwrap().iter().map(|set| set["devices"][0].as_str().unwrap()).collect();
+    assert!(
+        devices[0].ends_with("c.bak") && devices[1].ends_with("b.trn") && devices[2].ends_with("a.trn"),
+        "{devices:?}"
+    );
+    assert!(world.run("list .").done().text().contains("TRANSACTION LOG"));
+}
+
+#[test]
+fn a_set_is_chosen_by_its_position_and_one_that_is_not_there_is_refused() {
+    let world = World::new();
+    let (full, log) = (sample_set(BackupKind::Full, 1), sample_set(BackupKind::Log, 2));
+    world.write("x.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&full).set(&log).finish());
+    let object = world.run("inspect header x.bak --file 2 --json").done().object();
+    let sets = object["media_sets"][0]["sets"].as_array().unwrap();
+    assert_eq!((sets.len(), sets[0]["header"]["BackupType"].as_u64()), (1, Some(2)));
+    world.run("verify x.bak --latest").refused(2, "--latest", "does not work");
+    world.run("list x.bak --last 1").refused(2, "--last", "does not work");
+    world.run("inspect header x.bak --file 3").refused(2, "--file 3", "no set at this position");
+    world.run("verify x.bak --file 3").refused(2, "--file 3", "no such backup set");
+}
+
+#[test]
+fn media_of_both_programs_are_not_taken_for_one_and_compressed_files_are_named() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/").done();
+    world.write("a/x.bak", &sample_full(false));
+    let sets = world.run("list a").done().text();
+    assert!(sets.contains("sqlite") && !sets.contains("shop"), "{sets}");
+    world.run("verify a a/x.bak").refused(2, "x.bak", "of fullbore");
+    world.run("inspect header a --file 1").refused(2, "--file 1", "other programs");
+    world.write("c.bak", b"MSSQLBAK\x02\0\0\0 and more");
+    world.run("inspect header c.bak").refused(1, "c.bak", "compressed SQL Server backup");
+}
