@@ -3,6 +3,7 @@
 use fullbore::Result;
 use fullbore::chain::moment;
 use fullbore::config::Config;
+use fullbore::job::foreign;
 use fullbore::job::repository::{self, Setting};
 use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request, StartCheck, Tables};
 
@@ -42,7 +43,10 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         |conduct, report| {
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             match &args.repository.repo {
-                None => restore::run(&request, conduct, report),
+                None => match foreign::find(&request.reading.from, &conduct.stores)? {
+                    Some(found) => foreign::restore(&found, &request, conduct, report),
+                    None => restore::run(&request, conduct, report),
+                },
                 Some(name) => {
                     let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
                     repository::restore::run(&request, database, setting, conduct, report)

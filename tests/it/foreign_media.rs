@@ -1,5 +1,6 @@
 //! Media of other programs: backup files of SQL Server, which the testkit of the engines writes.
 
+use fullbore_engines::compressed::Writer;
 use fullbore_engines::sqlserver::configuration::BackupKind;
 use fullbore_engines::sqlserver::lsn::Lsn;
 use fullbore_engines::sqlserver::writer::{
@@ -117,5 +118,40 @@ fn media_of_both_programs_are_not_taken_for_one_and_compressed_files_are_named()
     world.run("verify a a/x.bak").refused(2, "x.bak", "of fullbore");
     world.run("inspect header a --file 1").refused(2, "--file 1", "other programs");
     world.write("c.bak", b"MSSQLBAK\x02\0\0\0 and more");
-    world.run("inspect header c.bak").refused(1, "c.bak", "compressed SQL Server backup");
+    world.run("inspect header c.bak").refused(3, "c.bak", "inside its header");
+}
+
+#[test]
+fn a_compressed_backup_is_shown_and_verified_as_the_plain_one() {
+    let world = World::new();
+    world.write("plain.bak", &sample_full(true));
+    world.write("packed.bak", &Writer::of_stream(&sample_full(true)).container);
+    let shown = |name: &str| {
+        world.run(&format!("inspect header {name} --json")).done().object()["media_sets"][0]["sets"].clone()
+    };
+    assert_eq!(shown("packed.bak"), shown("plain.bak"));
+    world.run("verify packed.bak").done();
+}
+
+#[test]
+fn a_full_becomes_the_files_of_its_database_in_an_empty_directory() {
+    let world = World::new();
+    world.write("full.bak", &sample_full(false));
+    world.run("restore --from full.bak --into dir:out").refused(1, "out", "does not exist");
+    let done = world.run("restore --from full.bak --into dir:out --mkdir").done();
+    assert!(done.err.contains("FOR ATTACH_REBUILD_LOG"), "{done}");
+    assert_eq!(world.names("out"), ["shop", "shop_log"]);
+    let page = &world.read("out/shop")[8 * 8192..9 * 8192];
+    assert_eq!(u32::from_le_bytes(page[32..36].try_into().unwrap()), 8, "page 8 is at its place");
+    world.run("restore --from full.bak --into dir:out").refused(1, "out", "is not empty");
+    world.run("restore --from full.bak --into sqlite:x.db").refused(2, "--into", "dir:PATH");
+    world.run("restore --from full.bak --into dir:other --mkdir --replace").refused(
+        2,
+        "--replace",
+        "SQL Server backup",
+    );
+    let half = sample_full(false);
+    world.write("half.bak", &half[..half.len() / 2]);
+    world.run("restore --from half.bak --into dir:half --mkdir").with_code(3);
+    assert!(!world.at("half").exists(), "a restore that fails leaves nothing");
 }

@@ -1,6 +1,8 @@
-//! Media that other programs have written: which of `--from` are such media, their descriptions, and their verification.
+//! Media that other programs have written: which of `--from` are such media, their descriptions, their
+//! verification and their restore.
 
 mod bytes;
+mod restore;
 mod verify;
 
 use fullbore_core::device::{Destination, Device};
@@ -12,6 +14,7 @@ use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignM
 use fullbore_repository::discovery::{self, Head};
 
 use bytes::SparseBytes;
+pub use restore::restore;
 pub use verify::verify;
 
 /// Devices with media of another program.
@@ -63,6 +66,11 @@ impl ForeignDevices {
             Ok(ForeignFamily { device: device.to_string(), bytes: Box::new(SparseBytes::new(supply)) })
         });
         self.media.describe(families.collect::<Result<_>>()?)
+    }
+
+    /// The devices, as they are shown.
+    fn names(&self) -> Vec<String> {
+        self.devices.iter().map(ToString::to_string).collect()
     }
 
     /// The device that is shown as `name`.

@@ -14,8 +14,8 @@ use super::bytes::AllBytes;
 use crate::report::Report;
 
 /// Buffers of a read, and how many of them are read ahead.
-const READ: usize = 1 << 20;
-const AHEAD: usize = 8;
+pub(super) const READ: usize = 1 << 20;
+pub(super) const AHEAD: usize = 8;
 
 /// Verifies every media set; fills `report`, also when damage is found. With `file`, only damage in the set at this
 /// position counts.

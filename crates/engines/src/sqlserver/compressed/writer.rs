@@ -38,6 +38,28 @@ impl Writer {
         writer
     }
 
+    /// A container of a whole plain stream, with its own soft file marks.
+    pub fn of_stream(stream: &[u8]) -> Self {
+        let is_filemark = |unit: &[u8]| {
+            let stored = unit.get(50..52).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+            unit.starts_with(b"SFMB") && stored.is_some() && header_checksum(unit) == stored
+        };
+        let mut writer = Self::default();
+        let mut data = Vec::new();
+        for unit in stream.chunks(UNIT as usize) {
+            if is_filemark(unit) {
+                data.chunks(BLOCK_MAX).for_each(|block| {
+                    writer.data(block);
+                });
+                data.clear();
+                writer.filemark_of(unit);
+            } else {
+                data.extend_from_slice(unit);
+            }
+        }
+        writer
+    }
+
     /// Adds a data record. Its length is filled with zeros up to a whole number of units of 512 bytes.
     ///
     /// # Panics
@@ -65,15 +87,18 @@ impl Writer {
 
     /// Adds a soft filemark, behind a pad if it needs one.
     pub fn filemark(&mut self) -> &mut Self {
+        self.filemark_of(&mtf_block(b"SFMB", 512))
+    }
+
+    fn filemark_of(&mut self, filemark: &[u8]) -> &mut Self {
         if !self.is_at_unit() {
             let behind = self.container.len() + HEAD;
             let length = behind.next_multiple_of(UNIT as usize) - behind;
             self.head(PAD, 0, length as u16);
             self.container.resize(behind + length, 0);
         }
-        let filemark = mtf_block(b"SFMB", 512);
-        self.container.extend(&filemark);
-        self.plain.extend(&filemark);
+        self.container.extend(filemark);
+        self.plain.extend(filemark);
         self
     }
 
