@@ -125,7 +125,7 @@ fn print(media: &ShownMedia) {
 
 fn print_row(row: &Row) {
     for (column, value) in &row.0 {
-        show::line(&format!("    {column:<22} {}", text(value)).trim_end().to_owned());
+        show::line(format!("    {column:<22} {}", text(value)).trim_end());
     }
 }
 
