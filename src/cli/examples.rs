@@ -215,7 +215,7 @@ mod tests {
     fn each_verb_has_examples_and_each_example_is_a_valid_command() {
         for (_, examples) in &ALL {
             for (_, line) in examples {
-                let words = std::iter::once("fullbore").chain(line.split_whitespace());
+                let words = std::iter::once("fullbore".to_owned()).chain(shlex::split(line).unwrap());
                 let parsed = added_to(Arguments::command()).try_get_matches_from(words);
                 assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
             }
