@@ -57,6 +57,11 @@ fn a_differential_and_a_log_backup_find_their_base_beside_them() {
                     RESTORE DATABASE copy FROM DISK='a/diff.bak' WITH NORECOVERY; RESTORE DATABASE copy WITH RECOVERY";
     world.run_with(&["sql", restored]).done();
     world.assert_copy();
+    std::fs::remove_file(world.at("copy.db")).unwrap();
+    let in_two =
+        "RESTORE DATABASE copy FROM DISK='a/full.bak' WITH NORECOVERY; RESTORE DATABASE copy FROM DISK='a/diff.bak'";
+    world.run_with(&["sql", in_two]).done();
+    world.assert_copy();
 }
 
 #[test]

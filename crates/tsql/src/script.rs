@@ -46,7 +46,30 @@ pub fn read_script(script: &str, names: &Names, now: Zoned) -> Result<Vec<Comman
             _ => commands.extend(statement(&mut parser, &mut variables, names)?),
         }
     }
+    end_steps(&mut commands);
     Ok(commands)
+}
+
+/// After NORECOVERY, a restore of the same database without it is the last step: it gets `--recovery`.
+fn end_steps(commands: &mut [Command]) {
+    let mut open: Vec<String> = Vec::new();
+    for command in commands {
+        let Action::Restore { database, .. } = &command.action else { continue };
+        let database = database.to_lowercase();
+        let has = |flag: &str| command.words.iter().any(|word| word == flag);
+        let (continues, ends) = (has("--no-recovery"), has("--recovery"));
+        let place = open.iter().position(|known| *known == database);
+        match (place, continues) {
+            (None, true) => open.push(database),
+            (Some(place), false) => {
+                open.remove(place);
+                if !ends {
+                    command.words.push("--recovery".into());
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 fn statement(parser: &mut Parser, variables: &mut Variables, names: &Names) -> Result<Option<Command>> {

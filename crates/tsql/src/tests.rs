@@ -104,6 +104,16 @@ fn a_script_with_batches_variables_and_comments_is_read_as_dbas_write_it() {
 }
 
 #[test]
+fn a_restore_behind_norecovery_is_the_last_step_unless_it_has_norecovery_too() {
+    let script = "RESTORE DATABASE shop FROM DISK='/f' WITH NORECOVERY; RESTORE DATABASE [Sales DB] FROM DISK='/s';
+                  RESTORE DATABASE shop FROM DISK='/d' WITH NORECOVERY; RESTORE DATABASE SHOP FROM DISK='/e' WITH RECOVERY;
+                  RESTORE DATABASE shop FROM DISK='/f'";
+    let steps = |line: &String| (line.contains("--no-recovery"), line.contains("--recovery"));
+    let found: Vec<(bool, bool)> = lines(script).iter().map(steps).collect();
+    assert_eq!(found, [(true, false), (false, false), (true, false), (false, true), (false, false)]);
+}
+
+#[test]
 fn the_procedures_of_rds_are_command_lines() {
     for (script, line) in [
         (
