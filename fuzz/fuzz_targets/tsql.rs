@@ -1,0 +1,19 @@
+//! T-SQL: any text ends in command lines or in an error.
+#![no_main]
+
+use fullbore_tsql::{Names, read_script};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Ok(script) = std::str::from_utf8(input) else { return };
+    let names = Names {
+        databases: [("shop".to_owned(), "sqlite:shop.db".to_owned())].into(),
+        paths: [("D:\\".to_owned(), "/mnt/d".to_owned())].into(),
+        certificates: [("c".to_owned(), "c.pub".to_owned())].into(),
+        repository: Some("night".to_owned()),
+    };
+    match read_script(script, &names, jiff::Zoned::default()) {
+        Ok(commands) => assert!(commands.iter().all(|command| command.at.line > 0)),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+});
