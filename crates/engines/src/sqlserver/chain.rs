@@ -1,9 +1,12 @@
 //! Which backup sets a restore takes: a full, and the newest differential that names it.
 
+use std::collections::BTreeSet;
+
+use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::configuration::BackupKind;
+use super::configuration::{BackupKind, DatabaseHeader};
 use super::media::{BackupSet, MediaSet, guid};
 
 /// A backup set on its media.
@@ -15,10 +18,25 @@ pub struct Chosen<'a> {
     pub set: &'a BackupSet,
 }
 
-impl Chosen<'_> {
-    fn is(&self, kind: BackupKind) -> bool {
-        self.set.configuration.database.kind == kind
+impl<'a> Chosen<'a> {
+    fn header(&self) -> &'a DatabaseHeader {
+        &self.set.configuration.database
     }
+
+    fn is(&self, kind: BackupKind) -> bool {
+        self.header().kind == kind
+    }
+}
+
+/// What a restore takes.
+#[derive(Debug)]
+pub struct Chain<'a> {
+    /// The full.
+    pub full: Chosen<'a>,
+    /// The differential over it.
+    pub differential: Option<Chosen<'a>>,
+    /// Sets that are not used.
+    pub warnings: Vec<String>,
 }
 
 /// The full, and the differential over it if there is one. `wanted` is the beginning of a BackupSetGUID: a full, or a
@@ -27,53 +45,58 @@ impl Chosen<'_> {
 /// # Errors
 /// There is no full, several databases are there and `wanted` names none, the full of a differential is missing, or a
 /// family of a chosen set is missing.
-pub fn choose<'a>(media: &'a [MediaSet], wanted: Option<&str>) -> Result<(Chosen<'a>, Option<Chosen<'a>>)> {
-    let all: Vec<Chosen<'a>> =
-        media.iter().flat_map(|media| media.backup_sets().into_iter().map(move |set| Chosen { media, set })).collect();
-    let is_wanted = |chosen: &&Chosen<'_>| {
-        let id = guid(chosen.set.header.guid);
-        wanted.is_none_or(|wanted| id.starts_with(&wanted.to_uppercase()))
-    };
-    let named: Vec<&Chosen<'a>> = all.iter().filter(is_wanted).collect();
-    if let (Some(wanted), true) = (wanted, named.len() != 1) {
-        let why = format!("{} of the backup sets begin with it", named.len());
-        return Err(Error::usage(format!("--set {wanted}"), why, "`fullbore inspect header` shows BackupSetGUID"));
-    }
-    let mut databases: Vec<&str> =
-        named.iter().map(|chosen| chosen.set.configuration.database.database.as_str()).collect();
-    databases.sort_unstable();
-    databases.dedup();
-    if databases.len() > 1 {
-        let why = format!("holds backups of several databases: {}", databases.join(", "));
-        return Err(Error::usage("--from", why, "choose one with --set and the start of its BackupSetGUID"));
-    }
-    let newest = |kind| {
-        named.iter().filter(|chosen| chosen.is(kind)).max_by_key(|chosen| chosen.set.configuration.database.last)
-    };
+pub fn choose<'a>(media: &'a [MediaSet], wanted: Option<&str>) -> Result<Chain<'a>> {
+    let sets = |media: &'a MediaSet| media.backup_sets().into_iter().map(move |set| Chosen { media, set });
+    let all: Vec<Chosen<'a>> = media.iter().flat_map(sets).collect();
+    let named = named(&all, wanted)?;
+    let newest = |kind| named.iter().filter(|chosen| chosen.is(kind)).max_by_key(|chosen| chosen.header().last);
     let full = match (newest(BackupKind::Full), newest(BackupKind::Differential)) {
-        (Some(full), _) => **full,
+        (Some(full), _) => *full,
         (None, Some(differential)) => base_of(&all, differential)?,
         (None, None) => {
             let hint = "a restore needs a full backup: name its files too";
             return Err(Error::incomplete("the full backup", "is missing", hint));
         }
     };
-    let of_full = all.iter().filter(|chosen| {
-        let database = &chosen.set.configuration.database;
-        chosen.is(BackupKind::Differential) && database.base == full.set.header.guid
-    });
-    let mut differentials: Vec<Chosen<'a>> = of_full.copied().collect();
-    if wanted.is_some() {
-        let is_named = |chosen: &Chosen<'_>| named.iter().any(|named| named.set.header.guid == chosen.set.header.guid);
-        differentials.retain(is_named);
+    for differential in named.iter().filter(|chosen| chosen.is(BackupKind::Differential)) {
+        base_of(&all, differential)?;
     }
-    let differential = differentials.into_iter().max_by_key(|chosen| chosen.set.configuration.database.last);
+    let is_over_it =
+        |chosen: &&Chosen<'a>| chosen.is(BackupKind::Differential) && chosen.header().base == full.set.header.guid;
+    let differential = named.iter().filter(is_over_it).max_by_key(|chosen| chosen.header().last).copied();
     for chosen in [Some(full), differential].into_iter().flatten() {
         if let Some(error) = chosen.media.incomplete() {
             return Err(error);
         }
     }
-    Ok((full, differential))
+    let logs = named.iter().filter(|chosen| chosen.is(BackupKind::Log)).count() as u64;
+    let words =
+        || format!("{} not applied: a restore to files takes a full and a differential", counted(logs, "log backup"));
+    let warnings = (logs > 0).then(words).into_iter().collect();
+    Ok(Chain { full, differential, warnings })
+}
+
+/// The sets that the user means.
+fn named<'a>(all: &[Chosen<'a>], wanted: Option<&str>) -> Result<Vec<Chosen<'a>>> {
+    let Some(wanted) = wanted else {
+        let databases: BTreeSet<(&str, Uuid)> =
+            all.iter().map(|chosen| (chosen.header().database.as_str(), chosen.header().family)).collect();
+        if databases.len() > 1 {
+            let names: Vec<&str> = databases.iter().map(|(name, _)| *name).collect();
+            let why = format!("holds backups of several databases: {}", names.join(", "));
+            return Err(Error::usage("--from", why, "choose one with --set and the start of its BackupSetGUID"));
+        }
+        return Ok(all.to_vec());
+    };
+    let starts = |chosen: &&Chosen<'_>| guid(chosen.set.header.guid).starts_with(&wanted.to_uppercase());
+    let named: Vec<Chosen<'a>> = all.iter().filter(starts).copied().collect();
+    match named.len() {
+        1 => Ok(named),
+        count => {
+            let why = format!("{count} of the backup sets begin with it");
+            Err(Error::usage(format!("--set {wanted}"), why, "`fullbore inspect header` shows BackupSetGUID"))
+        }
+    }
 }
 
 fn base_of<'a>(all: &[Chosen<'a>], differential: &Chosen<'a>) -> Result<Chosen<'a>> {

@@ -1,19 +1,19 @@
 //! Writes the files of a database from its backup sets: pages at their places in MDF and NDF, log at its places in LDF.
 //! What no backup holds stays a hole, which reads as zeros.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::io::{rename_noreplace, sync_directory};
-use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 
+use super::allocation::{Allocation, PFS};
 use super::configuration::{Configuration, DatabaseFile, FileKind};
 use super::log_range::LogRange;
 use super::opened;
-use super::page::{PAGE, PAGES_PER_EXTENT, PageCheck, check, place};
+use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
 use super::walk::{Content, Depth, Event, walk};
 use crate::engine::{ForeignFamily, RestoredFile};
 
@@ -24,18 +24,37 @@ const LATER_MAX: usize = 1 << 22;
 pub struct DatabaseFiles {
     directory: PathBuf,
     files: BTreeMap<u32, Written>,
-    /// Pages that were written whose check does not match. They may be out of use.
-    pub not_matching: u64,
-    /// Extents whose place is not known.
-    pub unplaced: u64,
     /// Extents that a second copy of this set has written, with the number of the copy.
     later: HashMap<(u16, u32), u32>,
+    /// The last extent of this copy.
+    before: Option<(u16, u32)>,
+    sets: u32,
 }
 
 struct Written {
     file: File,
+    kind: FileKind,
     temporary: PathBuf,
     restored: RestoredFile,
+}
+
+/// Where a family is being read: for messages.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    device: &'a str,
+    offset: u64,
+}
+
+impl At<'_> {
+    fn damaged(self, what: impl Into<String>) -> Error {
+        Error::damaged(self.device, self.offset, what)
+    }
+}
+
+/// The part of the log whose bytes come.
+struct LogPart {
+    range: LogRange,
+    at: u64,
 }
 
 impl DatabaseFiles {
@@ -44,13 +63,8 @@ impl DatabaseFiles {
     /// # Errors
     /// Two files have one name, a name cannot be that of a file, or a file cannot be made.
     pub fn create(configuration: &Configuration, directory: &Path) -> Result<Self> {
-        let mut made = Self {
-            directory: directory.to_owned(),
-            files: BTreeMap::new(),
-            not_matching: 0,
-            unplaced: 0,
-            later: HashMap::new(),
-        };
+        let (files, later) = (BTreeMap::new(), HashMap::new());
+        let mut made = Self { directory: directory.to_owned(), files, later, before: None, sets: 0 };
         for described in configuration.files.iter().filter(|file| !matches!(file.kind, FileKind::Other(_))) {
             made.add(described)?;
         }
@@ -66,10 +80,10 @@ impl DatabaseFiles {
         }
         let temporary = self.directory.join(format!(".{name}.unfinished"));
         let io = |e| Error::io("make", temporary.display().to_string(), e);
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(io)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temporary).map_err(io)?;
         file.set_len(described.size).map_err(io)?;
         let restored = RestoredFile { name, logical: described.logical_name.clone(), size: described.size, bytes: 0 };
-        self.files.insert(described.id, Written { file, temporary, restored });
+        self.files.insert(described.id, Written { file, kind: described.kind, temporary, restored });
         Ok(())
     }
 
@@ -77,24 +91,39 @@ impl DatabaseFiles {
     /// them. A later set is written over an earlier one.
     ///
     /// # Errors
-    /// A family is damaged or cut off, or a file cannot be written.
+    /// A family is damaged or cut off, a backup checksum does not match, bytes have no clear place in the database, or a
+    /// file cannot be written.
     pub fn write_set(&mut self, families: Vec<ForeignFamily>, position: u16) -> Result<()> {
         self.later.clear();
+        self.sets += 1;
         for family in families {
+            let device = family.device.clone();
             let mut input = opened::open(family)?;
-            let (mut is_open, mut copy, mut range, mut log_at) = (false, 0, None::<LogRange>, 0);
+            let (mut is_open, mut copy, mut log) = (false, 0, None::<LogPart>);
             walk(&mut input, Depth::Everything, &mut |event| {
                 match event {
                     Event::SetBegins(header) => (is_open, copy) = (header.position == position, 0),
                     Event::SetEnds => is_open = false,
-                    Event::LogRange(found) => range = Some(found),
-                    Event::ContentBegins(Content::Pages) => copy += 1,
-                    Event::ContentBegins(Content::Log) => log_at = range.map_or(0, |range| range.begin),
-                    Event::Piece { content: Content::Pages, bytes, .. } if is_open => self.extent(bytes, copy)?,
-                    Event::Piece { content: Content::Log, bytes, .. } if is_open => {
-                        if let Some(range) = range {
-                            self.log(&range, log_at, bytes)?;
-                            log_at += bytes.len() as u64;
+                    _ if !is_open => {}
+                    Event::LogRange(range) => log = Some(LogPart { range, at: range.begin }),
+                    Event::ContentBegins(Content::Pages) => (copy, self.before) = (copy + 1, None),
+                    Event::Piece { content: Content::Pages, bytes, offset } => {
+                        self.extent(At { device: &device, offset }, bytes, copy)?;
+                    }
+                    Event::Piece { content: Content::Log, bytes, offset } => {
+                        self.log(At { device: &device, offset }, log.as_mut(), bytes)?;
+                    }
+                    Event::ContentEnds { checksum, content } => {
+                        let at = |offset| At { device: &device, offset };
+                        if let Some(sum) = checksum.filter(|sum| sum.stored != sum.computed) {
+                            return Err(
+                                at(sum.offset).damaged("the backup checksum of the stream before it does not match")
+                            );
+                        }
+                        if content == Content::Log
+                            && let Some(part) = log.take().filter(|part| part.at < part.range.end)
+                        {
+                            return Err(at(0).damaged(format!("the log ends at {} of {}", part.at, part.range.end)));
                         }
                     }
                     _ => {}
@@ -106,66 +135,127 @@ impl DatabaseFiles {
     }
 
     /// Writes an extent at the place that its pages name. The last copy counts.
-    fn extent(&mut self, bytes: &[u8], copy: u32) -> Result<()> {
-        let (pages, _) = bytes.as_chunks::<PAGE>();
-        let checks: Vec<PageCheck> = pages.iter().map(check).collect();
-        let good = |check: &PageCheck| matches!(check, PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without);
-        let places = pages.iter().zip(&checks).zip(0..PAGES_PER_EXTENT);
-        let named =
-            places.filter(|((_, check), _)| good(check)).find_map(|((page, _), slot)| Some((place(page, slot)?, slot)));
-        let Some((id, slot)) = named else {
-            // An extent of zeros is a hole already.
-            self.unplaced += u64::from(checks.iter().any(|check| *check != PageCheck::Zero));
+    fn extent(&mut self, at: At<'_>, bytes: &[u8], copy: u32) -> Result<()> {
+        let (pages, rest) = bytes.as_chunks::<PAGE>();
+        if !rest.is_empty() {
+            return Err(at.damaged("an extent ends inside a page"));
+        }
+        if pages.iter().all(is_of_no_file) {
             return Ok(());
+        }
+        let Some(here) = self.place_of(at, pages)? else {
+            let is_zero = bytes.iter().all(|byte| *byte == 0);
+            // In a full, zeros are a hole already. Over another set, the pages below would show through.
+            return match is_zero && self.sets == 1 {
+                true => Ok(()),
+                false => Err(at.damaged("no page of this extent says where it belongs")),
+            };
         };
-        self.not_matching +=
-            checks.iter().filter(|check| matches!(check, PageCheck::BadChecksum | PageCheck::Torn)).count() as u64;
-        let first = id.page - slot;
-        let key = (id.file, first);
-        if self.later.get(&key).is_some_and(|later| *later > copy) {
+        self.before = Some(here);
+        if self.later.get(&here).is_some_and(|later| *later > copy) {
             return Ok(());
         }
         if copy > 1 {
             if self.later.len() >= LATER_MAX {
-                let why = "its second copy of pages is larger than any that SQL Server writes";
-                return Err(Error::refused("the backup set", why, "use another backup"));
+                return Err(at.damaged("the second copy of pages is larger than any that SQL Server writes"));
             }
-            self.later.insert(key, copy);
+            self.later.insert(here, copy);
         }
-        self.put(u32::from(id.file), u64::from(first) * PAGE as u64, bytes)
+        let (file, extent) = here;
+        self.put(at, u32::from(file), FileKind::Data, u64::from(extent) * EXTENT as u64, bytes)
     }
 
-    fn log(&mut self, range: &LogRange, at: u64, bytes: &[u8]) -> Result<()> {
-        // The stream is padded behind the last block of the range.
-        let room = usize::try_from(range.end.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
-        self.put(range.file, at, bytes.get(..room).unwrap_or_default())
-    }
-
-    fn put(&mut self, file: u32, offset: u64, bytes: &[u8]) -> Result<()> {
-        let Some(written) = self.files.get_mut(&file) else {
-            let what = format!("it has bytes of file {file}, which its description does not name");
-            return Err(Error::incomplete("the backup set", what, "use another backup"));
+    /// The place of an extent: its pages with a good check name it. Pages that are not in use may name others. Extents come
+    /// in ascending order, so a place before the last one is not meant.
+    fn place_of(&self, at: At<'_>, pages: &[[u8; PAGE]]) -> Result<Option<(u16, u32)>> {
+        let named = |wanted: &[PageCheck]| {
+            let pages = pages.iter().zip(0..PAGES_PER_EXTENT).filter(|(page, _)| wanted.contains(&check(page)));
+            let places = pages.filter_map(|(page, slot)| place(page, slot));
+            places.map(|id| (id.file, id.page / PAGES_PER_EXTENT)).collect::<BTreeSet<_>>()
         };
+        let mut places = named(&[PageCheck::Checksum, PageCheck::TornBits]);
+        if places.is_empty() {
+            places = named(&[PageCheck::Without]);
+        }
+        if places.len() > 1 {
+            places.retain(|place| self.before.is_none_or(|before| place.0 != before.0 || *place > before));
+        }
+        match places.len() {
+            0 | 1 => Ok(places.pop_first()),
+            _ => Err(at.damaged("the pages of this extent name several places")),
+        }
+    }
+
+    fn log(&mut self, at: At<'_>, part: Option<&mut LogPart>, bytes: &[u8]) -> Result<()> {
+        let Some(LogPart { range, at: next }) = part else {
+            return Err(at.damaged("log without a description of its place"));
+        };
+        let virtual_end = range.start.checked_add(range.length).unwrap_or(u64::MAX);
+        if range.begin < range.start || range.end > virtual_end {
+            return Err(at.damaged("the log is outside its virtual log file"));
+        }
+        // The stream is padded behind the last block of the range.
+        let room = usize::try_from(range.end.saturating_sub(*next)).unwrap_or(usize::MAX).min(bytes.len());
+        if bytes.len() - room >= EXTENT {
+            return Err(at.damaged("the log is longer than its description says"));
+        }
+        let (file, offset) = (range.file, *next);
+        *next += room as u64;
+        self.put(at, file, FileKind::Log, offset, bytes.get(..room).unwrap_or_default())
+    }
+
+    fn put(&mut self, at: At<'_>, file: u32, kind: FileKind, offset: u64, bytes: &[u8]) -> Result<()> {
+        let found = self.files.get_mut(&file).filter(|written| written.kind == kind);
+        let Some(written) = found else {
+            let what = format!("these bytes are of file {file}, which is not such a file of the database");
+            return Err(at.damaged(what));
+        };
+        // The last extent of a file may be longer than the file.
+        let end = written.restored.size.next_multiple_of(EXTENT as u64);
+        if offset.checked_add(bytes.len() as u64).is_none_or(|behind| behind > end) {
+            return Err(at.damaged(format!("these bytes belong behind the end of `{}`", written.restored.name)));
+        }
         let failed = |e| Error::io("write", written.temporary.display().to_string(), e);
+        let room = usize::try_from(written.restored.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let bytes = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         written.file.write_all_at(bytes, offset).map_err(failed)?;
         written.restored.bytes += bytes.len() as u64;
-        written.restored.size = written.restored.size.max(offset.saturating_add(bytes.len() as u64));
         Ok(())
     }
 
-    /// What is not right with what was written.
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.not_matching > 0 {
-            let pages = counted(self.not_matching, "page");
-            warnings
-                .push(format!("{pages} do not match their checks: `fullbore verify` says which of them are in use"));
+    /// Reads the data files again: every page in use is at its place, and matches its check.
+    ///
+    /// # Errors
+    /// A page in use is damaged, missing, or that of another place.
+    pub fn check(&self) -> Result<()> {
+        for (&id, written) in self.files.iter().filter(|(_, written)| written.kind == FileKind::Data) {
+            let file = u16::try_from(id).unwrap_or(u16::MAX);
+            let mut allocation = Allocation::default();
+            let failed = |e| Error::io("read", written.temporary.display().to_string(), e);
+            let mut extent = vec![0; EXTENT];
+            let size = written.restored.size;
+            for offset in (0..size).step_by(EXTENT) {
+                let length = usize::try_from(size - offset).map_or(EXTENT, |left| left.min(EXTENT));
+                written.file.read_exact_at(&mut extent[..length], offset).map_err(failed)?;
+                let first = (offset / PAGE as u64) as u32;
+                for (page, number) in extent[..length].as_chunks::<PAGE>().0.iter().zip(first..) {
+                    let here = PageId { file, page: number };
+                    let found = check(page);
+                    let is_right = matches!(found, PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without)
+                        && place(page, number % PAGES_PER_EXTENT) == Some(here);
+                    if is_right && kind(page) == PFS {
+                        allocation.learn(here, page, 1);
+                    }
+                    // Page 0 comes before the page that says which are in use, and always is.
+                    if !is_right && (number == 0 || allocation.is_in_use(here) == Some(true)) {
+                        let what = format!("page {file}:{number} of the restored database is in use and is not right");
+                        let offset = offset + u64::from(number - first) * PAGE as u64;
+                        return Err(Error::damaged(&written.restored.name, offset, what));
+                    }
+                }
+            }
         }
-        if self.unplaced > 0 {
-            let extents = counted(self.unplaced, "extent");
-            warnings.push(format!("{extents} name no place in the database, and are left out"));
-        }
-        warnings
+        Ok(())
     }
 
     /// Makes all files durable, and gives them their names.

@@ -60,7 +60,8 @@ impl ForeignMedia for SqlServerBackup {
     ) -> Result<ForeignRestore> {
         let found = devices.iter().map(|device| media::look(open(device)?)).collect::<Result<Vec<_>>>()?;
         let groups = media::group(found);
-        let (full, differential) = chain::choose(&groups, wanted)?;
+        let chosen = chain::choose(&groups, wanted)?;
+        let (full, differential) = (chosen.full, chosen.differential);
         let layers: Vec<Chosen<'_>> = [Some(full), differential].into_iter().flatten().collect();
         let newest = differential.unwrap_or(full);
         let mut files = DatabaseFiles::create(&newest.set.configuration, into)?;
@@ -68,7 +69,10 @@ impl ForeignMedia for SqlServerBackup {
             let families = media.devices().iter().map(|device| open(device)).collect::<Result<Vec<_>>>()?;
             files.write_set(families, set.header.position)?;
         }
-        let mut warnings = files.warnings();
+        files.check()?;
+        let mut warnings = chosen.warnings;
+        let copies = groups.iter().flat_map(|group| &group.copies);
+        warnings.extend(copies.map(|copy| format!("`{copy}` holds a family that another file holds too: not read")));
         let left_out = newest.set.configuration.files.iter().filter(|file| matches!(file.kind, FileKind::Other(_)));
         warnings
             .extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));

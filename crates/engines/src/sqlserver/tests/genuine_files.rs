@@ -158,3 +158,32 @@ fn a_genuine_full_and_its_differential_become_files_whose_pages_name_their_own_p
     // The boot page of the database is page 9, of type 13.
     assert_eq!((pages[9][1], check(&pages[9])), (13, PageCheck::Checksum));
 }
+
+#[test]
+fn every_genuine_full_becomes_files_whose_pages_in_use_are_right() {
+    let Some(directory) = files() else { return };
+    let mut media: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for folder in [directory.clone(), directory.join("chain")] {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
+        {
+            let mut found = SqlServerBackup.describe(vec![open(&path)]).unwrap().media_sets.remove(0);
+            let is_full = found.sets.iter().any(|set| set.header.get("BackupType") == Some(&1.into()));
+            if is_full {
+                media.entry(std::mem::take(&mut found.id)).or_default().push(path.display().to_string());
+            }
+        }
+    }
+    let mut restored = 0;
+    for names in media.values() {
+        let reopen = |device: &str| {
+            let name = names.iter().find(|name| Path::new(name).file_name() == Path::new(device).file_name()).unwrap();
+            Ok(open(Path::new(name)))
+        };
+        let folder = tempfile::tempdir().unwrap();
+        match SqlServerBackup.restore(names, &reopen, None, folder.path()) {
+            Ok(done) => restored += usize::from(!done.files.is_empty()),
+            Err(error) => assert!(error.to_string().contains("family 2 of 2"), "{names:?}: {error}"),
+        }
+    }
+    assert!(restored >= 10, "{restored}");
+}

@@ -6,11 +6,12 @@ use std::path::Path;
 use fullbore_core::Result;
 use uuid::Uuid;
 
+use super::super::allocation;
 use super::super::configuration::BackupKind;
 use super::super::database_files::file_name;
 use super::super::foreign::SqlServerBackup;
 use super::super::lsn::Lsn;
-use super::super::page::PAGE;
+use super::super::page::{PAGE, place, seal};
 use super::super::writer::{FamilyWriter, WrittenSet, sample_extents, sample_label, sample_log, sample_set};
 use super::family;
 use crate::engine::{ForeignMedia, ForeignRestore};
@@ -26,11 +27,17 @@ fn restored(media: &Media, wanted: Option<&str>, into: &Path) -> Result<ForeignR
 fn extents(numbers: &[u32], fill: u8) -> Vec<u8> {
     let mut bytes = sample_extents(numbers, 8);
     for page in bytes.as_chunks_mut::<PAGE>().0 {
-        let (id, kind) = (super::super::page::place(page, u32::from_le_bytes([page[32], 0, 0, 0]) % 8), page[1]);
-        if kind == 1 {
+        let id = place(page, u32::from(page[32]) % 8).unwrap();
+        let kind = page[1];
+        if kind == allocation::PFS {
+            // The last page of each extent is not in use.
+            page[96..].fill(0);
+            let in_use: Vec<u32> = [0, 1, 2, 5].iter().flat_map(|extent| extent * 8..extent * 8 + 7).collect();
+            allocation::mark(page, &in_use);
+        } else {
             page[96..].fill(fill);
-            super::super::page::seal(page, id.unwrap(), kind);
         }
+        seal(page, id, kind);
     }
     bytes
 }
@@ -114,7 +121,7 @@ fn a_restore_that_cannot_be_complete_leaves_no_file() {
         (written_apart(&differential()), "full backup 00000000-0000-0000-0000-0000000003E9"),
         (half, "family 2 of 2"),
         (cut, "the file was cut off"),
-        (written(&foreign), "bytes of file 2"),
+        (written(&foreign), "of file 2, which is not such a file"),
         (written(&twice), "`SHOP`"),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -134,4 +141,100 @@ fn a_name_that_leaves_the_directory_is_refused() {
     for physical in ["", "C:\\data\\", "..", "C:\\..", "/a/.", "a\u{7}b", &"x".repeat(300)] {
         assert!(file_name(physical).is_err(), "{physical}");
     }
+}
+
+/// The place of a page in media that `written` has made.
+fn at(media: &[u8], page: u32) -> usize {
+    let is_it = |at: &usize| media[at + 32..at + 36] == page.to_le_bytes() && media[*at] == 1 && media[at + 36] == 1;
+    (0..media.len() - PAGE).step_by(2).find(|at| is_it(at) && media[at + 4..at + 6] == [0, 2]).unwrap()
+}
+
+fn refused(media: Media, words: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let error = restored(&media, None, folder.path()).err().unwrap_or_else(|| panic!("it is restored: {words}"));
+    assert!(error.to_string().contains(words), "{words}: {error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{words}");
+}
+
+fn one(bytes: Vec<u8>) -> Media {
+    [("f.bak".to_owned(), bytes)].into()
+}
+
+#[test]
+fn a_stale_page_that_is_not_in_use_does_not_move_its_extent() {
+    let mut set = sample_set(BackupKind::Full, 1);
+    let mut pages = extents(&[0, 1, 2, 5], 1);
+    // Page 47, the last one of extent 5, is not in use, and holds an old image of page 15.
+    let (old, last) = (PAGE * 15, PAGE * 31);
+    pages.copy_within(old..old + PAGE, last);
+    // So does the first one of extent 2 with page 40: not in use either.
+    set.copies = vec![pages];
+    let folder = tempfile::tempdir().unwrap();
+    restored(&one(written(&set)), None, folder.path()).unwrap();
+    let data = std::fs::read(folder.path().join("shop")).unwrap();
+    assert_eq!((middle(&data, 40), middle(&data, 9)), (1, 1));
+    assert_eq!(data[40 * PAGE + 32], 40);
+}
+
+#[test]
+fn damage_in_a_page_that_is_in_use_ends_a_restore_whatever_it_is() {
+    let good = written(&full());
+    let page = at(&good, 42);
+    let changes: [(&str, fn(&mut [u8])); 4] = [
+        ("page 1:42", |page| page[500] ^= 1),
+        ("page 1:42", |page| page[0] = 0),
+        ("page 1:42", |page| page[..PAGE].fill(0)),
+        ("page 1:", |page| page[..6 * PAGE].fill(0)),
+    ];
+    for (words, change) in changes {
+        let mut bad = good.clone();
+        change(&mut bad[page..]);
+        refused(one(bad), words);
+    }
+}
+
+#[test]
+fn zeros_in_a_differential_never_let_the_full_show_through() {
+    let mut set = differential();
+    let zeros = set.copies[0].len() / 2;
+    set.copies[0][..zeros].fill(0);
+    let media = [("d.bak".to_owned(), written_apart(&set)), ("f.bak".to_owned(), written(&full()))].into();
+    refused(media, "no page of this extent says where it belongs");
+}
+
+#[test]
+fn log_that_names_a_data_file_or_another_place_is_damage() {
+    let with = |change: fn(&mut super::LogRange)| {
+        let mut set = full();
+        change(&mut set.logs[0].0);
+        one(written(&set))
+    };
+    refused(with(|range| range.file = 1), "of file 1, which is not such a file");
+    refused(with(|range| range.end = range.begin), "longer than its description");
+    refused(with(|range| range.end = range.start + range.length + 512), "outside its virtual log file");
+    let mut sums = full();
+    sums.configuration.database.has_checksums = true;
+    let mut bytes = written(&sums);
+    let page = at(&bytes, 15);
+    bytes[page + 3000] ^= 1;
+    refused(one(bytes), "backup checksum");
+}
+
+#[test]
+fn a_differential_of_another_full_is_missed_and_logs_are_named() {
+    let mut other = differential();
+    other.configuration.database.base = Uuid::from_u128(5);
+    let media = [("d.bak".to_owned(), written_apart(&other)), ("f.bak".to_owned(), written(&full()))].into();
+    refused(media, "the full backup 00000000-0000-0000-0000-000000000005");
+    let mut log = sample_set(BackupKind::Log, 1);
+    log.header.guid = Uuid::from_u128(3000);
+    let media: Media = [("f.bak".to_owned(), written(&full())), ("l.trn".to_owned(), written_apart(&log))].into();
+    let folder = tempfile::tempdir().unwrap();
+    let done = restored(&media, None, folder.path()).unwrap();
+    assert!(done.warnings.iter().any(|warning| warning.contains("1 log backup not applied")), "{done:?}");
+    let mut namesake = full();
+    namesake.header.guid = Uuid::from_u128(4000);
+    namesake.configuration.database.family = Uuid::from_u128(9);
+    let media = [("a.bak".to_owned(), written_apart(&namesake)), ("f.bak".to_owned(), written(&full()))].into();
+    refused(media, "several databases: shop, shop");
 }
