@@ -159,6 +159,7 @@ struct Listed<'a> {
     devices: &'a [String],
     complete: bool,
     why_incomplete: Option<String>,
+    base_is_missing: bool,
 }
 
 /// The list as an object.
@@ -178,12 +179,14 @@ pub fn list(description: &ForeignDescription, title: &str, args: &List) -> Resul
     let mut sets: Vec<(&ForeignSet, &ForeignMediaSet)> =
         description.media_sets.iter().flat_map(|media| media.sets.iter().map(move |set| (set, media))).collect();
     sets.sort_by(|(one, _), (other, _)| one.order.cmp(&other.order));
+    let without_base = description.without_base();
     let listed = sets.iter().map(|(set, media)| Listed {
         line: &set.line,
         media_set_id: &media.id,
         devices: &media.devices,
         complete: media.incomplete.is_none(),
         why_incomplete: media.incomplete.as_ref().map(Error::one_line),
+        base_is_missing: without_base.iter().any(|(_, id)| *id == set.id),
     });
     let lists = Lists { media: title, sets: listed.collect(), warnings: &description.warnings };
     let code = missing_first(description);
@@ -199,7 +202,11 @@ fn print_list(sets: &[Listed]) {
     let Some(first) = sets.first() else { return };
     let heads = first.line.0.iter().map(|(head, _)| (*head).to_owned()).chain(["State".into(), "Devices".into()]);
     let row = |set: &Listed| {
-        let state = if set.complete { "complete" } else { "incomplete" };
+        let state = match (set.complete, set.base_is_missing) {
+            (false, _) => "incomplete",
+            (true, true) => "full is missing",
+            (true, false) => "complete",
+        };
         let devices = set.devices.iter().map(|device| show::value(device)).collect::<Vec<_>>().join(", ");
         let values = set.line.0.iter().map(|(_, value)| text(value));
         values.chain([state.to_owned(), devices]).collect::<Vec<String>>()

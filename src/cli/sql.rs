@@ -26,7 +26,7 @@ const SCRIPT_MAX: usize = 4 << 20;
 #[derive(Debug, Args)]
 pub struct Sql {
     /// The statements.
-    #[arg(required_unless_present = "input", conflicts_with = "input")]
+    #[arg(required_unless_present = "input", conflicts_with = "input", allow_hyphen_values = true)]
     pub statements: Option<String>,
     /// Read the statements from this file; `-` for standard input.
     #[arg(short, long, value_name = "FILE")]
@@ -50,13 +50,15 @@ pub fn run(args: &Sql, config: &Config) -> Result<u8> {
         repository: sql.repository.clone(),
     };
     let commands = read_script(&script, &names, jiff::Zoned::now())?;
+    // All of them are parsed before the first one runs.
+    let parsed = commands.iter().map(parsed).collect::<Result<Vec<_>>>()?;
+    if args.dry_run {
+        commands.iter().for_each(show_command);
+        return Ok(0);
+    }
     let mut code = 0;
-    for command in &commands {
-        if args.dry_run {
-            show_command(command);
-            continue;
-        }
-        let ended = run_command(command, config)?;
+    for (command, arguments) in commands.iter().zip(parsed) {
+        let ended = run_command(command, arguments, config);
         match ended {
             0 | WITH_WARNINGS => code = code.max(ended),
             failed => return Ok(failed),
@@ -74,7 +76,8 @@ fn script_of(input: &Path) -> Result<String> {
         read.map_err(|e| Error::io("read", "standard input", e))?;
         bytes
     } else {
-        read_whole(input, SCRIPT_MAX).map_err(|e| Error::io("read", &name, e))?.ok_or_else(too_long)?.to_vec()
+        let read = read_whole(input, SCRIPT_MAX).map_err(|e| Error::io("read", &name, e).on_named_thing());
+        read?.ok_or_else(too_long)?.to_vec()
     };
     if bytes.len() > SCRIPT_MAX {
         return Err(too_long());
@@ -83,6 +86,7 @@ fn script_of(input: &Path) -> Result<String> {
     let wide =
         |make: fn([u8; 2]) -> u16| bytes[2..].chunks_exact(2).map(|pair| make([pair[0], pair[1]])).collect::<Vec<_>>();
     let text = match &bytes[..] {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] if !bytes.len().is_multiple_of(2) => None,
         [0xff, 0xfe, ..] => String::from_utf16(&wide(u16::from_le_bytes)).ok(),
         [0xfe, 0xff, ..] => String::from_utf16(&wide(u16::from_be_bytes)).ok(),
         _ => String::from_utf8(bytes).ok(),
@@ -95,16 +99,18 @@ fn show_command(command: &Command) {
     match &command.action {
         Action::Print(text) => show::line(text),
         _ => {
-            let words = std::iter::once("fullbore").chain(command.words.iter().map(String::as_str));
-            show::line(&shlex::try_join(words).unwrap_or_else(|_| command.words.join(" ")));
+            let words: Vec<String> =
+                command.words.iter().map(|word| fullbore_engines::without_password(word)).collect();
+            let words = std::iter::once("fullbore").chain(words.iter().map(String::as_str));
+            show::line(&shlex::try_join(words).unwrap_or_else(|_| "a word cannot be shown".into()));
         }
     }
 }
 
-fn run_command(command: &Command, config: &Config) -> Result<u8> {
-    if let Action::Print(text) = &command.action {
-        show::line(text);
-        return Ok(0);
+/// The command line, parsed; `None` for PRINT.
+fn parsed(command: &Command) -> Result<Option<Arguments>> {
+    if let Action::Print(_) = &command.action {
+        return Ok(None);
     }
     let mut words = vec!["fullbore".to_owned()];
     words.extend(command.words.iter().cloned());
@@ -115,11 +121,20 @@ fn run_command(command: &Command, config: &Config) -> Result<u8> {
         words.extend(["--progress".into(), "percent".into(), "--stats".into(), step.to_string()]);
     }
     let parsed = Arguments::try_parse_from(words);
-    let arguments = parsed.map_err(|error| {
+    parsed.map(Some).map_err(|error| {
         let why =
             error.render().to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         Error::usage(command.at.to_string(), why, "fullbore help sql shows what each option becomes")
-    })?;
+    })
+}
+
+fn run_command(command: &Command, arguments: Option<Arguments>, config: &Config) -> u8 {
+    let Some(arguments) = arguments else {
+        if let Action::Print(text) = &command.action {
+            show::line(text);
+        }
+        return 0;
+    };
     super::LAST_REPORT.take();
     let code = super::dispatch(arguments, config).unwrap_or_else(|error| {
         show::error(&error);
@@ -138,7 +153,7 @@ fn run_command(command: &Command, config: &Config) -> Result<u8> {
             show::line(&format!("{what} is terminating abnormally."));
         }
     }
-    Ok(code)
+    code
 }
 
 /// The messages of SQL Server for a statement that has ended well. Its pages have 8 KiB.

@@ -63,7 +63,8 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     // A pipe gives its bytes in pieces of its own, so two buffers more than reads are enough for every supply.
     let pool = Pool::new(queue_depth + 2, TRANSFER)?;
     conduct.close_on_signal(&pool)?;
-    let supply = supply::open(&from, &pool, queue_depth, Mode::from_environment()?, &conduct.stores)?;
+    let supply = supply::open(&from, &pool, queue_depth, Mode::from_environment()?, &conduct.stores);
+    let supply = supply.map_err(Error::on_named_thing)?;
     let size = supply.size().unwrap_or(0);
     conduct.progress.total.store(size, std::sync::atomic::Ordering::Relaxed);
     let source = Pieces { supply, piece: None, read: 0, progress: Arc::clone(&conduct.progress) };

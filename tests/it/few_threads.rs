@@ -11,8 +11,10 @@ use crate::world::World;
 /// A user of nobody else's: what it runs counts against its own limit on processes only.
 const STRANGER: u32 = 64_123;
 
-/// What libraries say when an allocation fails and they end the process; the last when a thread gets no signal stack.
-const DIED_OF_MEMORY: [&str; 3] = ["memory allocation of", "out of memory", "failed to allocate an alternative stack"];
+/// What libraries say when an allocation fails and they end the process; the third when a thread gets no signal stack, the
+/// last when the dynamic linker cannot map the program.
+const DIED_OF_MEMORY: [&str; 4] =
+    ["memory allocation of", "out of memory", "failed to allocate an alternative stack", "failed to map segment"];
 
 /// Runs `fullbore LINE` behind `guard` (`prlimit …`), with a report; it has to end by itself, well or with one error. `None`
 /// when an allocation failed inside a library, which ends a process at once: nothing can be said then, but nothing may look whole.
@@ -107,8 +109,8 @@ fn assert_nothing_is_held(world: &World) {
 #[test]
 fn too_little_address_space_gives_one_error_and_no_panic_or_hang() {
     let world = world_with_set();
-    // The least that the dynamic linker needs to map the program of a debug build is 44.
-    let mebibytes = [48, 56, 90, 130, 180, 220, 260, 300, 350, 400, 450, 600];
+    // With less than 54, the dynamic linker cannot map the program of a debug build.
+    let mebibytes = [62, 70, 90, 130, 180, 220, 260, 300, 350, 400, 450, 600];
     for limit in mebibytes {
         every_verb(&world, &format!("prlimit --as={}", limit << 20_u64));
     }

@@ -136,8 +136,11 @@ fn a_compressed_backup_is_shown_and_verified_as_the_plain_one() {
 #[test]
 fn a_full_becomes_the_files_of_its_database_in_an_empty_directory() {
     let world = World::new();
-    world.write("full.bak", &sample_full(false));
-    world.run("restore --from full.bak --into dir:out").refused(1, "out", "does not exist");
+    let mut set = sample_set(BackupKind::Full, 1);
+    set.copies = vec![sample_extents(&[0, 1], 2)];
+    set.logs = vec![sample_log(1 << 16)];
+    world.write("full.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish());
+    world.run("restore --from full.bak --into dir:out").refused(2, "out", "does not exist");
     let done = world.run("restore --from full.bak --into dir:out --mkdir").done();
     assert!(done.err.contains("FOR ATTACH_REBUILD_LOG"), "{done}");
     assert_eq!(world.names("out"), ["shop", "shop_log"]);
@@ -154,4 +157,14 @@ fn a_full_becomes_the_files_of_its_database_in_an_empty_directory() {
     world.write("half.bak", &half[..half.len() / 2]);
     world.run("restore --from half.bak --into dir:half --mkdir").with_code(3);
     assert!(!world.at("half").exists(), "a restore that fails leaves nothing");
+}
+
+#[test]
+fn a_differential_without_its_full_is_named_by_list_and_verify() {
+    let world = World::new();
+    let mut set = sample_set(BackupKind::Differential, 1);
+    set.copies = vec![Vec::new()];
+    world.write("d.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish());
+    world.run("verify d.bak").refused(3, "the full backup 00000000", "cannot be restored without it");
+    assert!(world.run("list d.bak").done().text().contains("full is missing"));
 }

@@ -70,6 +70,10 @@ fn a_wrong_word_is_named_before_anything_runs_and_a_failure_ends_the_script() {
     let wrong = "BACKUP DATABASE shop TO DISK='a/1.bak'\nGO\nBACKUP DATABASE shop TO DISK='a/2.bak' WITH FILE_SNAPSHOT";
     world.run_with(&["sql", wrong]).refused(2, "line 3, column 45: FILE_SNAPSHOT", "no such option");
     assert_eq!(world.names("a"), Vec::<String>::new());
+    let late = "BACKUP DATABASE shop TO DISK='a/1.bak'; BACKUP DATABASE shop TO DISK='a/2.bak' WITH MAXTRANSFERSIZE = 7, \
+                BUFFERCOUNT = 99999999999999999999";
+    world.run_with(&["sql", late]).with_code(2);
+    assert_eq!(world.names("a"), Vec::<String>::new(), "all statements are parsed before the first one runs");
     let failing = "BACKUP DATABASE shop TO DISK='a/1.bak'; BACKUP DATABASE shop TO DISK='a/1.bak'; PRINT 'not here'";
     let failed = world.run_with(&["sql", failing]).with_code(1);
     let said = failed.text();
@@ -89,6 +93,10 @@ fn a_dry_run_prints_command_lines_and_runs_nothing() {
     );
     assert!(said.contains("/a/my shop.bak'") && said.contains("\"it's\""), "words are quoted for a shell: {said}");
     assert_eq!(world.names("a"), Vec::<String>::new());
+    let with_password = b"[sql.databases]\nmy = \"mysql://root:s3cret@127.0.0.1\"\n";
+    world.write("secret.toml", with_password);
+    let ended = world.run_with(&["sql", "BACKUP DATABASE my TO DISK='a/m'", "--dry-run", "--config", "secret.toml"]);
+    assert!(!ended.text().contains("s3cret") && !ended.err.contains("s3cret"), "{ended}");
 }
 
 #[test]
@@ -99,7 +107,7 @@ fn a_script_in_utf_16_is_read_and_anything_else_is_refused() {
     assert_eq!(world.run("sql -i wide.sql").done().text().trim(), "häuser");
     world.write("bad.sql", b"PRINT '\xff\xfe\xfa'");
     world.run("sql -i bad.sql").refused(2, "bad.sql", "neither UTF-8 nor UTF-16");
-    world.run("sql -i none.sql").refused(1, "none.sql", "");
+    world.run("sql -i none.sql").refused(2, "none.sql", "");
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn other_files_are_refused_by_their_kind() {
     world.run("unpack plain.bak --to a/plain.bak").refused(1, "plain.bak", "without compression");
     world.write("x.zip", b"PK and more bytes");
     world.run("unpack x.zip --to a/plain.bak").refused(1, "x.zip", "does not begin with MSSQLBAK");
-    world.run("unpack none.bak --to a/plain.bak").refused(1, "none.bak", "No such file");
+    world.run("unpack none.bak --to a/plain.bak").refused(2, "none.bak", "No such file");
     world.run("unpack x.bak --to a/").refused(2, "a/", "directory");
     world.run("unpack x.bak --to nul: --workers 0").refused(2, "--workers 0", "out of range");
     world.run("unpack x.bak --to nul: --queue-depth 5000").refused(2, "--queue-depth 5000", "out of range");

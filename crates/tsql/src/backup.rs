@@ -43,6 +43,9 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
     }
     let mut stats = None;
     let differential = given.iter().any(|option| option.name == "DIFFERENTIAL");
+    if let Some(option) = given.iter().find(|option| option.name == "DIFFERENTIAL").filter(|_| what == "LOG") {
+        return Err(option.wrong("a log backup is not a differential", "leave it out"));
+    }
     match (what.as_str(), differential) {
         ("DATABASE", false) => {}
         ("DATABASE", true) => words.extend(["--kind".into(), "differential".into()]),
@@ -58,7 +61,9 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
         if option.name == "STATS" {
             stats = Some(step(option)?);
         } else {
-            words.extend(of_backup(option, names, &what)?);
+            let more = of_backup(option, names, &what)?;
+            // INIT and FORMAT are one flag here.
+            words.extend(more.into_iter().filter(|word| word != "--init" || !words.contains(word)).collect::<Vec<_>>());
         }
     }
     Ok(Command { at, words, action: Action::Backup { statement: format!("BACKUP {what}"), database }, stats })
@@ -68,6 +73,10 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
 fn of_backup(option: &Given, names: &Names, what: &str) -> Result<Vec<String>> {
     let flag = |name: &str, value: String| Ok(vec![format!("--{name}"), value]);
     let none = Ok(Vec::new());
+    let has_value = ["COMPRESSION", "ENCRYPTION", "MAXTRANSFERSIZE", "BUFFERCOUNT", "BLOCKSIZE", "NAME", "DESCRIPTION"];
+    if !has_value.contains(&option.name.as_str()) && option.name != "RETAINDAYS" {
+        option.alone()?;
+    }
     match option.name.as_str() {
         "INIT" | "FORMAT" => Ok(vec!["--init".into()]),
         "COPY_ONLY" if what == "DATABASE" => Ok(vec!["--copy-only".into()]),
@@ -97,7 +106,12 @@ fn of_backup(option: &Given, names: &Names, what: &str) -> Result<Vec<String>> {
 }
 
 fn compression(option: &Given) -> Result<Vec<String>> {
-    let (mut algorithm, mut level) = ("ZSTD".to_owned(), "LOW".to_owned());
+    if option.value.is_some() {
+        return Err(
+            option.wrong("it has no value", "write COMPRESSION, or COMPRESSION (ALGORITHM = ZSTD, LEVEL = LOW)")
+        );
+    }
+    let (mut algorithm, mut level) = ("ZSTD".to_owned(), String::new());
     for (name, value) in &option.parts {
         match name.as_str() {
             "ALGORITHM" => algorithm = value.to_ascii_uppercase(),
@@ -106,11 +120,12 @@ fn compression(option: &Given) -> Result<Vec<String>> {
         }
     }
     let codec = match (algorithm.as_str(), level.as_str()) {
-        ("ZSTD", "LOW") => "zstd:1",
+        ("ZSTD", "LOW" | "") => "zstd:1",
         ("ZSTD", "MEDIUM") => "zstd:3",
         ("ZSTD", "HIGH") => "zstd:9",
         ("ZSTD", _) => return Err(option.wrong(format!("{level} is not a level"), "write LOW, MEDIUM or HIGH")),
-        ("LZ4", _) => "lz4",
+        ("LZ4", "") => "lz4",
+        ("LZ4", _) => return Err(option.wrong("LZ4 has no level", "leave LEVEL out")),
         _ => {
             let why = format!("fullbore does not pack with {algorithm}");
             return Err(option.wrong(why, "write ALGORITHM = ZSTD, ALGORITHM = LZ4 or no algorithm"));

@@ -244,6 +244,30 @@ fn convert(value: &Value, most: Option<usize>, style: &Value, at: Position) -> R
     }
 }
 
+/// A time for `--stop-at`. Without a zone it is in the zone of this machine, as SQL Server takes it.
+///
+/// # Errors
+/// It is no time.
+pub(crate) fn moment(value: Option<&Value>, at: Position) -> Result<String> {
+    let wrong = |found: &str| {
+        let hint = "write STOPAT = '2026-11-26T10:00:00', or with a zone: '2026-11-26T10:00:00Z'";
+        Error::usage(format!("{at}: STOPAT"), format!("`{found}` is not a time"), hint)
+    };
+    match value {
+        Some(Value::Time(time)) => Ok(time.timestamp().to_string()),
+        Some(Value::Text(text)) => {
+            let text = text.trim().replacen(' ', "T", 1);
+            if let Ok(moment) = text.parse::<jiff::Timestamp>() {
+                return Ok(moment.to_string());
+            }
+            let local = text.parse::<jiff::civil::DateTime>().map_err(|_| wrong(&text))?;
+            let zoned = local.to_zoned(jiff::tz::TimeZone::system()).map_err(|_| wrong(&text))?;
+            Ok(zoned.timestamp().to_string())
+        }
+        _ => Err(wrong("")),
+    }
+}
+
 /// A time in one of SQL Server's styles of CONVERT.
 fn converted(time: &Zoned, style: i64) -> Option<String> {
     let pattern = match style {

@@ -56,6 +56,13 @@ impl Names {
         if path.eq_ignore_ascii_case("NUL") || path.eq_ignore_ascii_case("NUL:") {
             return Ok("nul:".to_owned());
         }
+        let wrong = |why: &str, hint: &str| Err(Error::usage(format!("{at}: '{path}'"), why, hint));
+        if path == "-" {
+            return wrong("standard input and output are not devices of a script", "name a file");
+        }
+        if path.split(['\\', '/']).any(|part| part == "..") {
+            return wrong("it leaves its directory by `..`", "name the directory itself");
+        }
         let mapped = self.paths.iter().filter_map(|(from, to)| Some((from.len(), to, rest_below(path, from)?)));
         if let Some((_, to, rest)) = mapped.max_by_key(|(length, ..)| *length) {
             return Ok(format!("{}{rest}", to.trim_end_matches('/')));
@@ -70,6 +77,12 @@ impl Names {
                 "it is a path of Windows, and the configuration does not map it",
                 format!("add its directory to fullbore.toml, in [sql.paths]: '{directory}' = \"/mnt/backup\""),
             ));
+        }
+        if path.contains('\\') {
+            return wrong(
+                "it is a path of Windows without a drive",
+                "write it with / or map its directory in [sql.paths]",
+            );
         }
         Ok(path.to_owned())
     }

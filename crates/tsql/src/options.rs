@@ -6,6 +6,17 @@ use super::expression::{Value, Variables};
 use super::lexemes::{Lexeme, Position};
 use super::parser::{HINT, Parser};
 
+/// Options that say the opposite of each other.
+const OPPOSITES: [(&str, &str); 7] = [
+    ("INIT", "NOINIT"),
+    ("FORMAT", "NOFORMAT"),
+    ("CHECKSUM", "NO_CHECKSUM"),
+    ("COMPRESSION", "NO_COMPRESSION"),
+    ("RECOVERY", "NORECOVERY"),
+    ("STOP_ON_ERROR", "CONTINUE_AFTER_ERROR"),
+    ("SKIP", "NOSKIP"),
+];
+
 /// One option as it is written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Given {
@@ -46,6 +57,17 @@ impl Given {
         }
     }
 
+    /// Refuses a value and parts: the option is a word alone.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn alone(&self) -> Result<()> {
+        if self.value.is_some() || !self.parts.is_empty() {
+            return Err(self.wrong("it has no value", format!("write {} alone", self.name)));
+        }
+        Ok(())
+    }
+
     /// The error for an option that cannot be.
     pub fn wrong(&self, why: impl Into<String>, hint: impl Into<String>) -> Error {
         Error::usage(format!("{}: {}", self.at, self.name), why, hint)
@@ -70,6 +92,14 @@ pub(crate) fn options(parser: &mut Parser, variables: &Variables) -> Result<Vec<
         let option = option(parser, variables)?;
         if option.name != "MOVE" && given.iter().any(|known| known.name == option.name) {
             return Err(option.wrong("it is given twice", "give it once"));
+        }
+        let other = OPPOSITES.iter().find_map(|(one, other)| match option.name.as_str() {
+            name if name == *one => Some(*other),
+            name if name == *other => Some(*one),
+            _ => None,
+        });
+        if let Some(other) = other.filter(|other| given.iter().any(|known| known.name == *other)) {
+            return Err(option.wrong(format!("{other} is given too"), "give one of them"));
         }
         given.push(option);
         if !parser.take_sign(',') {

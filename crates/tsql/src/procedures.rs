@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fullbore_core::{Error, Result};
 
-use super::expression::{Value, Variables};
+use super::expression::{Value, Variables, moment};
 use super::lexemes::{Lexeme, Position};
 use super::names::Names;
 use super::parser::{HINT, Parser};
@@ -22,9 +22,17 @@ struct Arguments {
 /// # Errors
 /// An unknown procedure, or an argument that is unknown or missing.
 pub(crate) fn execute(parser: &mut Parser, variables: &Variables, names: &Names, at: Position) -> Result<Command> {
-    let mut procedure = part_of_name(parser)?;
+    let mut path = vec![part_of_name(parser)?];
     while parser.take_sign('.') {
-        procedure = part_of_name(parser)?;
+        // `msdb..name` leaves the schema out.
+        let is_left_out = parser.peek() == Some(&Lexeme::Sign('.'));
+        path.push(if is_left_out { "dbo".into() } else { part_of_name(parser)? });
+    }
+    let procedure = path.pop().unwrap_or_default();
+    let place: Vec<String> = path.iter().map(|part| part.to_lowercase()).collect();
+    if !matches!(place.iter().map(String::as_str).collect::<Vec<_>>()[..], [] | ["dbo"] | ["msdb", "dbo"]) {
+        let why = format!("the procedures of RDS are in msdb.dbo, not in {}", path.join("."));
+        return Err(Error::usage(at.to_string(), why, "write EXEC msdb.dbo.rds_…"));
     }
     let mut call = Arguments { at, procedure: procedure.to_lowercase(), given: HashMap::new() };
     while let Some(Lexeme::Variable(name)) = parser.peek().cloned() {
@@ -79,18 +87,40 @@ impl Arguments {
         }
     }
 
-    fn is_on(&mut self, name: &str) -> bool {
-        matches!(self.take(name), Some(Value::Number(1)))
+    /// 0 or 1, as a number or a text; 0 without the argument.
+    fn is_on(&mut self, name: &str) -> Result<bool> {
+        match self.take(name).map(|value| value.text()) {
+            None => Ok(false),
+            Some(text) if text == "0" => Ok(false),
+            Some(text) if text == "1" => Ok(true),
+            Some(_) => Err(Error::usage(format!("{}: @{name}", self.at), "it is neither 0 nor 1", "write 0 or 1")),
+        }
     }
 
-    fn numbers(&mut self, flags: &[(&str, &str)]) -> Vec<String> {
+    fn numbers(&mut self, flags: &[(&str, &str)]) -> Result<Vec<String>> {
         let mut words = Vec::new();
         for (argument, flag) in flags {
-            if let Some(value) = self.take(argument) {
-                words.extend([format!("--{flag}"), value.text()]);
+            let Some(value) = self.take(argument) else { continue };
+            let text = value.text();
+            if !text.parse::<u64>().is_ok_and(|number| number > 0) {
+                let why = "it is not a whole number above 0";
+                return Err(Error::usage(format!("{}: @{argument}", self.at), why, "write a number"));
+            }
+            words.extend([format!("--{flag}"), text]);
+        }
+        Ok(words)
+    }
+
+    /// True for `@type = 'DIFFERENTIAL'`.
+    fn is_differential(&mut self) -> Result<bool> {
+        match self.take("type").map(|kind| kind.text().to_uppercase()).as_deref() {
+            None | Some("FULL") => Ok(false),
+            Some("DIFFERENTIAL") => Ok(true),
+            Some(kind) => {
+                let why = format!("`{kind}` is not a type");
+                Err(Error::usage(format!("{}: @type", self.at), why, "write FULL or DIFFERENTIAL"))
             }
         }
-        words
     }
 
     /// `arn:aws:s3:::bucket/key*` as URLs: `*` stands for the number of each file.
@@ -131,29 +161,18 @@ impl Arguments {
         let directory =
             objects.first().and_then(|first| first.rsplit_once('/')).map(|(directory, _)| format!("{directory}/"));
         words.extend(objects.into_iter().flat_map(|object| ["--to".to_owned(), object]));
-        let differential = match self.take("type").map(|kind| kind.text().to_uppercase()) {
-            None => false,
-            Some(kind) if kind == "FULL" => false,
-            Some(kind) if kind == "DIFFERENTIAL" => true,
-            Some(kind) => {
-                return Err(Error::usage(
-                    format!("{}: @type", self.at),
-                    format!("`{kind}` is not a type"),
-                    "write FULL or DIFFERENTIAL",
-                ));
-            }
-        };
+        let differential = self.is_differential()?;
         if differential {
             words.extend(["--kind".into(), "differential".into(), "--base".into(), directory.unwrap_or_default()]);
         }
-        if self.is_on("overwrite_s3_backup_file") {
+        if self.is_on("overwrite_s3_backup_file")? {
             words.push("--init".into());
         }
         words.extend(self.numbers(&[
             ("max_transfer_size", "max-transfer-size"),
             ("buffer_count", "buffer-count"),
             ("block_size", "block-size"),
-        ]));
+        ])?);
         let action = Action::Backup { statement: "BACKUP DATABASE".into(), database };
         Ok(Command { at: self.at, words, action, stats: None })
     }
@@ -165,17 +184,19 @@ impl Arguments {
         self.given
             .insert("s3_arn_to_restore_from".into(), (Value::Text(arn.trim_end_matches('*').to_owned()), self.at));
         words.extend(["--from".to_owned(), self.objects("s3_arn_to_restore_from", 1)?.concat()]);
-        let (keeps_open, is_log) = (self.is_on("with_norecovery"), statement == "RESTORE LOG");
+        let (keeps_open, is_log) = (self.is_on("with_norecovery")?, statement == "RESTORE LOG");
         if keeps_open {
             words.push("--no-recovery".into());
         } else if is_log {
             words.push("--recovery".into());
         }
         if let Some(time) = self.take("stopat") {
-            words.extend(["--stop-at".into(), time.text().replacen(' ', "T", 1)]);
+            words.extend(["--stop-at".into(), moment(Some(&time), self.at)?]);
         }
-        words.extend(self.numbers(&[("buffer_count", "buffer-count")]));
-        let _ = (self.take("type"), self.take("block_size"), self.take("max_transfer_size")); // The media say them.
+        words.extend(self.numbers(&[("buffer_count", "buffer-count")])?);
+        // The media say these.
+        self.is_differential()?;
+        self.numbers(&[("block_size", "block-size"), ("max_transfer_size", "max-transfer-size")])?;
         words.extend(["--into".into(), names.database(&database, self.at)?.to_owned()]);
         let action = Action::Restore { statement: statement.into(), database };
         Ok(Command { at: self.at, words, action, stats: None })
@@ -221,7 +242,10 @@ impl Arguments {
 
     fn cancel(&mut self, names: &Names) -> Result<Command> {
         let repository = self.repository(names)?;
-        let task = self.take("task_id").map(|task| task.text()).unwrap_or_default();
+        let task = self.take("task_id").map(|task| task.text()).filter(|task| !task.is_empty());
+        let missing =
+            || Error::usage(format!("{}: rds_cancel_task", self.at), "it names no task", "write @task_id = …");
+        let task = task.ok_or_else(missing)?;
         let words = vec!["cancel".into(), task, "--repo".into(), repository];
         Ok(Command { at: self.at, words, action: Action::Show, stats: None })
     }

@@ -2,7 +2,7 @@
 
 use fullbore_core::{Error, Result};
 
-use super::expression::{Value, Variables};
+use super::expression::{Value, Variables, moment};
 use super::lexemes::Position;
 use super::names::Names;
 use super::options::{Given, options};
@@ -47,16 +47,29 @@ fn database(
         words.extend(found.0.iter().flat_map(|place| ["--from".to_owned(), place.clone()]));
     }
     let given = options(parser, variables)?;
-    let (mut stats, mut steps) = (None, finishes.then_some("--recovery"));
+    let (mut stats, mut steps, mut moves) = (None, finishes.then_some("--recovery"), false);
     for option in &given {
         match option.name.as_str() {
             "STATS" => stats = Some(step(option)?),
             "NORECOVERY" if finishes => {
                 return Err(option.wrong("there is no backup to restore", "write FROM DISK = …"));
             }
-            "NORECOVERY" => steps = Some("--no-recovery"),
-            "RECOVERY" => steps = Some("--recovery"),
-            "MOVE" => into = moved(option, &into, names)?,
+            "NORECOVERY" => {
+                option.alone()?;
+                steps = Some("--no-recovery");
+            }
+            "RECOVERY" => {
+                option.alone()?;
+                steps = Some("--recovery");
+            }
+            "MOVE" => {
+                let (target, is_data) = moved(option, &into, names)?;
+                if is_data && moves {
+                    let why = "a second data file is moved, and the database has one";
+                    return Err(option.wrong(why, "give one MOVE"));
+                }
+                (into, moves) = (target, moves || is_data);
+            }
             _ => words.extend(of_restore(option, what)?),
         }
     }
@@ -74,28 +87,31 @@ fn database(
     Ok(Command { at, words, action: Action::Restore { statement: format!("RESTORE {what}"), database }, stats })
 }
 
-/// `MOVE 'logical' TO 'path'`: a database in one file is restored there. Its log has no file here.
-fn moved(option: &Given, into: &str, names: &Names) -> Result<String> {
-    let (Some(logical), Some(Value::Text(path))) = (&option.value, &option.to) else {
+/// `MOVE 'logical' TO 'path'`: a database in one file is restored there. Its log, an LDF file, has no file here. True if the
+/// database goes elsewhere.
+fn moved(option: &Given, into: &str, names: &Names) -> Result<(String, bool)> {
+    let (Some(_), Some(Value::Text(path))) = (&option.value, &option.to) else {
         return Err(option.wrong("it needs two texts", "write MOVE 'file' TO 'path'"));
     };
     let Some((scheme, _)) = into.split_once(':').filter(|(_, rest)| !rest.starts_with("//")) else {
         return Err(option
             .wrong("this database is not in one file", "leave it out, and name another target in [sql.databases]"));
     };
-    let logical = logical.text().to_lowercase();
-    if logical.ends_with("_log") || path.to_lowercase().ends_with(".ldf") {
-        return Ok(into.to_owned());
+    if path.to_lowercase().ends_with(".ldf") {
+        return Ok((into.to_owned(), false));
     }
-    Ok(format!("{scheme}:{}", names.device(path, option.at)?))
+    Ok((format!("{scheme}:{}", names.device(path, option.at)?), true))
 }
 
 fn of_restore(option: &Given, what: &str) -> Result<Vec<String>> {
     let flag = |name: &str, value: String| Ok(vec![format!("--{name}"), value]);
+    if !["STOPAT", "BUFFERCOUNT", "FILE", "BLOCKSIZE", "MAXTRANSFERSIZE", "STANDBY"].contains(&option.name.as_str()) {
+        option.alone()?;
+    }
     match option.name.as_str() {
         "REPLACE" => Ok(vec!["--replace".into()]),
         "RESTART" => Ok(vec!["--resume".into()]),
-        "STOPAT" => flag("stop-at", option.text()?.replacen(' ', "T", 1)),
+        "STOPAT" => flag("stop-at", moment(option.value.as_ref(), option.at)?),
         "BUFFERCOUNT" => flag("buffer-count", option.number()?.to_string()),
         "CONTINUE_AFTER_ERROR" => Ok(vec!["--continue-after-error".into()]),
         "FILE" => first_set(option),

@@ -50,17 +50,23 @@ pub fn read_script(script: &str, names: &Names, now: Zoned) -> Result<Vec<Comman
     Ok(commands)
 }
 
-/// After NORECOVERY, a restore of the same database without it is the last step: it gets `--recovery`.
+/// After NORECOVERY, a restore of the same database without it is the last step: it gets `--recovery`. All steps go where
+/// the first one has moved the database.
 fn end_steps(commands: &mut [Command]) {
-    let mut open: Vec<String> = Vec::new();
+    let mut open: Vec<(String, String)> = Vec::new();
     for command in commands {
         let Action::Restore { database, .. } = &command.action else { continue };
         let database = database.to_lowercase();
         let has = |flag: &str| command.words.iter().any(|word| word == flag);
         let (continues, ends) = (has("--no-recovery"), has("--recovery"));
-        let place = open.iter().position(|known| *known == database);
+        let place = open.iter().position(|(known, _)| *known == database);
+        let Some(into) = command.words.iter().position(|word| word == "--into").map(|at| at + 1) else { continue };
+        let Some(target) = command.words.get_mut(into) else { continue };
+        if let Some((_, first)) = place.and_then(|place| open.get(place)) {
+            target.clone_from(first);
+        }
         match (place, continues) {
-            (None, true) => open.push(database),
+            (None, true) => open.push((database, target.clone())),
             (Some(place), false) => {
                 open.remove(place);
                 if !ends {
@@ -81,7 +87,7 @@ fn statement(parser: &mut Parser, variables: &mut Variables, names: &Names) -> R
         "EXEC" | "EXECUTE" => execute(parser, variables, names, at).map(Some),
         "DECLARE" => declare(parser, variables).map(|()| None),
         "SET" => set(parser, variables).map(|()| None),
-        "SELECT" => set(parser, variables).map(|()| None),
+        "SELECT" if matches!(parser.peek(), Some(Lexeme::Variable(_))) => set(parser, variables).map(|()| None),
         "PRINT" => {
             let action = Action::Print(variables.value(parser)?.text());
             Ok(Some(Command { at, words: Vec::new(), action, stats: None }))

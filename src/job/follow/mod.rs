@@ -456,7 +456,9 @@ impl Run<'_> {
     /// A device that fails for a while does not end the run: the log keeps all commits meanwhile, as long as it may
     /// grow.
     fn try_again(&mut self, error: Error) -> Result<Duration> {
-        let passing = matches!(error, Error::Io { .. } | Error::Refused { .. } | Error::Halted) && self.shipped > 0;
+        // After a set was stored, a directory that is missing is a disk that went away.
+        let passing = self.shipped > 0
+            && matches!(error, Error::Io { .. } | Error::Refused { .. } | Error::Usage { .. } | Error::Halted);
         let log = self.follower.log_file_bytes();
         if !passing || log > self.backup.max_wal_growth {
             return Err(error);

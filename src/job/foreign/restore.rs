@@ -77,7 +77,7 @@ fn empty_directory(path: &Path, mkdir: bool) -> Result<bool> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let why = "this directory does not exist";
-            Err(Error::refused(path.display().to_string(), why, "make it, or add --mkdir"))
+            Err(Error::usage(path.display().to_string(), why, "make it, or add --mkdir"))
         }
         Err(error) => Err(Error::io("look into", path.display().to_string(), error)),
     }

@@ -26,6 +26,7 @@ pub fn verify(found: &ForeignDevices, file: Option<u16>, conduct: &Conduct, repo
     let begun = Instant::now();
     conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
     let description = found.describe(&conduct.stores)?;
+    let orphans: Vec<Error> = description.without_base().into_iter().map(missing_base).collect();
     report.warnings.extend(description.warnings);
     // A missing family comes before everything else.
     let (mut damage, mut whole) = (Vec::new(), Vec::new());
@@ -46,12 +47,19 @@ pub fn verify(found: &ForeignDevices, file: Option<u16>, conduct: &Conduct, repo
         report.add_coverage(verified.coverage);
         damage.extend(verified.damage);
     }
+    // The bytes of these sets are right, but nothing can be restored from them here.
+    damage.extend(orphans);
     report.set_speed(begun.elapsed().as_secs_f64());
     if !damage.is_empty() {
         let lines = report.coverage_lines();
         report.notes.extend(lines);
     }
     crate::job::verify::first(damage, report)
+}
+
+fn missing_base((base, differential): (&str, &str)) -> Error {
+    let why = format!("is not here, and the differential {differential} cannot be restored without it");
+    Error::incomplete(format!("the full backup {base}"), why, "name the files of this full too")
 }
 
 /// The database of the first set, for the report.

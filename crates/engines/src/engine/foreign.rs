@@ -160,6 +160,20 @@ pub struct ForeignSet {
     pub line: Row,
     /// Sorts the sets of one database by their place in its log.
     pub order: String,
+    /// Its identity.
+    pub id: String,
+    /// The identity of the full that a differential needs.
+    pub base: Option<String>,
+}
+
+impl ForeignDescription {
+    /// The differentials whose full is not on these media: the identity of the full, and that of the differential.
+    pub fn without_base(&self) -> Vec<(&str, &str)> {
+        let sets = || self.media_sets.iter().flat_map(|media| &media.sets);
+        let is_here = |base: &str| sets().any(|set| set.id == base);
+        let needed = sets().filter_map(|set| Some((set.base.as_deref()?, set.id.as_str())));
+        needed.filter(|(base, _)| !is_here(base)).collect()
+    }
 }
 
 /// The result of a verification.

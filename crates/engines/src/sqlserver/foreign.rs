@@ -6,7 +6,7 @@ use fullbore_core::Result;
 
 use super::chain::{self, Chosen};
 use super::compressed::MAGIC;
-use super::configuration::FileKind;
+use super::configuration::{BackupKind, FileKind};
 use super::database_files::DatabaseFiles;
 use super::media::{self, Family, MediaSet, guid};
 use super::{tables, verify};
@@ -89,6 +89,8 @@ fn described(group: &MediaSet) -> ForeignMediaSet {
             header: tables::header(set),
             files: set.configuration.files.iter().map(|file| tables::file(set, file)).collect(),
             line: tables::line(set),
+            id: guid(set.header.guid),
+            base: (database.kind == BackupKind::Differential).then(|| guid(database.base)),
             order: format!(
                 "{} {:0>25} {:0>25}",
                 database.database,
