@@ -190,7 +190,7 @@ impl DatabaseFiles {
         let Some(LogPart { range, at: next }) = part else {
             return Err(at.damaged("log without a description of its place"));
         };
-        let virtual_end = range.start.checked_add(range.length).unwrap_or(u64::MAX);
+        let virtual_end = range.start.saturating_add(range.length);
         if range.begin < range.start || range.end > virtual_end {
             return Err(at.damaged("the log is outside its virtual log file"));
         }

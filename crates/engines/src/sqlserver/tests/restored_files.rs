@@ -180,7 +180,8 @@ fn a_stale_page_that_is_not_in_use_does_not_move_its_extent() {
 fn damage_in_a_page_that_is_in_use_ends_a_restore_whatever_it_is() {
     let good = written(&full());
     let page = at(&good, 42);
-    let changes: [(&str, fn(&mut [u8])); 4] = [
+    type Change = fn(&mut [u8]);
+    let changes: [(&str, Change); 4] = [
         ("page 1:42", |page| page[500] ^= 1),
         ("page 1:42", |page| page[0] = 0),
         ("page 1:42", |page| page[..PAGE].fill(0)),
