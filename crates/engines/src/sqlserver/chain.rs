@@ -79,11 +79,12 @@ pub fn choose<'a>(media: &'a [MediaSet], wanted: Option<&str>) -> Result<Chain<'
 /// The sets that the user means.
 fn named<'a>(all: &[Chosen<'a>], wanted: Option<&str>) -> Result<Vec<Chosen<'a>>> {
     let Some(wanted) = wanted else {
-        let databases: BTreeSet<(&str, Uuid)> =
-            all.iter().map(|chosen| (chosen.header().database.as_str(), chosen.header().family)).collect();
+        // LSNs of two databases, or of two recovery forks of one, cannot be compared.
+        let of = |header: &'a DatabaseHeader| (header.database.as_str(), header.family, header.fork);
+        let databases: BTreeSet<(&str, Uuid, Uuid)> = all.iter().map(|chosen| of(chosen.header())).collect();
         if databases.len() > 1 {
-            let names: Vec<&str> = databases.iter().map(|(name, _)| *name).collect();
-            let why = format!("holds backups of several databases: {}", names.join(", "));
+            let names: Vec<&str> = databases.iter().map(|(name, ..)| *name).collect();
+            let why = format!("holds backups of several databases or recovery forks: {}", names.join(", "));
             return Err(Error::usage("--from", why, "choose one with --set and the start of its BackupSetGUID"));
         }
         return Ok(all.to_vec());

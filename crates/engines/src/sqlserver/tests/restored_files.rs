@@ -235,7 +235,7 @@ fn a_differential_of_another_full_is_missed_and_logs_are_named() {
     assert!(done.warnings.iter().any(|warning| warning.contains("1 log backup not applied")), "{done:?}");
     let mut namesake = full();
     namesake.header.guid = Uuid::from_u128(4000);
-    namesake.configuration.database.family = Uuid::from_u128(9);
+    namesake.configuration.database.fork = Uuid::from_u128(9);
     let media = [("a.bak".to_owned(), written_apart(&namesake)), ("f.bak".to_owned(), written(&full()))].into();
-    refused(media, "several databases: shop, shop");
+    refused(media, "several databases or recovery forks: shop, shop");
 }
