@@ -7,7 +7,7 @@ use crate::program::{self, Ended};
 use crate::world::World;
 
 /// `fullbore LINE` with these bytes on standard input.
-fn fed(world: &World, line: &str, bytes: &[u8]) -> Ended {
+pub fn fed(world: &World, line: &str, bytes: &[u8]) -> Ended {
     let mut command = program::command(world.folder(), line.split_whitespace());
     command.stdin(Stdio::piped());
     let mut running = program::start(command);

@@ -7,11 +7,9 @@ use std::process::Stdio;
 
 use fullbore_engines::compressed::Writer;
 
-use crate::program::{self, Ended};
+use crate::pipe::fed;
+use crate::program;
 use crate::world::World;
-
-/// The genuine compressed backup that the notes on the format are from. It is not part of the repository.
-const GENUINE: &str = "/work/shared/data/bak/ExpiredLink_compressed.bak";
 
 fn rows(length: usize) -> Vec<u8> {
     (0_u32..).flat_map(|row| format!("row {row} of {};", row.wrapping_mul(40503)).into_bytes()).take(length).collect()
@@ -22,17 +20,6 @@ fn with_backup(length: usize) -> (World, Vec<u8>) {
     let (world, made) = (World::new(), Writer::one_set(&rows(length)));
     world.write("x.bak", &made.container);
     (world, made.plain)
-}
-
-fn fed(world: &World, line: &str, bytes: &[u8]) -> Ended {
-    let mut command = program::command(world.folder(), line.split_whitespace());
-    command.stdin(Stdio::piped());
-    let mut running = program::start(command);
-    let mut input = running.child.stdin.take().unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(move || input.write_all(bytes)); // It may end before it has read everything.
-        running.wait()
-    })
 }
 
 #[test]
@@ -157,15 +144,4 @@ fn a_signal_while_a_pipe_is_silent_ends_it_and_leaves_nothing() {
     running.wait().with_code(143).says(&["cancelled by SIGTERM"]);
     world.assert_no_media();
     drop(input);
-}
-
-#[test]
-fn a_genuine_compressed_backup_becomes_a_plain_backup() {
-    if !fs::exists(GENUINE).unwrap() {
-        return program::skipped("a_genuine_compressed_backup_becomes_a_plain_backup", "its file is not here");
-    }
-    let world = World::new();
-    world.run(&format!("unpack {GENUINE} --to a/plain.bak")).done();
-    let plain = world.read("a/plain.bak");
-    assert!(plain.starts_with(b"TAPE") && plain.len() == 3_367_424);
 }

@@ -7,9 +7,6 @@ use proptest::prelude::*;
 use super::record::{HEADER, INDEX};
 use super::*;
 
-/// The genuine compressed backup that the notes on the format are from. It is not part of the repository.
-const GENUINE: &str = "/work/shared/data/bak/ExpiredLink_compressed.bak";
-
 fn unpacked(container: &[u8], workers: usize) -> Result<Vec<u8>> {
     let mut stream = PlainStream::open(container, "x.bak", workers)?;
     let mut plain = Vec::new();
@@ -54,7 +51,8 @@ fn the_stream_is_the_same_in_small_reads() {
 
 #[test]
 fn a_genuine_backup_unpacks_to_a_stream_whose_mtf_headers_are_all_right() {
-    let Ok(container) = std::fs::read(GENUINE) else { return };
+    let Some(directory) = super::super::tests::genuine_files::files() else { return };
+    let container = std::fs::read(directory.join("ExpiredLink_compressed.bak")).unwrap();
     let plain = unpacked(&container, 2).unwrap();
     let kinds = ["TAPE", "SFMB", "SSET", "VOLB", "MSCI", "MSDA", "MSTL", "MSLS", "ESET"];
     let mut found = Vec::new();

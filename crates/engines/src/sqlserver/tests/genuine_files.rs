@@ -13,7 +13,7 @@ use super::super::page::{PAGE, PageCheck, check, place};
 use crate::engine::{ForeignFamily, ForeignMedia, InOrder};
 
 /// The directory with the files, if it is there.
-fn files() -> Option<PathBuf> {
+pub(in super::super) fn files() -> Option<PathBuf> {
     let beside = [
         std::env::var_os("FULLBORE_BAK_FILES").map(PathBuf::from),
         Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/bak")),

@@ -1,7 +1,7 @@
 //! Examples of the reader: round trips through the writer, and hostile media.
 #![allow(clippy::unwrap_used)]
 
-mod genuine_files;
+pub(super) mod genuine_files;
 mod restored_files;
 
 use std::io::Cursor;
