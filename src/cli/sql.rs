@@ -18,7 +18,7 @@ const SCRIPT_MAX: usize = 4 << 20;
 
 /// Run BACKUP and RESTORE statements of T-SQL on the databases of the configuration.
 ///
-/// The names in the statements are those of `[sql.databases]` in the configuration, with an URL each. So one script works
+/// The names in the statements are those of `[sql.databases]` in the configuration, with a URL each. So one script works
 /// on SQLite, MySQL and MariaDB. fullbore reads the whole script before it runs the first statement. A word that it does
 /// not have is an error with its line: it ignores nothing. The script ends with the first statement that fails.
 ///
