@@ -231,8 +231,9 @@ impl Walk<'_> {
             let (start, header) = self.stream_header()?;
             match &header.id {
                 b"SPAD" => {
-                    self.structure.padding += header.length;
+                    // Only bytes that are there are counted: a length from the media may be any number.
                     self.input.skip(header.length)?;
+                    self.structure.padding += header.length;
                     return match tape {
                         Some(_) => Err(self.not_sql_server("its media header has no RAID stream")),
                         None => Ok(()),
@@ -253,10 +254,10 @@ impl Walk<'_> {
                 b"MQTL" => self.content(start, header, Content::Log)?,
                 b"CSUM" => return Err(self.input.damaged(start, "a backup checksum follows no data")),
                 other => {
+                    self.input.skip(header.length)?;
                     let is_padding = matches!(other, b"APAD" | b"OTCP");
                     let part = if is_padding { &mut self.structure.padding } else { &mut self.structure.descriptions };
                     *part += header.length;
-                    self.input.skip(header.length)?;
                 }
             }
         }

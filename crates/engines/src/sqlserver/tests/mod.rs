@@ -199,9 +199,11 @@ fn a_sub_chunk_that_is_shorter_than_its_head_or_longer_than_its_stream_is_damage
 
 #[test]
 fn a_stream_that_claims_more_bytes_than_there_are_takes_no_memory_for_them() {
-    let mut bytes = sample_full(false);
-    let at = bytes.windows(4).position(|id| id == b"MQCI").unwrap();
-    for claimed in [60_u64 << 20, u64::MAX] {
+    let good = sample_full(false);
+    let claims = [b"MQCI", b"SPAD", b"APAD", b"MQDA"].map(|id| [(id, 60_u64 << 20), (id, u64::MAX)]);
+    for (id, claimed) in claims.into_iter().flatten() {
+        let mut bytes = good.clone();
+        let at = bytes.windows(4).rposition(|known| known == id).unwrap();
         bytes[at + 8..at + 16].copy_from_slice(&claimed.to_le_bytes());
         let sum = super::fields::xor_of_words(&bytes[at..at + 20]);
         bytes[at + 20..at + 22].copy_from_slice(&sum.to_le_bytes());
