@@ -8,13 +8,10 @@ use fullbore::config::Config;
 use fullbore::report::{Report, WITH_WARNINGS};
 use fullbore::{Error, Result};
 use fullbore_core::io::read_whole;
-use fullbore_tsql::{Action, Command, Names, read_script};
+use fullbore_tsql::{Action, Command, Names, SCRIPT_MAX, read_script};
 
 use super::args::Arguments;
 use super::show;
-
-/// Bytes of the longest script.
-const SCRIPT_MAX: usize = 4 << 20;
 
 /// Run BACKUP and RESTORE statements of T-SQL on the databases of the configuration.
 ///

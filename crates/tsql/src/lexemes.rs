@@ -7,7 +7,7 @@ use sqlparser::dialect::MsSqlDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
 /// Bytes of the longest script that is read.
-pub(crate) const SCRIPT_MAX: usize = 4 << 20;
+pub const SCRIPT_MAX: usize = 4 << 20;
 
 /// A place in the script; both numbers begin with 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ mod restore;
 mod script;
 mod statement;
 
-pub use lexemes::Position;
+pub use lexemes::{Position, SCRIPT_MAX};
 pub use names::Names;
 pub use script::read_script;
 pub use statement::{Action, Command};

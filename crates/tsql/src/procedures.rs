@@ -29,9 +29,9 @@ pub(crate) fn execute(parser: &mut Parser, variables: &Variables, names: &Names,
         path.push(if is_left_out { "dbo".into() } else { part_of_name(parser)? });
     }
     let procedure = path.pop().unwrap_or_default();
-    let place: Vec<String> = path.iter().map(|part| part.to_lowercase()).collect();
-    if !matches!(place.iter().map(String::as_str).collect::<Vec<_>>()[..], [] | ["dbo"] | ["msdb", "dbo"]) {
-        let why = format!("the procedures of RDS are in msdb.dbo, not in {}", path.join("."));
+    let place = path.join(".");
+    if !["", "dbo", "msdb.dbo"].contains(&place.to_lowercase().as_str()) {
+        let why = format!("the procedures of RDS are in msdb.dbo, not in {place}");
         return Err(Error::usage(at.to_string(), why, "write EXEC msdb.dbo.rds_…"));
     }
     let mut call = Arguments { at, procedure: procedure.to_lowercase(), given: HashMap::new() };

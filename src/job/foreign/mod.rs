@@ -5,6 +5,9 @@ mod bytes;
 mod restore;
 mod verify;
 
+use std::sync::Arc;
+
+use fullbore_core::conduct::Conduct;
 use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::FAMILY_MAGIC;
 use fullbore_core::pool::Pool;
@@ -13,9 +16,18 @@ use fullbore_core::{Error, Result, io, supply};
 use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia};
 use fullbore_repository::discovery::{self, Head};
 
-use bytes::SparseBytes;
+use bytes::{AllBytes, SparseBytes};
 pub use restore::restore;
 pub use verify::verify;
+
+/// Bytes of a buffer, and how many buffers are read ahead.
+const READ: usize = 1 << 20;
+const AHEAD: usize = 8;
+
+/// The buffers of a device that is read from its first byte to its last.
+fn all_bytes_pool() -> Result<Arc<Pool>> {
+    Pool::new(AHEAD + 1, READ)
+}
 
 /// Devices with media of another program.
 pub struct ForeignDevices {
@@ -73,9 +85,13 @@ impl ForeignDevices {
         self.devices.iter().map(ToString::to_string).collect()
     }
 
-    /// The device that is shown as `name`.
-    fn device(&self, name: &str) -> Option<&Device> {
-        self.devices.iter().find(|device| device.to_string() == name)
+    /// The device that is shown as `name`, from its first byte to its last. Devices that are read one after the other share
+    /// the buffers of `pool`: see [`all_bytes_pool`].
+    fn open(&self, name: &str, pool: &Arc<Pool>, conduct: &Conduct) -> Result<ForeignFamily> {
+        let gone = || Error::refused(format!("`{name}`"), "is not there any more", "run it again");
+        let device = self.devices.iter().find(|device| device.to_string() == name).ok_or_else(gone)?;
+        let supply = supply::open(device, pool, AHEAD, io::Mode::from_environment()?, &conduct.stores)?;
+        Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(AllBytes::new(supply, conduct)) })
     }
 
     /// Bytes of these devices that are files.

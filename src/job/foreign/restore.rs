@@ -5,13 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullbore_core::conduct::Conduct;
-use fullbore_core::pool::Pool;
-use fullbore_core::{Error, Result, io, supply};
-use fullbore_engines::ForeignFamily;
+use fullbore_core::{Error, Result};
 
-use super::ForeignDevices;
-use super::bytes::AllBytes;
-use super::verify::{AHEAD, READ};
+use super::{ForeignDevices, all_bytes_pool};
 use crate::job::restore::{Into, Recovery, Request};
 use crate::report::Report;
 
@@ -31,14 +27,8 @@ pub fn restore(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
     let made = empty_directory(into, request.mkdir)?;
     conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
     report.into = Some(format!("dir:{}", into.display()));
-    let pool = Pool::new(AHEAD + 1, READ)?;
-    let mode = io::Mode::from_environment()?;
-    let open = |name: &str| {
-        let gone = || Error::refused(format!("`{name}`"), "is not there any more", "run it again");
-        let device = found.device(name).ok_or_else(gone)?;
-        let supply = supply::open(device, &pool, AHEAD, mode, &conduct.stores)?;
-        Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(AllBytes::new(supply, conduct)) })
-    };
+    let pool = all_bytes_pool()?;
+    let open = |name: &str| found.open(name, &pool, conduct);
     let devices = found.names();
     let done = found.media.restore(&devices, &open, request.reading.choice.set.as_deref(), into);
     if done.is_err() && made {

@@ -4,18 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullbore_core::conduct::Conduct;
-use fullbore_core::pool::Pool;
-use fullbore_core::{Error, Result, io, supply};
-use fullbore_engines::{ForeignFamily, ForeignMediaSet, ForeignVerification};
+use fullbore_core::{Error, Result};
+use fullbore_engines::{ForeignMediaSet, ForeignVerification};
 use serde_json::Value;
 
-use super::ForeignDevices;
-use super::bytes::AllBytes;
+use super::{ForeignDevices, all_bytes_pool};
 use crate::report::Report;
-
-/// Buffers of a read, and how many of them are read ahead.
-pub(super) const READ: usize = 1 << 20;
-pub(super) const AHEAD: usize = 8;
 
 /// Verifies every media set; fills `report`, also when damage is found. With `file`, only damage in the set at this
 /// position counts.
@@ -76,14 +70,7 @@ fn verify_set(
     file: Option<u16>,
     conduct: &Conduct,
 ) -> Result<ForeignVerification> {
-    // Families are read one after the other, so they share the buffers.
-    let pool = Pool::new(AHEAD + 1, READ)?;
-    let mode = io::Mode::from_environment()?;
-    let families = set.devices.iter().map(|name| {
-        let gone = || Error::refused(format!("`{name}`"), "is not there any more", "run it again");
-        let device = found.device(name).ok_or_else(gone)?;
-        let supply = supply::open(device, &pool, AHEAD, mode, &conduct.stores)?;
-        Ok(ForeignFamily { device: name.clone(), bytes: Box::new(AllBytes::new(supply, conduct)) })
-    });
+    let pool = all_bytes_pool()?;
+    let families = set.devices.iter().map(|name| found.open(name, &pool, conduct));
     found.media.verify(families.collect::<Result<_>>()?, file)
 }

@@ -72,8 +72,8 @@ pub(super) struct Work {
     admitted: Option<Arc<Admitted>>,
 }
 
-/// True for runs that one write may join with their neighbours.
-fn is_short(run: &Run) -> bool {
+/// True if one write may take this run together with the runs beside it.
+fn can_be_joined(run: &Run) -> bool {
     run.kind == RunKind::Data || run.kind == RunKind::Zero && run.length <= JOINED
 }
 
@@ -384,7 +384,8 @@ impl Unpack<'_> {
     ) -> Result<()> {
         let stream = block.header.stream;
         let mut at = 0;
-        for runs in runs.chunk_by(|before, next| before.end() == next.offset && is_short(before) && is_short(next)) {
+        let join = |one: &Run, next: &Run| one.end() == next.offset && can_be_joined(one) && can_be_joined(next);
+        for runs in runs.chunk_by(join) {
             let data =
                 runs.iter().filter(|run| run.kind == RunKind::Data).map(|run| run.length as usize).sum::<usize>();
             if data == 0 {

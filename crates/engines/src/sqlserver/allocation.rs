@@ -7,7 +7,7 @@ use super::page::{PAGE, PageId};
 
 /// The type of a PFS page.
 pub const PFS: u8 = 11;
-/// Pages that one PFS page describes, with one byte for each.
+/// Pages that one PFS page describes. It has one byte for each of them.
 const INTERVAL: u32 = 8088;
 /// Where these bytes begin: behind the header of the page and the head of its record.
 const FIRST: usize = 100;

@@ -42,8 +42,7 @@ impl ForeignMedia for SqlServerBackup {
         let mut warnings: Vec<String> = errors.iter().map(|error| error.one_line()).collect();
         warnings.extend(found.iter().flat_map(warnings_about));
         let groups = media::group(found);
-        let copies = groups.iter().flat_map(|group| &group.copies);
-        warnings.extend(copies.map(|copy| format!("`{copy}` holds a family that another file holds too: not read")));
+        warnings.extend(groups.iter().flat_map(warnings_about_copies));
         Ok(ForeignDescription { media_sets: groups.iter().map(described).collect(), warnings })
     }
 
@@ -71,8 +70,7 @@ impl ForeignMedia for SqlServerBackup {
         }
         files.check()?;
         let mut warnings = chosen.warnings;
-        let copies = groups.iter().flat_map(|group| &group.copies);
-        warnings.extend(copies.map(|copy| format!("`{copy}` holds a family that another file holds too: not read")));
+        warnings.extend(groups.iter().flat_map(warnings_about_copies));
         let left_out = newest.set.configuration.files.iter().filter(|file| matches!(file.kind, FileKind::Other(_)));
         warnings
             .extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));
@@ -106,6 +104,10 @@ fn described(group: &MediaSet) -> ForeignMediaSet {
         sets: sets.collect(),
         incomplete: group.incomplete(),
     }
+}
+
+fn warnings_about_copies(group: &MediaSet) -> impl Iterator<Item = String> {
+    group.copies.iter().map(|copy| format!("`{copy}` holds a family that another file holds too: not read"))
 }
 
 fn warnings_about(family: &Family) -> Vec<String> {
