@@ -72,7 +72,7 @@ pub fn run(args: &Advise, config: &Config, global: &Global) -> Result<u8> {
         // The command must work: open its keys as the backup does.
         recipients(encrypt_to)?;
         let advice = estimate::advise(&request, &args.goal.goal()?, &super::stop_on_signals(config)?)?;
-        Ok(Advised { command: command(args, encrypt_to, global, &advice), advice })
+        Ok(Advised { command: command(args, encrypt_to, global, &advice)?, advice })
     };
     answer(&args.job, &request, make, told, |made| [&made.advice.notes, &made.advice.warnings])
 }
@@ -122,7 +122,7 @@ fn cpu_limit(text: &str) -> Result<f64> {
 
 /// The words of the backup command: the given flags, and the chosen values of the others. It also names the keys of the
 /// configuration: without that configuration, the backup must not be in clear.
-fn command(args: &Advise, encrypt_to: &[PathBuf], global: &Global, advice: &Advice) -> Vec<String> {
+fn command(args: &Advise, encrypt_to: &[PathBuf], global: &Global, advice: &Advice) -> Result<Vec<String>> {
     let (job, chosen) = (&args.job, &advice.advised);
     let mut words = vec!["fullbore".to_owned(), "backup".to_owned(), job.source.clone()];
     let mut flag = |name: &str, value: Option<String>| {
@@ -145,13 +145,12 @@ fn command(args: &Advise, encrypt_to: &[PathBuf], global: &Global, advice: &Advi
         flag("encrypt-to", Some(key.display().to_string()));
     }
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    flag("password-file", path(&job.password_file));
     flag("profile", Some(&job.profile).filter(|name| *name != DEFAULT).cloned());
     flag("config", path(&global.config));
     flag("device-timeout", global.device_timeout.map(|seconds| seconds.to_string()));
     flag("outage", global.outage.map(|seconds| seconds.to_string()));
-    words.extend(job.flags.0.iter().map(|flag| format!("--{}", flag.name)));
-    words
+    words.extend(job.engine_options.given()?.words());
+    Ok(words)
 }
 
 fn told(made: &Advised) -> String {

@@ -8,7 +8,7 @@ use fullbore::config::Config;
 use fullbore::job::reading::Reading;
 
 use super::advise::GoalFlags;
-use super::engine_flags::BackupFlags;
+use super::engine_options::BackupOptions;
 use super::listing::{ListFlags, ReportFlags};
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
 use super::tuning::{BackupTuning, ReadTuning};
@@ -196,21 +196,11 @@ pub struct Backup {
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,
     /// How long to wait for a lock on the database, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "SQLite")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub lock_timeout: u64,
-    /// Stop the backup when the write-ahead log (WAL) has grown by this much. SQLite cannot reset it during a backup.
-    #[arg(long, value_name = "BYTES", default_value = "8GiB", help_heading = "SQLite")]
-    pub max_wal_growth: String,
-    /// File with the server's password in its first line. Without this flag: FULLBORE_PASSWORD, then the server's own
-    /// option file (~/.my.cnf).
-    #[arg(long, value_name = "FILE", help_heading = "MySQL and MariaDB")]
-    pub password_file: Option<PathBuf>,
-    /// The flags of single engines.
+    /// The options of single engines.
     #[command(flatten)]
-    pub flags: BackupFlags,
-    /// Accept a server series that this version of fullbore is not tested with. Prove such a backup by a restore.
-    #[arg(long, help_heading = "MySQL and MariaDB")]
-    pub accept_unverified: bool,
+    pub engine_options: BackupOptions,
     /// Back up damage at the source as it is, instead of failing. MySQL and MariaDB: damaged pages in the server's own
     /// files; the set records them, and its restore needs the same flag. SQLite: a schema that cannot be parsed.
     #[arg(long)]

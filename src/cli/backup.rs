@@ -6,7 +6,7 @@ use fullbore::config::Config;
 use fullbore::job::backup::{self, Auto, Request};
 use fullbore::job::repository::backup::Wanted;
 use fullbore::job::repository::{self, Setting};
-use fullbore::{Error, Result, units};
+use fullbore::{Error, Result};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::SetKind;
@@ -71,7 +71,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
     let compression = args.compression.as_ref().or(config.compression.as_ref());
     let compression: Option<Compression> = compression.map(|text| text.parse()).transpose()?;
     let goal = args.goal.goal()?;
-    let (source, flags) = resolve_options(&args.source, &args.flags.0, &config.engine)?;
+    let (source, engine_options) = resolve_options(&args.source, &args.engine_options.given()?, &config.engine)?;
     if let Some(flag) = args.goal.first().filter(|_| !args.auto) {
         return Err(Error::usage(flag, "is a goal of --auto", "add --auto, or leave it out"));
     }
@@ -115,11 +115,8 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         name_template: args.name_template.clone().or_else(|| config.name_template.clone()),
         own_template: args.name_template.clone(),
         lock_timeout: Duration::from_secs(args.lock_timeout),
-        max_wal_growth: units::bytes("--max-wal-growth", &args.max_wal_growth)?,
-        password_file: args.password_file.clone(),
-        accept_unverified: args.accept_unverified,
         continue_after_error: args.continue_after_error,
-        flags,
+        engine_options,
     })
 }
 

@@ -9,12 +9,12 @@ use fullbore::job::estimate::{ForeseenReport, GridLine, Request};
 use fullbore::units::{self, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_core::device::{Destination, Device};
-use fullbore_engines::engine::resolve_options;
+use fullbore_engines::engine::{AlsoIn, resolve_options};
 use fullbore_model::estimate::By;
 use serde::Serialize;
 
 use super::args::ReportTo;
-use super::engine_flags::EstimateFlags;
+use super::engine_options::EstimateOptions;
 use super::inspect::WITH_WARNINGS;
 use super::listing::ReportFlags;
 use super::show;
@@ -47,12 +47,9 @@ pub struct ForeseenJob {
     /// Price of one hour of this machine. Adds the cost of each backup.
     #[arg(long, value_name = "PRICE")]
     pub price: Option<f64>,
-    /// File with the server's password in its first line.
-    #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
-    /// The flags of single engines.
+    /// The options of single engines.
     #[command(flatten)]
-    pub flags: EstimateFlags,
+    pub engine_options: EstimateOptions,
     /// Buffers and threads.
     #[command(flatten)]
     pub tuning: BackupTuning,
@@ -84,7 +81,7 @@ impl ForeseenJob {
             return Err(Error::usage(pipe.to_string(), "the speed of the other end of a pipe is unknown", hint));
         }
         let compression = self.compression.as_ref().or(config.compression.as_ref());
-        let (source, flags) = resolve_options(&self.source, &self.flags.0, &config.engine)?;
+        let (source, engine_options) = resolve_options(&self.source, &self.engine_options.given()?, &config.engine)?;
         Ok(Request {
             source,
             to,
@@ -96,8 +93,7 @@ impl ForeseenJob {
             size: self.size.as_ref().map(|text| units::bytes("--size", text)).transpose()?,
             data_path: self.data_path.clone(),
             price: self.price.map(check_price).transpose()?,
-            password_file: self.password_file.clone(),
-            flags: flags.of_estimates(),
+            engine_options: engine_options.of(AlsoIn::Estimates),
             catalog: config.catalog_path(),
             ..Request::default()
         })

@@ -12,11 +12,11 @@ use fullbore::{Error, Result, units};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
-use fullbore_engines::GivenFlags;
 use fullbore_engines::engine::resolve_options;
 
 use super::args::{Log, LogVerb, OutputFlags};
 use super::closing;
+use super::engine_options::FollowOptions;
 use super::progress::FollowerLine;
 use super::tuning::Tuning;
 
@@ -50,9 +50,9 @@ pub struct Follow {
     /// When the log has this many bytes, copy it into the database and let it start again (checkpoint).
     #[arg(long, value_name = "BYTES", default_value = "4MiB")]
     pub checkpoint_after: String,
-    /// End when sets cannot be stored and the log has this many bytes.
-    #[arg(long, value_name = "BYTES", default_value = "8GiB")]
-    pub max_wal_growth: String,
+    /// The options of single engines.
+    #[command(flatten)]
+    pub engine_options: FollowOptions,
     /// Number of stripes of each set, spread evenly over the devices [default: one per device].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,
@@ -140,7 +140,7 @@ fn is_wanted(event: &follow::Event, shown: &OutputFlags) -> bool {
 
 fn request(args: &Follow, config: &Config) -> Result<Request> {
     let compression = args.compression.as_ref().or(config.compression.as_ref());
-    let (source, flags) = resolve_options(&args.source, &GivenFlags::default(), &config.engine)?;
+    let (source, engine_options) = resolve_options(&args.source, &args.engine_options.given()?, &config.engine)?;
     Ok(Request {
         source,
         to: args.to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?,
@@ -168,11 +168,8 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
             .clone()
             .or_else(|| config.repository.get(args.repo.as_ref()?)?.name_template.clone()),
         lock_timeout: Duration::from_secs(args.lock_timeout),
-        max_wal_growth: units::bytes("--max-wal-growth", &args.max_wal_growth)?,
-        password_file: None,
-        accept_unverified: false,
         continue_after_error: false,
-        flags,
+        engine_options,
     })
 }
 

@@ -7,7 +7,7 @@ mod calibrate;
 mod closing;
 mod bench;
 mod copy;
-mod engine_flags;
+mod engine_options;
 mod estimate;
 mod examples;
 mod foreign;

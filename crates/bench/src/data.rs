@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fullbore_core::{Error, Result};
-use fullbore_engines::GivenFlags;
+use fullbore_engines::GivenOptions;
 use fullbore_engines::engine::{EngineDefaults, resolve_options};
 use rusqlite::{Connection, params};
 
@@ -56,7 +56,7 @@ pub fn source_of(path: &Path) -> String {
 
 /// The database file that a source names; `None` for a server.
 pub fn file_of(source: &str) -> Option<PathBuf> {
-    let (plain, _) = resolve_options(source, &GivenFlags::default(), &EngineDefaults::default()).ok()?;
+    let (plain, _) = resolve_options(source, &GivenOptions::default(), &EngineDefaults::default()).ok()?;
     plain.identity().files.first().cloned()
 }
 

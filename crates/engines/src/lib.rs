@@ -21,7 +21,7 @@ use fullbore_core::{Error, Result};
 
 pub use engine::{
     Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FamilyBytes, FileEngine, ForeignDescription, ForeignFamily,
-    ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenFlags, Identity, InOrder,
+    ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenOptions, Identity, InOrder,
     LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems, TextOfTable,
 };
 pub use sqlserver::compressed;
@@ -31,36 +31,27 @@ pub use sqlserver::compressed;
 pub struct Options {
     /// How long to wait for a lock on the database; default 10 seconds.
     pub lock_timeout: Duration,
-    /// How many bytes the database's log may grow while the backup keeps it from being reset; default 8 GiB.
-    pub max_wal_growth: u64,
     /// Ends waiting when the job is stopped.
     pub halt: Option<Halt>,
     /// How many readers there will be: connections, of an engine that has them.
     pub readers: usize,
-    /// `--password-file`.
-    pub password_file: Option<PathBuf>,
     /// Whether the media will be encrypted: an engine that receives keys refuses otherwise.
     pub media_encrypted: bool,
-    /// `--accept-unverified`: continues with a series of the server that this program is not tested with.
-    pub accept_unverified: bool,
     /// `--continue-after-error`: pages that are damaged at the source are named and backed up as they are.
     pub continue_after_error: bool,
-    /// The flags that only this engine has.
-    pub flags: GivenFlags,
+    /// The options that not all engines have.
+    pub given: GivenOptions,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             lock_timeout: Duration::from_secs(10),
-            max_wal_growth: 8 << 30,
             halt: None,
             readers: 1,
-            password_file: None,
             media_encrypted: false,
-            accept_unverified: false,
             continue_after_error: false,
-            flags: GivenFlags::default(),
+            given: GivenOptions::default(),
         }
     }
 }
@@ -242,17 +233,17 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
         let hint = format!("known engines: {}", known());
         return Err(Error::usage(without_password(url), format!("`{scheme}` is not an engine"), hint));
     };
-    refuse_flags_of_others(engine, &options.flags)?;
+    refuse_options_of_others(engine, &options.given)?;
     engine.open(url, options)
 }
 
-/// Refuses flags that `engine` does not have.
+/// Refuses options that `engine` does not have.
 ///
 /// # Errors
 /// It names the first of them.
-pub fn refuse_flags_of_others(engine: &dyn Engine, given: &GivenFlags) -> Result<()> {
-    match given.iter().find(|flag| !engine.flags().contains(flag)) {
-        Some(flag) => Err(Error::usage(format!("--{}", flag.name), flag.elsewhere, "leave it out")),
+pub fn refuse_options_of_others(engine: &dyn Engine, given: &GivenOptions) -> Result<()> {
+    match given.iter().find(|option| !engine.options().contains(option)) {
+        Some(option) => Err(Error::usage(format!("--{}", option.name), option.elsewhere, "leave it out")),
         None => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ use crate::job::estimate::ForeseenReport;
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
+use fullbore_engines::engine::AlsoIn;
 use fullbore_model::estimate::Goal;
 use fullbore_model::profile;
 
@@ -67,8 +68,7 @@ pub(in crate::job) fn chosen(
         knobs: request.knobs.clone(),
         profile: auto.profile.clone(),
         data_path: auto.data_path.clone(),
-        password_file: request.password_file.clone(),
-        flags: request.flags.of_estimates(),
+        engine_options: request.engine_options.of(AlsoIn::Estimates),
         catalog: auto.catalog.clone(),
         ..estimate::Request::default()
     };

@@ -43,10 +43,10 @@ pub fn once(
 /// The log backups of the engine that the source names.
 ///
 /// # Errors
-/// It has no log backups; or a flag is of another engine.
+/// It has no log backups; or an option is of another engine.
 pub fn engine(request: &Request) -> Result<&'static dyn LogEngine> {
     let engine = request.source.engine();
-    engine.map_or(Ok(()), |engine| fullbore_engines::refuse_flags_of_others(engine, &request.flags))?;
+    engine.map_or(Ok(()), |engine| fullbore_engines::refuse_options_of_others(engine, &request.engine_options))?;
     let log = engine.and_then(|engine| engine.log());
     log.ok_or_else(|| Error::usage("--kind log", "this engine has no log backups yet", "use --kind differential"))
 }

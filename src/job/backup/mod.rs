@@ -27,7 +27,7 @@ use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
 use fullbore_core::unpack::BaseMap;
 use fullbore_engines::engine::DatabaseUrl;
-use fullbore_engines::{GivenFlags, Options, Session};
+use fullbore_engines::{GivenOptions, Options, Session};
 use uuid::Uuid;
 
 use super::stripes::Raised;
@@ -93,16 +93,10 @@ pub struct Request {
     pub own_template: Option<String>,
     /// `--lock-timeout`.
     pub lock_timeout: Duration,
-    /// `--max-wal-growth` in bytes.
-    pub max_wal_growth: u64,
-    /// `--password-file`.
-    pub password_file: Option<PathBuf>,
-    /// `--accept-unverified`.
-    pub accept_unverified: bool,
     /// `--continue-after-error`.
     pub continue_after_error: bool,
-    /// The flags of its engine.
-    pub flags: GivenFlags,
+    /// The options of its engine.
+    pub engine_options: GivenOptions,
 }
 
 /// What a new set depends on.
@@ -241,14 +235,11 @@ pub(super) fn checked_plan(request: &Request, conduct: &Conduct, report: &mut Re
 pub(super) fn options(request: &Request, readers: usize, halt: &Halt) -> Options {
     Options {
         lock_timeout: request.lock_timeout,
-        max_wal_growth: request.max_wal_growth,
         halt: Some(halt.clone()),
         readers,
-        password_file: request.password_file.clone(),
         media_encrypted: !request.encrypt_to.is_empty(),
-        accept_unverified: request.accept_unverified,
         continue_after_error: request.continue_after_error,
-        flags: request.flags.clone(),
+        given: request.engine_options.clone(),
     }
 }
 

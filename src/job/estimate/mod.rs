@@ -14,7 +14,7 @@ use fullbore_core::plan::Knobs;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::DatabaseUrl;
-use fullbore_engines::{GivenFlags, Options};
+use fullbore_engines::{GivenOptions, Options};
 
 pub(super) use advice::advise_by;
 pub use advice::{Advice, advise};
@@ -65,10 +65,8 @@ pub struct Request {
     pub deadline: Option<(f64, By)>,
     /// `--price`, for an hour.
     pub price: Option<f64>,
-    /// The server's password.
-    pub password_file: Option<PathBuf>,
-    /// The flags of its engine that count in estimates.
-    pub flags: GivenFlags,
+    /// The options of its engine that estimates take.
+    pub engine_options: GivenOptions,
     /// The path of the catalog.
     pub catalog: PathBuf,
 }
@@ -138,12 +136,7 @@ fn open(request: &Request, profile: &Profile, conduct: &Conduct) -> Result<Sourc
         return Err(Error::usage("--size", "0 bytes take no time", "give the size of the database, e.g. 4TB"));
     }
     let halt = conduct.halt();
-    let options = Options {
-        halt: Some(halt.clone()),
-        password_file: request.password_file.clone(),
-        flags: request.flags.clone(),
-        ..Options::default()
-    };
+    let options = Options { halt: Some(halt.clone()), given: request.engine_options.clone(), ..Options::default() };
     let of_profile = profile.codecs.iter().filter_map(|cell| cell.codec.parse().ok());
     let codecs: Vec<Compression> = std::iter::once(Compression::None).chain(of_profile).collect();
     let transfer_bytes = request.knobs.transfer_size.bytes();

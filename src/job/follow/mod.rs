@@ -460,7 +460,7 @@ impl Run<'_> {
         let passing = self.shipped > 0
             && matches!(error, Error::Io { .. } | Error::Refused { .. } | Error::Usage { .. } | Error::Halted);
         let log = self.follower.log_file_bytes();
-        if !passing || log > self.backup.max_wal_growth {
+        if !passing || !self.follower.may_grow() {
             return Err(error);
         }
         let pause = self.request.interval.max(LOOK).saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);

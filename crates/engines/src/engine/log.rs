@@ -106,6 +106,10 @@ pub trait LogFollower {
     /// The engine cannot let go of the log.
     fn shipped(&mut self, end: &SetEnd) -> Result<()>;
 
+    /// True while the log may become longer although its sets cannot be stored: until it has as many bytes as the user
+    /// allows.
+    fn may_grow(&self) -> bool;
+
     /// Makes the log shorter if it has `limit` bytes and no lock prevents it. True after success: then a set should be
     /// shipped soon.
     ///

@@ -5,9 +5,9 @@ mod database_url;
 mod directory;
 mod directory_restore;
 mod file;
-mod flags;
 mod foreign;
 mod log;
+mod option;
 mod options;
 mod pages;
 mod restorer;
@@ -20,12 +20,12 @@ pub use database_url::DatabaseUrl;
 pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
 pub use file::{Depth, FileEngine, Over};
-pub use flags::{EngineFlag, GivenFlags, GivenIn};
 pub use foreign::{
     Coverage, FOREIGN_HEAD, FamilyBytes, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
     ForeignRestore, ForeignSet, ForeignVerification, InOrder, RestoredFile, Row,
 };
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
+pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
 pub(crate) use options::names as option_names;
 pub use options::{EngineDefaults, refuse_target_options, resolve_options};
 pub use pages::{PageCheck, PageEngine};
@@ -58,8 +58,9 @@ pub trait Engine: Sync {
     /// its current state.
     fn open(&self, url: &str, options: &Options) -> Result<Box<dyn Session>>;
 
-    /// The options that mean something to this engine only: flags, parameters of a URL, keys of the configuration.
-    fn flags(&self) -> &'static [EngineFlag] {
+    /// The options that not all engines have: flags, parameters of a URL, keys of the configuration. Engines with the same
+    /// option name the same `static`.
+    fn options(&self) -> &'static [&'static EngineOption] {
         &[]
     }
 

@@ -4,38 +4,63 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use fullbore_core::device::percent_decoded;
 use fullbore_core::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::{DatabaseUrl, Engine, EngineFlag, GivenFlags, GivenIn};
+use super::{DatabaseUrl, Engine, EngineOption, GivenIn, GivenOptions, OptionValue};
 use crate::{ENGINES, named, of_url, without_password};
 
 /// The tables `[engine.NAME]` of the configuration: options of engines, for every run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EngineDefaults(Vec<(&'static str, &'static EngineFlag, bool)>);
+pub struct EngineDefaults(Vec<(&'static str, &'static EngineOption, OptionValue)>);
 
 impl EngineDefaults {
     /// From the options by engine and name.
     ///
     /// # Errors
-    /// An unknown engine or option: the text names the known ones.
-    pub fn new(tables: &BTreeMap<String, BTreeMap<String, bool>>) -> Result<Self, String> {
+    /// An unknown engine or option: the text names the known ones. Or a value of another kind.
+    pub fn new(tables: &BTreeMap<String, BTreeMap<String, Setting>>) -> Result<Self, String> {
         let mut all = Vec::new();
         for (name, options) in tables {
             let known = || ENGINES.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
             let engine = named(name).ok_or_else(|| format!("`{name}` is not an engine (known: {})", known()))?;
-            for (option, value) in options {
-                let flag = find(engine, option).ok_or_else(|| unknown(engine, option))?;
-                all.push((engine.name(), flag, *value));
+            for (name, setting) in options {
+                let option = find(engine, name).ok_or_else(|| unknown(engine, name))?;
+                let value = option.kind.parse(name, &setting.text()).map_err(|error| error.one_line())?;
+                all.push((engine.name(), option, value));
             }
         }
         Ok(Self(all))
     }
 
-    fn of(&self, engine: &dyn Engine, flag: &EngineFlag) -> Option<bool> {
-        let mine = |(name, known, _): &&(&str, &'static EngineFlag, bool)| *name == engine.name() && *known == flag;
-        self.0.iter().find(mine).map(|(_, _, value)| *value)
+    fn of(&self, engine: &dyn Engine, option: &EngineOption) -> Option<&OptionValue> {
+        let mine =
+            |(name, known, _): &&(&str, &'static EngineOption, OptionValue)| *name == engine.name() && *known == option;
+        self.0.iter().find(mine).map(|(_, _, value)| value)
+    }
+}
+
+/// The value of an option in the configuration: `true`, `8589934592`, `"8GiB"`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// Of a switch.
+    Switch(bool),
+    /// Bytes.
+    Number(u64),
+    /// Bytes with a unit, or a path.
+    Text(String),
+}
+
+impl Setting {
+    fn text(&self) -> String {
+        match self {
+            Self::Switch(on) => on.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
     }
 }
 
@@ -49,18 +74,21 @@ impl<'de> Deserialize<'de> for EngineDefaults {
 /// wins over the URL, and the URL wins over the configuration.
 ///
 /// # Errors
-/// An option that the engine does not know or that is there twice, or a value that is neither `true` nor `false`.
-pub fn resolve_options(url: &str, flags: &GivenFlags, defaults: &EngineDefaults) -> Result<(DatabaseUrl, GivenFlags)> {
+/// An option that the engine does not know or that is there twice, or a value of another kind.
+pub fn resolve_options(
+    url: &str,
+    flags: &GivenOptions,
+    defaults: &EngineDefaults,
+) -> Result<(DatabaseUrl, GivenOptions)> {
     // `open` refuses the URL of an unknown engine.
     let Some(engine) = of_url(url) else { return Ok((DatabaseUrl::new(url.to_owned()), flags.clone())) };
     let (plain, in_url) = take(engine, url)?;
     let mut given = flags.clone();
-    for flag in engine.flags().iter().filter(|flag| !flags.has(flag)) {
-        let said = in_url.iter().find(|(named, _)| *named == flag).map(|(_, value)| *value);
-        match (said, defaults.of(engine, flag)) {
-            (Some(true), _) => given.add(flag, GivenIn::Url),
-            (None, Some(true)) => given.add(flag, GivenIn::Configuration),
-            _ => {}
+    for &option in engine.options().iter().filter(|option| flags.value(option).is_none()) {
+        let in_url = in_url.iter().find(|(named, _)| *named == option).map(|(_, value)| (value, GivenIn::Url));
+        let default = || defaults.of(engine, option).map(|value| (value, GivenIn::Configuration));
+        if let Some((value, place)) = in_url.or_else(default) {
+            given.add(option, value.clone(), place);
         }
     }
     Ok((DatabaseUrl::new(plain), given))
@@ -91,10 +119,10 @@ fn options_after<'t>(engine: &dyn Engine, text: &'t str) -> Option<(&'t str, &'t
     if Path::new(path).symlink_metadata().is_ok() { None } else { text.rsplit_once('?') }
 }
 
-type Said = Vec<(&'static EngineFlag, bool)>;
+type InUrl = Vec<(&'static EngineOption, OptionValue)>;
 
 /// The URL without the options of the engine, and these options.
-fn take(engine: &'static dyn Engine, url: &str) -> Result<(String, Said)> {
+fn take(engine: &'static dyn Engine, url: &str) -> Result<(String, InUrl)> {
     let Some((before, options)) = options_after(engine, url) else { return Ok((url.to_owned(), Vec::new())) };
     let (mut own, mut others) = (Vec::new(), Vec::new());
     let mut names = HashSet::new();
@@ -108,7 +136,12 @@ fn take(engine: &'static dyn Engine, url: &str) -> Result<(String, Said)> {
             ));
         }
         match find(engine, name) {
-            Some(flag) => own.push((flag, value_of(name, value)?)),
+            Some(option) if engine.is_server() => {
+                let value = percent_decoded(value).and_then(|bytes| String::from_utf8(bytes).ok());
+                let bad = || Error::usage(without_password(url), format!("`{name}` has a wrong %XX"), "write % as %25");
+                own.push((option, option.kind.parse(name, &value.ok_or_else(bad)?)?));
+            }
+            Some(option) => own.push((option, option.kind.parse(name, value)?)),
             // These may be of the address, which refuses unknown ones.
             None if engine.is_server() => others.push(option),
             None => {
@@ -130,16 +163,8 @@ fn take(engine: &'static dyn Engine, url: &str) -> Result<(String, Said)> {
     Ok((plain, own))
 }
 
-fn find(engine: &'static dyn Engine, name: &str) -> Option<&'static EngineFlag> {
-    engine.flags().iter().find(|flag| flag.name == name)
-}
-
-fn value_of(name: &str, value: &str) -> Result<bool> {
-    match value {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(Error::usage(name, "its value is neither true nor false", format!("write {name}=true"))),
-    }
+fn find(engine: &'static dyn Engine, name: &str) -> Option<&'static EngineOption> {
+    engine.options().iter().copied().find(|option| option.name == name)
 }
 
 /// Why an option is refused.
@@ -156,7 +181,7 @@ fn shown(name: &str) -> String {
 
 /// The names of all options of an engine.
 pub(crate) fn names(engine: &dyn Engine) -> String {
-    engine.flags().iter().map(|flag| flag.name).collect::<Vec<_>>().join(", ")
+    engine.options().iter().map(|option| option.name).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -164,18 +189,19 @@ pub(crate) fn names(engine: &dyn Engine) -> String {
 mod tests {
     use super::*;
     use crate::mysql::engine::{INCLUDE_OTHER_ENGINES, INSTALL_CLONE_PLUGIN};
+    use crate::mysql_family::server_options::PASSWORD_FILE;
     use crate::mysql_family::url::ServerAddress;
-    use crate::sqlite::engine::KEEP_FREE_PAGES;
+    use crate::sqlite::engine::{KEEP_FREE_PAGES, MAX_WAL_GROWTH};
 
     fn defaults(engine: &str, option: &str, value: bool) -> Result<EngineDefaults, String> {
-        EngineDefaults::new(&[(engine.to_owned(), [(option.to_owned(), value)].into())].into())
+        EngineDefaults::new(&[(engine.to_owned(), [(option.to_owned(), Setting::Switch(value))].into())].into())
     }
 
     #[test]
     fn a_flag_wins_over_the_url_and_the_url_over_the_configuration() {
         let always = defaults("sqlite", "keep-free-pages", true).unwrap();
         let never = defaults("sqlite", "keep-free-pages", false).unwrap();
-        let (no_flag, flag) = (GivenFlags::default(), [&KEEP_FREE_PAGES].into_iter().collect::<GivenFlags>());
+        let (no_flag, flag) = (GivenOptions::default(), GivenOptions::default().with(&KEEP_FREE_PAGES));
         for (url, flags, defaults, expected) in [
             ("sqlite:no.db", &no_flag, &always, true),
             ("sqlite:no.db", &no_flag, &never, false),
@@ -196,19 +222,45 @@ mod tests {
     #[test]
     fn the_options_of_a_server_are_taken_out_of_its_url_and_those_of_the_address_stay() {
         let url = "mysql://u@h/?install-clone-plugin=true&ssl-mode=required&include-other-engines=false";
-        let (plain, given) = resolve_options(url, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
+        let (plain, given) = resolve_options(url, &GivenOptions::default(), &EngineDefaults::default()).unwrap();
         assert_eq!(plain.text(), "mysql://u@h/?ssl-mode=required");
         assert!(given.has(&INSTALL_CLONE_PLUGIN) && !given.has(&INCLUDE_OTHER_ENGINES));
         for unchanged in ["mysql://u@h/?keep-free-pages=true", "mysql://u@h/?", "mysql://u:12?install=5@h", "x:y?z=1"] {
-            let resolved = resolve_options(unchanged, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
+            let resolved = resolve_options(unchanged, &GivenOptions::default(), &EngineDefaults::default()).unwrap();
             assert_eq!(resolved.0.text(), unchanged);
         }
     }
 
     #[test]
+    fn a_size_and_a_path_are_values_of_options_too() {
+        let nothing = GivenOptions::default();
+        let none = EngineDefaults::default();
+        assert_eq!(nothing.bytes(&MAX_WAL_GROWTH), 8 << 30, "the default");
+        let (_, given) = resolve_options("sqlite:no.db?max-wal-growth=2GiB", &nothing, &none).unwrap();
+        assert_eq!(given.bytes(&MAX_WAL_GROWTH), 2 << 30);
+        for setting in [Setting::Number(1 << 20), Setting::Text("1MiB".into())] {
+            let table = [("max-wal-growth".to_owned(), setting)].into();
+            let defaults = EngineDefaults::new(&[("sqlite".to_owned(), table)].into()).unwrap();
+            assert_eq!(resolve_options("sqlite:no.db", &nothing, &defaults).unwrap().1.bytes(&MAX_WAL_GROWTH), 1 << 20);
+            let of_flag = nothing.clone().with_value(&MAX_WAL_GROWTH, OptionValue::Bytes(7));
+            assert_eq!(resolve_options("sqlite:no.db", &of_flag, &defaults).unwrap().1.bytes(&MAX_WAL_GROWTH), 7);
+        }
+        let (plain, given) = resolve_options("mysql://u@h/?password-file=/a%20b", &nothing, &none).unwrap();
+        assert_eq!((plain.text(), given.file(&PASSWORD_FILE).unwrap()), ("mysql://u@h/", Path::new("/a b")));
+        assert_eq!(given.words(), ["--password-file", "/a b"]);
+        for wrong in
+            ["sqlite:no.db?max-wal-growth=much", "mysql://u@h/?password-file=", "mysql://u@h/?password-file=%zz"]
+        {
+            let error = resolve_options(wrong, &nothing, &none).unwrap_err();
+            assert_eq!(error.exit_kind().exit_code(), 2, "{wrong}");
+        }
+        assert!(defaults("sqlite", "max-wal-growth", true).unwrap_err().contains("max-wal-growth"));
+    }
+
+    #[test]
     fn an_unknown_option_is_an_error_that_names_the_known_ones() {
         for (url, name) in [("sqlite:no.db?keep-pages=true", "keep-pages"), ("sqlite:no?.db", ".db")] {
-            let error = resolve_options(url, &GivenFlags::default(), &EngineDefaults::default()).unwrap_err();
+            let error = resolve_options(url, &GivenOptions::default(), &EngineDefaults::default()).unwrap_err();
             assert_eq!(error.exit_kind().exit_code(), 2);
             let text = error.to_string();
             assert!(text.contains(&format!("`{name}`")) && text.contains("known: keep-free-pages"), "{text}");
@@ -217,7 +269,7 @@ mod tests {
             "sqlite:no.db?keep-free-pages=true&keep-free-pages=false",
             "mysql://u@h/?ssl-mode=required&ssl-mode=disabled",
         ] {
-            let error = resolve_options(url, &GivenFlags::default(), &EngineDefaults::default()).unwrap_err();
+            let error = resolve_options(url, &GivenOptions::default(), &EngineDefaults::default()).unwrap_err();
             assert_eq!(error.exit_kind().exit_code(), 2);
             assert!(error.to_string().contains("is there twice"), "{error}");
         }
@@ -225,7 +277,7 @@ mod tests {
         assert!(of_server.contains("`install-clone`") && of_server.contains("install-clone-plugin"), "{of_server}");
         for value in ["", "yes", "1"] {
             let url = format!("sqlite:no.db?keep-free-pages={value}");
-            let error = resolve_options(&url, &GivenFlags::default(), &EngineDefaults::default()).unwrap_err();
+            let error = resolve_options(&url, &GivenOptions::default(), &EngineDefaults::default()).unwrap_err();
             assert!(error.to_string().contains("neither true nor false"), "{error}");
         }
         assert!(defaults("sqlite", "free-pages", true).unwrap_err().contains("keep-free-pages"));
@@ -237,12 +289,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a?keep-free-pages=true");
         let url = format!("sqlite:{}", path.display());
-        let resolved = || resolve_options(&url, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
+        let resolved = || resolve_options(&url, &GivenOptions::default(), &EngineDefaults::default()).unwrap();
         assert!(resolved().1.has(&KEEP_FREE_PAGES) && resolved().0.text().ends_with("/a"));
         std::fs::write(&path, "").unwrap();
         assert!(!resolved().1.has(&KEEP_FREE_PAGES) && resolved().0.text() == url);
         let more = format!("{url}?keep-free-pages=true");
-        let (plain, given) = resolve_options(&more, &GivenFlags::default(), &EngineDefaults::default()).unwrap();
+        let (plain, given) = resolve_options(&more, &GivenOptions::default(), &EngineDefaults::default()).unwrap();
         assert!(given.has(&KEEP_FREE_PAGES) && plain.text() == url, "the last `?` begins the options");
     }
 

@@ -5,21 +5,23 @@ use std::path::Path;
 use fullbore_core::Result;
 
 use super::{restore, session, undo_length};
-use crate::engine::{BinaryLogPlace, DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems};
+use crate::engine::{BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, OptionKind, PageEngine, Stems};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::innodb::verify::InnodbPages;
+use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static FLAGS: [EngineFlag; 1] = [ACCEPT_LEFT_OUT];
+static OPTIONS: [&EngineOption; 3] = [&PASSWORD_FILE, &ACCEPT_UNVERIFIED, &ACCEPT_LEFT_OUT];
 
 /// Switches off the warnings of tables that a copy leaves out.
-pub const ACCEPT_LEFT_OUT: EngineFlag = EngineFlag {
+pub static ACCEPT_LEFT_OUT: EngineOption = EngineOption {
     name: "accept-left-out",
+    kind: OptionKind::Switch,
     help: "You know that the backup leaves out the rows of MEMORY tables and the tables of engines such as RocksDB, \
            Mroonga and CONNECT. The set lists them, and the backup does not warn of them",
     elsewhere: "only a backup of a MariaDB server leaves out tables and continues",
-    counts_in_estimates: false,
+    also: &[],
 };
 
 /// MariaDB.
@@ -50,8 +52,8 @@ impl Engine for MariaDb {
         Ok(Box::new(session::MariadbSession::open(url, options)?))
     }
 
-    fn flags(&self) -> &'static [EngineFlag] {
-        &FLAGS
+    fn options(&self) -> &'static [&'static EngineOption] {
+        &OPTIONS
     }
 
     fn directory(&self) -> Option<&dyn DirectoryEngine> {

@@ -21,6 +21,7 @@ use crate::mysql_family::account::Channel;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::innodb::damage;
+use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
 use crate::mysql_family::url::ServerAddress;
 use crate::{ExtraWork, Facts, Options, Session};
 
@@ -69,12 +70,12 @@ impl MariadbSession {
     /// The server refuses, its files are not readable here, or the backup must not be stored in the requested way.
     pub fn open(url: &str, options: &Options) -> Result<Self> {
         let address = ServerAddress::parse(url)?;
-        let sources = PasswordSources::of_this_process(options.password_file.clone());
+        let sources = PasswordSources::of_this_process(options.given.file(&PASSWORD_FILE).map(Into::into));
         let credentials = Credentials::find(&address, &sources)?;
         // Not the job's: a copy that is ended still has to give the lock back.
         let cut = Halt::new();
         let mut stages = Connection::open(&address, &credentials, options.halt.clone())?;
-        let facts = preflight::ask(&mut stages, options.accept_unverified)?;
+        let facts = preflight::ask(&mut stages, options.given.has(&ACCEPT_UNVERIFIED))?;
         let mut places = Places::ask(&mut stages)?;
         if let Some(datadir) = &address.datadir {
             places.move_to(datadir);
@@ -91,7 +92,7 @@ impl MariadbSession {
         crate::streams::demand(&address.name(), files.len() as u64 + 1)?; // And the redo log.
         let size = files.iter().map(|(_, size)| size).sum::<u64>() + redo_bytes;
         let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size }];
-        let (datadir, accept_left_out) = (places.datadir.clone(), options.flags.has(&ACCEPT_LEFT_OUT));
+        let (datadir, accept_left_out) = (places.datadir.clone(), options.given.has(&ACCEPT_LEFT_OUT));
         let options = hot_copy::Options {
             threads: options.readers,
             mode: Mode::from_environment()?,

@@ -6,30 +6,36 @@ use fullbore_core::Result;
 use fullbore_core::media::ManifestStream;
 
 use super::{restore, session};
-use crate::engine::{BinaryLogPlace, DirectoryEngine, Engine, EngineFlag, Identity, PageEngine, Stems, TextOfTable};
+use crate::engine::{
+    BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, OptionKind, PageEngine, Stems, TextOfTable,
+};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical::load::{self, TableText};
+use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static FLAGS: [EngineFlag; 2] = [INSTALL_CLONE_PLUGIN, INCLUDE_OTHER_ENGINES];
+static OPTIONS: [&EngineOption; 4] =
+    [&PASSWORD_FILE, &ACCEPT_UNVERIFIED, &INSTALL_CLONE_PLUGIN, &INCLUDE_OTHER_ENGINES];
 
 /// Loads the plugin that the server lacks.
-pub const INSTALL_CLONE_PLUGIN: EngineFlag = EngineFlag {
+pub static INSTALL_CLONE_PLUGIN: EngineOption = EngineOption {
     name: "install-clone-plugin",
+    kind: OptionKind::Switch,
     help: "Load the CLONE plugin if the server lacks it. It stays loaded",
     elsewhere: "only a backup of a MySQL server needs the CLONE plugin",
-    counts_in_estimates: false,
+    also: &[],
 };
 
 /// Also stores the tables that a clone leaves out.
-pub const INCLUDE_OTHER_ENGINES: EngineFlag = EngineFlag {
+pub static INCLUDE_OTHER_ENGINES: EngineOption = EngineOption {
     name: "include-other-engines",
+    kind: OptionKind::Switch,
     help: "Store the tables of other engines than InnoDB too (MyISAM, CSV, ARCHIVE, MEMORY …), as SQL text of the same \
            moment. No session can write to them while fullbore reads the end of the clone and these tables",
     elsewhere: "only a backup of a MySQL server stores tables of other engines as SQL text",
-    counts_in_estimates: false,
+    also: &[],
 };
 
 /// MySQL.
@@ -60,8 +66,8 @@ impl Engine for MySql {
         Ok(Box::new(session::CloneSession::open(url, options)?))
     }
 
-    fn flags(&self) -> &'static [EngineFlag] {
-        &FLAGS
+    fn options(&self) -> &'static [&'static EngineOption] {
+        &OPTIONS
     }
 
     fn directory(&self) -> Option<&dyn DirectoryEngine> {

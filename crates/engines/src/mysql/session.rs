@@ -41,6 +41,7 @@ use crate::mysql_family::innodb::damage::{self, DamagedPage};
 use crate::mysql_family::innodb::suspects::{Suspect, Suspects};
 use crate::mysql_family::innodb::verify;
 use crate::mysql_family::innodb::zeros::Zeros;
+use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
 use crate::mysql_family::url::ServerAddress;
 use crate::{Facts, Options, Session, streams};
 use reader::TaskReader;
@@ -102,14 +103,14 @@ impl CloneSession {
     /// The server refuses, or the backup must not be stored in the requested way.
     pub fn open(url: &str, options: &Options) -> Result<Self> {
         let address = ServerAddress::parse(url)?;
-        let sources = PasswordSources::of_this_process(options.password_file.clone());
+        let sources = PasswordSources::of_this_process(options.given.file(&PASSWORD_FILE).map(Into::into));
         let credentials = Credentials::find(&address, &sources)?;
         let mut control = Connection::open_patient(&address, &credentials, options.halt.clone())?;
         let facts = preflight::ask(&mut control)?;
         let consent = Consent {
-            unverified: options.accept_unverified,
-            install_plugin: options.flags.has(&INSTALL_CLONE_PLUGIN),
-            other_engines: options.flags.has(&INCLUDE_OTHER_ENGINES),
+            unverified: options.given.has(&ACCEPT_UNVERIFIED),
+            install_plugin: options.given.has(&INSTALL_CLONE_PLUGIN),
+            other_engines: options.given.has(&INCLUDE_OTHER_ENGINES),
         };
         let warnings = preflight::judge(&address.name(), &facts, consent)?;
         if facts.encrypted.count > 0 && !options.media_encrypted {

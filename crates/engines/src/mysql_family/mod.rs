@@ -9,6 +9,7 @@ pub mod emptied;
 pub mod innodb;
 pub mod logical;
 pub mod outside;
+pub mod server_options;
 pub mod single_table;
 pub mod start_check;
 pub mod url;

@@ -8,17 +8,30 @@ use fullbore_core::{Error, Result};
 use super::open_files::beside;
 use super::restore::{self, SIDE_FILES};
 use super::{Snapshot, integrity};
-use crate::engine::{Depth, Engine, EngineFlag, FileEngine, Identity, LogEngine, Over, Restorer, Stems};
+use crate::engine::{
+    AlsoIn, Depth, Engine, EngineOption, FileEngine, Identity, LogEngine, OptionKind, Over, Restorer, Stems,
+};
 use crate::{Options, Session, without_password};
 
-static FLAGS: [EngineFlag; 1] = [KEEP_FREE_PAGES];
+static OPTIONS: [&EngineOption; 2] = [&KEEP_FREE_PAGES, &MAX_WAL_GROWTH];
 
 /// Stores free pages like all others.
-pub const KEEP_FREE_PAGES: EngineFlag = EngineFlag {
+pub static KEEP_FREE_PAGES: EngineOption = EngineOption {
     name: "keep-free-pages",
+    kind: OptionKind::Switch,
     help: "Store every page, also the pages in the free-list. For forensic copies, or if the free-list is damaged",
     elsewhere: "only a backup of an SQLite database leaves out the pages in the free-list",
-    counts_in_estimates: true,
+    also: &[AlsoIn::Estimates],
+};
+
+/// How far the log may grow while a backup keeps it from being reset, or while `log follow` cannot store its sets.
+pub static MAX_WAL_GROWTH: EngineOption = EngineOption {
+    name: "max-wal-growth",
+    kind: OptionKind::Bytes(8 << 30),
+    help: "Stop when the write-ahead log (WAL) has grown by this much. SQLite cannot reset it during a backup, or before \
+           `log follow` has stored it [default: 8GiB]",
+    elsewhere: "only SQLite has a write-ahead log that waits for a backup",
+    also: &[AlsoIn::LogFollow],
 };
 
 /// SQLite.
@@ -57,8 +70,8 @@ impl Engine for Sqlite {
         Ok(Box::new(Snapshot::open(path_of(url)?, options)?))
     }
 
-    fn flags(&self) -> &'static [EngineFlag] {
-        &FLAGS
+    fn options(&self) -> &'static [&'static EngineOption] {
+        &OPTIONS
     }
 
     fn file(&self) -> Option<&dyn FileEngine> {

@@ -12,7 +12,7 @@ use fullbore_core::{Error, Result};
 use super::connection::{Patience, QuietConnection, explain, read_index, schema_warning};
 use super::database_file::DatabaseFile;
 use super::digest::{Digest, content_digest_of};
-use super::engine::KEEP_FREE_PAGES;
+use super::engine::{KEEP_FREE_PAGES, MAX_WAL_GROWTH};
 use super::foreign_writes::ForeignWrites;
 use super::freelist::{BITMAP_LIMIT, FreePages};
 use super::geometry::{Geometry, find_free_pages, position, read_header};
@@ -144,7 +144,7 @@ impl Snapshot {
         };
         let image = Image { file, overlay, page_size: geometry.page_size };
         let header = read_header(&image, &geometry, mark.as_ref(), &raw)?;
-        let free = match options.flags.has(&KEEP_FREE_PAGES) {
+        let free = match options.given.has(&KEEP_FREE_PAGES) {
             true => FreePages::none(),
             false => find_free_pages(&header, geometry.pages, &image, &mut warnings)?,
         };
@@ -152,7 +152,7 @@ impl Snapshot {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut position = position(&header, &geometry, mark.as_ref(), image.overlay.as_ref(), at);
         position.unreadable_schema = unreadable_schema;
-        let log = log.map(|files| LogWatch::begin(files, options.max_wal_growth)).transpose()?;
+        let log = log.map(|files| LogWatch::begin(files, options.given.bytes(&MAX_WAL_GROWTH))).transpose()?;
         let mut snapshot = Self {
             state: Mutex::new(State { connection, held: None, file: None }),
             exact,

@@ -10,7 +10,7 @@ use fullbore_engines::{Options, Session};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 
 use crate::restorer::restorer_conforms;
-use crate::server_restorer::ServerDatabase;
+use crate::server_restorer::{ServerDatabase, password_of};
 
 const ASKED: &str = "CHECKSUM TABLE shop.item, shop.parts, shop.aria, shop.myisam; SELECT COUNT(*) FROM shop.item";
 
@@ -20,8 +20,7 @@ impl OpenEngineUnderTest for MariaDb {
     type Session = Box<dyn Session>;
 
     fn open(&self, readers: usize, halt: Option<Halt>) -> Result<Self::Session> {
-        let password_file = self.0.password_file().map(Into::into);
-        let options = Options { readers, halt, password_file, ..Options::default() };
+        let options = Options { readers, halt, given: password_of(&self.0), ..Options::default() };
         fullbore_engines::open(&format!("mariadb://root@127.0.0.1:{}", self.0.port()), &options)
     }
 
@@ -74,7 +73,7 @@ fn mariadb_conforms() {
 fn mariadb_conforms_as_an_engine_that_restores() {
     restorer_conforms(|| {
         let server = shop();
-        let options = Options { password_file: server.password_file().map(Into::into), ..Options::default() };
+        let options = Options { given: password_of(&server), ..Options::default() };
         ServerDatabase {
             server,
             engine: "mariadb",

@@ -11,7 +11,7 @@ use fullbore_engines::{Options, Session};
 use fullbore_test_servers::{Kind, Options as ServerOptions, Server};
 
 use crate::restorer::restorer_conforms;
-use crate::server_restorer::ServerDatabase;
+use crate::server_restorer::{ServerDatabase, password_of};
 
 const ASKED: &str = "CHECKSUM TABLE shop.item, shop.parts; SELECT COUNT(*) FROM shop.item";
 
@@ -21,14 +21,8 @@ impl OpenEngineUnderTest for MySql {
     type Session = Box<dyn Session>;
 
     fn open(&self, readers: usize, halt: Option<Halt>) -> Result<Self::Session> {
-        let password_file = self.0.password_file().map(Into::into);
-        let options = Options {
-            readers,
-            halt,
-            password_file,
-            flags: [&INSTALL_CLONE_PLUGIN].into_iter().collect(),
-            ..Options::default()
-        };
+        let given = password_of(&self.0).with(&INSTALL_CLONE_PLUGIN);
+        let options = Options { readers, halt, given, ..Options::default() };
         fullbore_engines::open(&format!("mysql://root@127.0.0.1:{}", self.0.port()), &options)
     }
 
@@ -81,9 +75,7 @@ fn mysql_conforms() {
 fn mysql_conforms_as_an_engine_that_restores() {
     restorer_conforms(|| {
         let server = shop();
-        let password_file = server.password_file().map(Into::into);
-        let flags = [&INSTALL_CLONE_PLUGIN].into_iter().collect();
-        let options = Options { password_file, flags, ..Options::default() };
+        let options = Options { given: password_of(&server).with(&INSTALL_CLONE_PLUGIN), ..Options::default() };
         ServerDatabase { server, engine: "mysql", options, start: ServerOptions::new(), streams: Vec::new() }
     });
 }

@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::source::Source;
+use fullbore_engines::engine::GivenOptions;
 use fullbore_engines::sqlite::engine::KEEP_FREE_PAGES;
 use fullbore_engines::sqlite::{Snapshot, content_digest};
 use fullbore_engines::{Options, Session};
@@ -73,7 +74,7 @@ fn outcome(path: &Path, page: u32) -> Outcome {
     drop(snapshot);
     if let Some(refused) = refused {
         // The hint of the refusal.
-        let options = Options { flags: [&KEEP_FREE_PAGES].into_iter().collect(), ..Options::default() };
+        let options = Options { given: GivenOptions::default().with(&KEEP_FREE_PAGES), ..Options::default() };
         let snapshot = Snapshot::open(path, &options).unwrap();
         assert_eq!(snapshot.facts().free_bytes, 0);
         copy(&snapshot, &to, 2, 1 << 20);

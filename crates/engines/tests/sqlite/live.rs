@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use fullbore_core::source::Source;
+use fullbore_engines::engine::{GivenOptions, OptionValue};
+use fullbore_engines::sqlite::engine::MAX_WAL_GROWTH;
 use fullbore_engines::sqlite::{Snapshot, content_digest};
 use fullbore_engines::{Options, Session};
 
@@ -283,7 +285,10 @@ fn a_closed_database_in_wal_mode_is_left_as_it_was() {
 fn a_log_that_grows_past_the_limit_ends_the_backup_with_a_hint() {
     let mut live = Live::new("PRAGMA journal_mode = wal");
     live.fill(100, 4000);
-    let options = Options { max_wal_growth: 1_000_000, ..Options::default() };
+    let options = Options {
+        given: GivenOptions::default().with_value(&MAX_WAL_GROWTH, OptionValue::Bytes(1_000_000)),
+        ..Options::default()
+    };
     let snapshot = Snapshot::open(&live.path, &options).unwrap();
     live.sql("UPDATE t SET b = randomblob(4000)");
     snapshot.check().unwrap();

@@ -349,6 +349,10 @@ impl LogFollower for Follower {
         Ok(false)
     }
 
+    fn may_grow(&self) -> bool {
+        true
+    }
+
     fn log_file_bytes(&self) -> u64 {
         self.engine.state().records.len() as u64 * RECORD
     }

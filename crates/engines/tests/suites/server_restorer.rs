@@ -8,7 +8,8 @@ use fullbore_core::Result;
 use fullbore_core::media::{EngineValue, ManifestStream};
 use fullbore_core::source::{Source, Stream};
 use fullbore_core::testkit::{plain_stream, read_files};
-use fullbore_engines::engine::{Depth, DirectoryRestore, Over};
+use fullbore_engines::engine::{Depth, DirectoryRestore, GivenOptions, OptionValue, Over};
+use fullbore_engines::mysql_family::server_options::PASSWORD_FILE;
 use fullbore_engines::{DirectoryEngine, Options, Restorer};
 use fullbore_test_servers::{Options as ServerOptions, Server};
 use tempfile::TempDir;
@@ -28,6 +29,12 @@ pub struct ServerDatabase {
     pub start: ServerOptions,
     /// The streams of the last full.
     pub streams: Vec<ManifestStream>,
+}
+
+/// The server's password, as an option of its engine.
+pub fn password_of(server: &Server) -> GivenOptions {
+    let file = server.password_file().map(|path| OptionValue::File(path.into()));
+    file.into_iter().fold(GivenOptions::default(), |given, file| given.with_value(&PASSWORD_FILE, file))
 }
 
 impl ServerDatabase {

@@ -33,7 +33,7 @@ impl LogEngine for Sqlite {
     }
 
     fn open(&self, url: &str, bases: &[SetEnd], options: &Options) -> Result<(usize, Option<Box<dyn LogSession>>)> {
-        if let Some(asked) = options.flags.asked(&KEEP_FREE_PAGES) {
+        if let Some(asked) = options.given.asked(&KEEP_FREE_PAGES) {
             let why = "a log set has every page that was written, free or not";
             return Err(Error::usage(asked, why, "leave it out"));
         }

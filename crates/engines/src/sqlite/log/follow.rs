@@ -10,6 +10,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::super::connection::{Patience, QuietConnection, explain, read_index};
+use super::super::engine::MAX_WAL_GROWTH;
 use super::super::open_files::beside;
 use super::super::position::LogPosition;
 use super::super::source::Snapshot;
@@ -261,6 +262,10 @@ impl LogFollower for Follower {
         let unlocked = self.writer.as_ref().map_or(Ok(()), |writer| writer.execute_batch("ROLLBACK"));
         unlocked.map_err(|error| explain(&self.database.path, error))?;
         done
+    }
+
+    fn may_grow(&self) -> bool {
+        self.log_file_bytes() <= self.options.given.bytes(&MAX_WAL_GROWTH)
     }
 
     fn log_file_bytes(&self) -> u64 {

@@ -1,0 +1,99 @@
+//! The options of single engines as flags: under the names of their engines in `--help`.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use fullbore::Result;
+use fullbore_engines::ENGINES;
+use fullbore_engines::engine::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
+
+/// The options that were given, with their values as text. `VERB` is the verb that takes them.
+#[derive(Debug, Clone, Default)]
+pub struct EngineOptions<const VERB: u8>(Vec<(&'static EngineOption, OsString)>);
+
+const BACKUP: u8 = 0;
+const ESTIMATES: u8 = 1;
+const LOG_FOLLOW: u8 = 2;
+
+/// The options that `backup` takes.
+pub type BackupOptions = EngineOptions<BACKUP>;
+/// The options of these that `estimate` and `advise` take.
+pub type EstimateOptions = EngineOptions<ESTIMATES>;
+/// The options of these that `log follow` takes.
+pub type FollowOptions = EngineOptions<LOG_FOLLOW>;
+
+impl<const VERB: u8> EngineOptions<VERB> {
+    /// Each option once, although engines share some.
+    fn known() -> Vec<&'static EngineOption> {
+        let is_wanted = |option: &EngineOption| match VERB {
+            ESTIMATES => option.also.contains(&AlsoIn::Estimates),
+            LOG_FOLLOW => option.also.contains(&AlsoIn::LogFollow),
+            _ => true,
+        };
+        let mut all: Vec<&EngineOption> = Vec::new();
+        for &option in ENGINES.iter().flat_map(|engine| engine.options()) {
+            if is_wanted(option) && !all.contains(&option) {
+                all.push(option);
+            }
+        }
+        all
+    }
+
+    /// The options with their values.
+    ///
+    /// # Errors
+    /// A value is not of the kind of its option.
+    pub fn given(&self) -> Result<GivenOptions> {
+        let mut all = GivenOptions::default();
+        for (option, text) in &self.0 {
+            let value = match option.kind {
+                OptionKind::File => OptionValue::File(text.into()),
+                kind => kind.parse(&format!("--{}", option.name), &text.to_string_lossy())?,
+            };
+            all.add(option, value, GivenIn::Flag);
+        }
+        Ok(all)
+    }
+}
+
+/// The engines that have an option.
+fn heading(option: &EngineOption) -> String {
+    let engines = ENGINES.iter().filter(|engine| engine.options().contains(&option));
+    engines.map(|engine| engine.title()).collect::<Vec<_>>().join(" and ")
+}
+
+/// The text that the command line has for `option`.
+fn text_of(option: &EngineOption, matches: &ArgMatches) -> Option<OsString> {
+    match option.kind {
+        OptionKind::Switch => matches.get_flag(option.name).then(|| "true".into()),
+        _ => matches.get_one::<OsString>(option.name).cloned(),
+    }
+}
+
+impl<const VERB: u8> FromArgMatches for EngineOptions<VERB> {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let known = Self::known().into_iter();
+        Ok(Self(known.filter_map(|option| Some((option, text_of(option, matches)?))).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<const VERB: u8> Args for EngineOptions<VERB> {
+    fn augment_args(command: Command) -> Command {
+        Self::known().into_iter().fold(command, |command, option| {
+            let arg = Arg::new(option.name).long(option.name).help(option.help).help_heading(heading(option));
+            command.arg(match option.kind.value_name() {
+                None => arg.action(ArgAction::SetTrue),
+                Some(value) => arg.value_name(value).value_parser(value_parser!(OsString)),
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
