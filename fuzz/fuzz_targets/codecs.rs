@@ -1,10 +1,8 @@
 //! Decoders: hostile bytes end in an error or in exactly as many bytes as were asked for, and touch nothing else.
-#![no_main]
 
 use std::cell::RefCell;
 
 use fullbore_core::codec::{CodecId, Decoder};
-use libfuzzer_sys::fuzz_target;
 
 const GUARD: usize = 32;
 
@@ -12,7 +10,8 @@ thread_local! {
     static DECODER: RefCell<Decoder> = RefCell::new(Decoder::new().expect("memory"));
 }
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Some((&[codec, low, high], stored)) = input.split_first_chunk::<3>() else { return };
     let Some(codec) = CodecId::from_number(codec % 4) else { return };
     let length = usize::from(u16::from_le_bytes([low, high]));
@@ -22,4 +21,4 @@ fuzz_target!(|input: &[u8]| {
     if let Err(error) = decoded {
         assert!(!error.to_string().is_empty());
     }
-});
+}

@@ -1,6 +1,5 @@
 //! A whole family, changed here and there with its checksums put right: opened, assembled, verified from a file and from
 //! a pipe, restored, and used as the base of a differential.
-#![no_main]
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -15,7 +14,6 @@ use fullbore_core::supply::Supply;
 use fullbore_core::testkit::{MemorySupply, Shelf};
 use fullbore_core::unpack::{BaseMap, Family, MediaSet, NullTarget, Target, Unpack};
 use fullbore_fuzz::{Layout, open_set, sample};
-use libfuzzer_sys::fuzz_target;
 
 /// Larger transfers would only be slower.
 const TRANSFER_MAX: u32 = 256 << 10;
@@ -71,7 +69,8 @@ impl Target for Bounds {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Some((&[which, level, cut], edits)) = input.split_first_chunk::<3>() else { return };
     let (bytes, layout) = &SAMPLES[usize::from(which) % SAMPLES.len()];
     let mut bytes = bytes.clone();
@@ -86,7 +85,7 @@ fuzz_target!(|input: &[u8]| {
     read(&Arc::new(Mutex::new(bytes)), level >> 2 & 3);
     // What the pool remembers for tests looks like a leak to the fuzzer, which then looks for one each time: slowly.
     drop(Pool::made_here());
-});
+}
 
 /// Three bytes say where, the fourth what.
 fn apply(bytes: &mut [u8], [a, b, c, value]: [u8; 4]) {

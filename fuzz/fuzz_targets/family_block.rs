@@ -1,13 +1,12 @@
 //! Header and body of a block: bounded before anything is sized by them, and written again as they were read.
-#![no_main]
 
 use fullbore_core::media::{BLOCK_HEADER, BlockBody, BlockHeader, Run};
 use fullbore_fuzz::with_crc_at_end;
-use libfuzzer_sys::fuzz_target;
 
 const TRANSFER: u32 = 1 << 16;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let _ = BlockHeader::decode(input, TRANSFER);
     let Some((header, body)) = input.split_at_checked(BLOCK_HEADER) else { return };
     let mut bytes = header.to_vec();
@@ -25,4 +24,4 @@ fuzz_target!(|input: &[u8]| {
         BlockBody::encode_prefix(decoded.digest, &decoded.runs, &mut prefix);
         assert_eq!(prefix[..], body[..prefix.len()]);
     }
-});
+}

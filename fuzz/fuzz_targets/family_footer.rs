@@ -1,11 +1,10 @@
 //! The footer, with the commit record or without.
-#![no_main]
 
 use fullbore_core::media::{FOOTER, Footer};
 use fullbore_fuzz::with_crc_at_end;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let _ = Footer::decode(input);
     let mut bytes = input.to_vec();
     bytes.resize(FOOTER, 0);
@@ -14,4 +13,4 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(Footer::authenticated(&bytes).len(), FOOTER);
         assert_eq!(Footer::decode(&footer.encode(|_| footer.mac)), Ok(footer));
     }
-});
+}

@@ -1,11 +1,10 @@
 //! The header of a family: no bytes make it panic, and what is accepted is written again as the same.
-#![no_main]
 
 use fullbore_core::media::{FamilyHeader, HEADER_MIN};
 use fullbore_fuzz::with_header_crc;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let _ = FamilyHeader::length(input);
     let _ = FamilyHeader::decode(input);
     // With a right length and checksum, so that what comes behind them is reached.
@@ -16,4 +15,4 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(header) = FamilyHeader::decode(&bytes) {
         assert_eq!(FamilyHeader::decode(&header.encode()), Ok(header));
     }
-});
+}

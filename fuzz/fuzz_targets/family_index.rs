@@ -1,10 +1,9 @@
 //! Index entries: any bytes are entries or none.
-#![no_main]
 
 use fullbore_core::media::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let whole = !input.is_empty() && input.len() % ENTRY == 0 && input.len() / ENTRY <= MAX_INDEX_ENTRIES;
     match IndexEntry::decode_all(input) {
         Ok(entries) => {
@@ -13,4 +12,4 @@ fuzz_target!(|input: &[u8]| {
         }
         Err(_) => assert!(!whole),
     }
-});
+}

@@ -1,5 +1,4 @@
 //! InnoDB's pages and the heads of tablespaces, of both dialects, with checksums put right or not.
-#![no_main]
 
 use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::innodb::extents::{Extents, Layout};
@@ -7,9 +6,9 @@ use fullbore_engines::mysql_family::innodb::page::{
     PAGE_SIZE_MAX, PAGE_SIZE_MIN, PageFormat, PageState, seal_full_crc32,
 };
 use fullbore_engines::mysql_family::innodb::tablespace::{Doublewrite, Head};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Some((&[choice, a, b, c, d], page)) = input.split_first_chunk::<5>() else { return };
     let dialect = if choice & 1 == 0 { Dialect::MariaDb } else { Dialect::MySql };
     if let Ok(Some(head)) = Head::parse(page, dialect) {
@@ -41,4 +40,4 @@ fuzz_target!(|input: &[u8]| {
     if !matches!(verdict, PageState::Empty) {
         assert!(matches!(format.check(&page, number ^ 1), PageState::Corrupt(_)));
     }
-});
+}

@@ -1,10 +1,10 @@
 //! Key files. No error may quote what could be a secret.
-#![no_main]
 
 use fullbore_core::cipher::KeyFile;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| match KeyFile::parse("key", input) {
+/// One input.
+pub fn run(input: &[u8]) {
+    match KeyFile::parse("key", input) {
     Ok(key) => {
         assert!(key.secret().is_err() || key.public().id() == key.id());
         assert!(!format!("{key:?}").contains("FULLBORE-SECRET"));
@@ -13,4 +13,5 @@ fuzz_target!(|input: &[u8]| match KeyFile::parse("key", input) {
         let text = error.to_string();
         assert!(!text.is_empty() && text.len() < 1000, "{text}");
     }
-});
+}
+}

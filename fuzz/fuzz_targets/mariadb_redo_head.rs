@@ -1,13 +1,12 @@
 //! The head of MariaDB's redo log, with its checksum put right or not, and on its way into a restored directory.
-#![no_main]
 
 use fullbore_core::checksum::crc32c;
 use fullbore_engines::mariadb::redo::header::{Checkpoint, HEADER, Header};
 use fullbore_engines::mariadb::redo::ring::Ring;
 use fullbore_engines::mariadb::redo::write::LinearLog;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Some((&choice, head)) = input.split_first() else { return };
     let mut head = head.to_vec();
     if choice & 1 == 1 && head.len() >= HEADER {
@@ -27,4 +26,4 @@ fuzz_target!(|input: &[u8]| {
     if let Some(ring) = Ring::new(again.first_lsn, size) {
         assert_eq!(ring.offset(checkpoint.end_lsn), log.offset(checkpoint.end_lsn));
     }
-});
+}

@@ -1,13 +1,12 @@
 //! MariaDB's redo log: mini-transactions and their records, as they are and sealed.
-#![no_main]
 
 use fullbore_engines::mariadb::redo::framing::{LENGTH_MAX, parse, seal, split};
 use fullbore_engines::mariadb::redo::record::{record_length, records};
 use fullbore_engines::mariadb::redo::ring::Ring;
 use fullbore_engines::mariadb::redo::touched::Touched;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Some((&[choice, lap], bytes)) = input.split_first_chunk::<2>() else { return };
     let Some(ring) = Ring::new(12288, 4 << 20) else { return };
     let encrypted = choice & 1 == 1;
@@ -43,4 +42,4 @@ fuzz_target!(|input: &[u8]| {
             TOUCHED.look(&sealed);
         }
     }
-});
+}

@@ -1,16 +1,15 @@
 //! Compressed backups of SQL Server: a hostile container ends in an error, or in a stream that is not longer than its
 //! records allow. With checksums put right or not.
-#![no_main]
 
 use fullbore_engines::compressed::xpress::{BLOCK_MAX, Decoder};
 use fullbore_engines::compressed::{Block, Container, MAGIC, checksum};
-use libfuzzer_sys::fuzz_target;
 
 /// Where the first record is, and the length of a record's head.
 const FIRST: usize = 0x1E0;
 const HEAD: usize = 24;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Some((&choice, container)) = input.split_first() else { return };
     let mut container = container.to_vec();
     if choice & 1 != 0 {
@@ -24,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
         }
         assert!((1..=BLOCK_MAX).contains(&block.plain().len()));
     }
-});
+}
 
 /// The magic and the layout, and the checksums of the data records that follow each other from the first.
 fn put_right(container: &mut [u8]) {

@@ -1,13 +1,12 @@
 //! Messages of MySQL's CLONE protocol: the type, then the body; and what its files would become.
-#![no_main]
 
 use fullbore_engines::mysql::clone::descriptor::{DATA_MAX, Descriptor, FILE_SIZE_MAX, Stage};
 use fullbore_engines::mysql::clone::files::Files;
 use fullbore_engines::mysql::clone::message::Response;
 use fullbore_engines::mysql::clone::page_zero::PageSize;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     // Several messages, each with a length of one byte before it: files live on what was said before.
     let mut rest = input;
     let mut files = PageSize::new(16384).map(|page| Files::new(page, "uuid")).expect("16384 is a page size");
@@ -36,4 +35,4 @@ fuzz_target!(|input: &[u8]| {
             _ => {}
         }
     }
-});
+}

@@ -1,11 +1,10 @@
 //! What a server says first, and the URL that led to it.
-#![no_main]
 
 use fullbore_engines::mysql_family::connection::Greeting;
 use fullbore_engines::mysql_family::url::ServerAddress;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     if let Some(greeting) = Greeting::parse(input) {
         assert!(greeting.nonce.len() < 300 && greeting.version.len() < 200);
     }
@@ -19,4 +18,4 @@ fuzz_target!(|input: &[u8]| {
             assert!(!error.to_string().contains(password));
         }
     }
-});
+}

@@ -1,18 +1,18 @@
 //! `--name-template`: whatever it says, a name stays in its directory, and no two families share one.
-#![no_main]
 
 use std::collections::HashSet;
 
 use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::SetKind;
-use libfuzzer_sys::fuzz_target;
 
 // The file itself: the rest of the control plane is not wanted here.
 #[path = "../../src/job/names.rs"]
 mod names;
 
-fuzz_target!(|input: (u8, &str)| {
-    let (stripes, template) = input;
+/// One input.
+pub fn run(input: &[u8]) {
+    let Some((&stripes, rest)) = input.split_first() else { return };
+    let Ok(template) = std::str::from_utf8(rest) else { return };
     let template = if template.is_empty() { names::DEFAULT_TEMPLATE } else { template };
     let started = jiff::Timestamp::UNIX_EPOCH;
     let fields = names::NameFields { database: "app", kind: SetKind::Full, started, set_id: "7" };
@@ -26,4 +26,4 @@ fuzz_target!(|input: (u8, &str)| {
         assert!(matches!(parent, Some("/fuzz/a" | "/fuzz/b")), "{device} left its directory");
         assert!(seen.insert(path.clone()), "{device} stands for two families");
     }
-});
+}

@@ -1,13 +1,12 @@
 //! Any order of taking, keeping, sharing and dropping buffers: never more than the pool's count, and all come home.
-#![no_main]
 
 use fullbore_core::pool::Pool;
-use libfuzzer_sys::fuzz_target;
 
 const COUNT: usize = 7;
 const SIZE: usize = 4096;
 
-fuzz_target!(|steps: &[u8]| {
+/// One input.
+pub fn run(steps: &[u8]) {
     let pool = Pool::new(COUNT, SIZE).expect("28 KiB are there");
     let mut kept = Vec::new();
     for step in steps {
@@ -34,4 +33,4 @@ fuzz_target!(|steps: &[u8]| {
     // What the pool remembers for tests looks like a leak to the fuzzer, which then looks for one each time: slowly.
     drop((all, pool));
     drop(Pool::made_here());
-});
+}

@@ -1,11 +1,10 @@
 //! Sidecars with rotated keys.
-#![no_main]
 
 use fullbore_core::cipher::Sidecar;
 use fullbore_fuzz::with_crc_at_end;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let mut bytes = input.to_vec();
     for _ in 0..2 {
         if let Ok(sidecar) = Sidecar::parse(&bytes) {
@@ -13,4 +12,4 @@ fuzz_target!(|input: &[u8]| {
         }
         with_crc_at_end(&mut bytes);
     }
-});
+}

@@ -1,13 +1,12 @@
 //! SQLite's b-tree pages: whatever a page says, it refers to no more pages than it has room for, and a schema that refers to itself in a circle ends.
-#![no_main]
 
 use fullbore_engines::sqlite::btree::{references, roots};
 use fullbore_engines::sqlite::header::{DatabaseHeader, HEADER_SIZE, MAGIC};
-use libfuzzer_sys::fuzz_target;
 
 const PAGE: usize = 512;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Some((&number, page)) = input.split_first() else { return };
     if page.len() >= PAGE {
         let mut found = 0;
@@ -33,4 +32,4 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(found) = found {
         assert!(found.is_sorted() && found.contains(&1));
     }
-});
+}

@@ -1,13 +1,12 @@
 //! SQLite's free-list: a list that lies frees nothing, and none makes the walk panic or run for ever.
-#![no_main]
 
 use fullbore_engines::sqlite::freelist::{FreePages, Trunk};
 use fullbore_engines::sqlite::header::{DatabaseHeader, HEADER_SIZE, MAGIC};
-use libfuzzer_sys::fuzz_target;
 
 const PAGE: usize = 512;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let _ = Trunk::parse(input, input.len() / 2);
     let Some((&[trunk, count, pages, reserved], list)) = input.split_first_chunk::<4>() else { return };
     let mut bytes = [0; HEADER_SIZE];
@@ -34,4 +33,4 @@ fuzz_target!(|input: &[u8]| {
         assert!(free.count() < u64::from(pages));
         assert!(!free.contains(0) && !free.contains(1) && !free.contains(pages + 1));
     }
-});
+}

@@ -1,10 +1,9 @@
 //! The header of an SQLite database.
-#![no_main]
 
 use fullbore_engines::sqlite::header::{DatabaseHeader, HEADER_SIZE, MAGIC};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let _ = DatabaseHeader::parse(input);
     let mut bytes = input.to_vec();
     bytes.resize(bytes.len().max(HEADER_SIZE), 0);
@@ -17,4 +16,4 @@ fuzz_target!(|input: &[u8]| {
             let _ = header.is_pointer_map(page);
         }
     }
-});
+}

@@ -1,13 +1,12 @@
 //! SQLite's write-ahead log: its header, its frames, and the map of a whole log, with checksums put right or not.
-#![no_main]
 
 use fullbore_engines::sqlite::wal::{
     FRAME_HEADER_SIZE, FrameHeader, LOG_HEADER_SIZE, LogHeader, checksum, map_frames, page_offset,
 };
 use fullbore_engines::sqlite::wal_index::IndexHeader;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let _ = (LogHeader::parse(input), FrameHeader::parse(input));
     let Some((&[right, claim, pages], log)) = input.split_first_chunk::<3>() else { return };
     let mut log = log.to_vec();
@@ -35,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(map.len() <= frames);
         assert!(map.range(0, u32::MAX).iter().all(|(page, frame)| *page <= mark.pages && *frame <= max_frame));
     }
-});
+}
 
 /// Magic, version, salts and checksums of a log, and its pages shortened to what fits; the last frame's checksum.
 fn put_right(log: &mut Vec<u8>) -> (u32, u32) {

@@ -1,11 +1,10 @@
 //! What a log set of SQLite says of itself: the records of its commits, and the positions in its manifest.
-#![no_main]
 
 use fullbore_engines::sqlite::log::group::{GROUP_SIZE, Group};
 use fullbore_engines::sqlite::log::{End, LogEnd};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let mut before: Option<Group> = None;
     for record in input.chunks(GROUP_SIZE) {
         let Ok(group) = Group::decode(record) else { break };
@@ -30,4 +29,4 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(last) = LogEnd::read(&position) {
         assert_eq!(End::read(&position).ok(), Some(last.end));
     }
-});
+}

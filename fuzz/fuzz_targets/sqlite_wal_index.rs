@@ -1,11 +1,10 @@
 //! The header of SQLite's wal-index.
-#![no_main]
 
 use fullbore_engines::sqlite::wal::checksum;
 use fullbore_engines::sqlite::wal_index::{INDEX_HEADER_SIZE, IndexHeader};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let _ = IndexHeader::parse(input);
     let mut bytes = input.to_vec();
     bytes.resize(INDEX_HEADER_SIZE, 0);
@@ -18,4 +17,4 @@ fuzz_target!(|input: &[u8]| {
         let empty = size == 0 && header.max_frame == 0;
         assert!(empty || (size.is_power_of_two() && (512..=65536).contains(&size)), "page size {size}");
     }
-});
+}

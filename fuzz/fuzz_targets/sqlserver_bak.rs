@@ -1,5 +1,4 @@
 //! SQL Server's backup files: whatever the bytes are, description and verification end, and the coverage of a good family has every byte once.
-#![no_main]
 
 use std::io::Cursor;
 
@@ -8,12 +7,12 @@ use fullbore_engines::sqlserver::configuration::Configuration;
 use fullbore_engines::sqlserver::foreign::SqlServerBackup;
 use fullbore_engines::sqlserver::writer::seal;
 use fullbore_engines::{ForeignFamily, ForeignMedia, InOrder};
-use libfuzzer_sys::fuzz_target;
 
 /// Blocks whose checksum is put right begin so.
 const BLOCKS: [&[u8]; 8] = [b"TAPE", b"SSET", b"VOLB", b"MSCI", b"MSDA", b"MSTL", b"MSLS", b"ESET"];
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let _ = Configuration::decode(input);
     let mut bytes = input.to_vec();
     // Checksums of blocks are put right, so that the code behind them is reached.
@@ -34,4 +33,4 @@ fuzz_target!(|input: &[u8]| {
         let covered: u64 = verified.coverage.iter().map(|line| line.bytes).sum();
         assert_eq!(covered, bytes.len() as u64, "each byte is in one line of the coverage");
     }
-});
+}

@@ -1,10 +1,9 @@
 //! T-SQL: any text ends in command lines or in an error.
-#![no_main]
 
 use fullbore_tsql::{Names, read_script};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Ok(script) = std::str::from_utf8(input) else { return };
     let names = Names {
         databases: [("shop".to_owned(), "sqlite:shop.db".to_owned())].into(),
@@ -16,4 +15,4 @@ fuzz_target!(|input: &[u8]| {
         Ok(commands) => assert!(commands.iter().all(|command| command.at.line > 0)),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-});
+}

@@ -1,11 +1,9 @@
 //! XPRESS Huffman: hostile bytes end in an error or in exactly as many bytes as were asked for, and touch nothing else.
 //! The input as plain bytes packs and unpacks to itself.
-#![no_main]
 
 use std::cell::RefCell;
 
 use fullbore_engines::compressed::xpress::{BLOCK_MAX, Decoder, compress};
-use libfuzzer_sys::fuzz_target;
 
 const GUARD: usize = 32;
 
@@ -13,7 +11,8 @@ thread_local! {
     static DECODER: RefCell<Decoder> = RefCell::new(Decoder::default());
 }
 
-fuzz_target!(|input: &[u8]| {
+/// One input.
+pub fn run(input: &[u8]) {
     let Some((&length, packed)) = input.split_first_chunk::<2>() else { return };
     let length = usize::from(u16::from_le_bytes(length));
     let mut plain = vec![0xA5; length + GUARD];
@@ -26,4 +25,4 @@ fuzz_target!(|input: &[u8]| {
     let mut again = vec![0; bytes.len()];
     DECODER.with_borrow_mut(|decoder| decoder.decode(&compress(bytes), &mut again)).expect("a packed block unpacks");
     assert!(again == bytes);
-});
+}

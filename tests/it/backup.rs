@@ -152,6 +152,17 @@ fn a_dry_run_writes_nothing_and_says_the_plan() {
 }
 
 #[test]
+fn a_dry_run_refuses_a_missing_directory_as_the_backup_does() {
+    let world = World::with_database();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"night/\"]\n");
+    for line in ["backup sqlite:app.db --to night/", "backup sqlite:app.db --repo night"] {
+        world.run(&format!("{line} --dry-run")).refused(2, "night", "does not exist");
+        world.run(&format!("{line} --dry-run --mkdir")).done();
+    }
+    assert!(!world.at("night").exists());
+}
+
+#[test]
 fn a_dry_run_over_an_existing_set_leaves_it_alone() {
     let world = World::with_small_set("");
     let before = world.read("a/app.bore");

@@ -98,7 +98,7 @@ mod object_store {
         says("AWS_REGION", "eu-north-7", &["s3://media/night/", "region", "set AWS_REGION"]);
         says("AWS_ENDPOINT_URL", "http://127.0.0.1:9", &["s3://media/night/", "nothing listens", "AWS_ENDPOINT_URL"]);
         for line in VERBS.map(|line| line.replace("--repo night", "--repo nowhere")) {
-            run(&world, &store.environment(), &line).refused_once(1, &["s3://no-such-bucket/night/", "no such bucket"]);
+            run(&world, &store.environment(), &line).refused_once(2, &["s3://no-such-bucket/night/", "no such bucket"]);
         }
         assert_eq!(keys(&store), before);
     }

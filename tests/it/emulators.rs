@@ -169,7 +169,7 @@ fn wrong_names_keys_and_endpoints_are_named_in_the_words_of_the_service() {
         let is_azure = scheme == "az";
         let elsewhere = format!("backup sqlite:app.db --to {scheme}://no-such/app.bore");
         let there_is_none = if is_azure { "there is no such container" } else { "there is no such bucket" };
-        run(&world, &store, &elsewhere).refused(1, &format!("{scheme}://no-such/app.bore"), there_is_none);
+        run(&world, &store, &elsewhere).refused(2, &format!("{scheme}://no-such/app.bore"), there_is_none);
         let (key, hint) = match is_azure {
             true => ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCOUNT_KEY"),
             false => ("GOOGLE_BEARER_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"),

@@ -171,7 +171,7 @@ mod object_store {
             ended.refused(1, "s3://media", "has no Object Lock");
             assert_eq!((keys(&store), store.uploads("media")), (Vec::new(), Vec::new()));
             run(&world, &store, "backup sqlite:app.db --to s3://nowhere/a --lock-until 1d").refused(
-                1,
+                2,
                 "s3://nowhere",
                 "no such bucket",
             );

@@ -309,7 +309,7 @@ fn a_wrong_bucket_key_endpoint_or_certificate_is_named_before_any_write() {
     };
     let secret = store.secret_key().to_owned();
     let elsewhere = "backup sqlite:app.db --to s3://no-such-bucket/app.bore";
-    run(&world, &store, elsewhere).refused(1, "s3://no-such-bucket/app.bore", "there is no such bucket");
+    run(&world, &store, elsewhere).refused(2, "s3://no-such-bucket/app.bore", "there is no such bucket");
     let ended = with("AWS_SECRET_ACCESS_KEY", "wrong-wrong-wrong").refused(1, "secret key", "AWS_SECRET_ACCESS_KEY");
     assert!(!ended.err.contains("wrong-wrong"), "{ended}");
     with("AWS_ACCESS_KEY_ID", "NOBODY").refused(1, "does not know this access key", "AWS_ACCESS_KEY_ID");

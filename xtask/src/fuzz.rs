@@ -30,7 +30,7 @@ const MEMORY: u32 = 2_048;
 /// With `seed` a target tries the same inputs in the same order each time, as far as it gets: `./test` gives one, so that what
 /// fails there fails everywhere. Without it every run searches elsewhere, which is what a campaign wants.
 pub fn run(root: &Path, seconds: u64, seed: Option<u32>) -> anyhow::Result<()> {
-    let targets = targets(&root.join("fuzz"))?;
+    let targets = targets(&root.join("fuzz/fuzz_targets"))?;
     let output = root.join("target/fuzz");
     build(root, &output)?;
     let each = (seconds / targets.len() as u64).max(1);
@@ -48,22 +48,23 @@ pub fn run(root: &Path, seconds: u64, seed: Option<u32>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The targets' names: each file has its `[[bin]]`, and each `[[bin]]` its file.
+/// The targets' names: each file has its line in `main.rs`, and each line its file.
 fn targets(folder: &Path) -> anyhow::Result<Vec<String>> {
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).context("cannot read fuzz/Cargo.toml")?;
-    let manifest: toml::Table = manifest.parse().context("fuzz/Cargo.toml")?;
-    let bins = manifest.get("bin").and_then(|bins| bins.as_array()).context("fuzz/Cargo.toml has no [[bin]]")?;
-    let mut named: Vec<String> = bins.iter().filter_map(|bin| bin.get("name")?.as_str().map(str::to_owned)).collect();
+    let program = fs::read_to_string(folder.join("main.rs")).context("cannot read fuzz/fuzz_targets/main.rs")?;
+    let list = program.split_once("\ntargets! {").and_then(|(_, rest)| rest.split_once('}'));
+    let (list, _) = list.context("fuzz/fuzz_targets/main.rs has no `targets! { … }`")?;
+    let mut named: Vec<String> = list.split_whitespace().map(str::to_owned).collect();
     named.sort();
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder.join("fuzz_targets")).context("cannot list fuzz/fuzz_targets")? {
+    for entry in fs::read_dir(folder).context("cannot list fuzz/fuzz_targets")? {
         let path: PathBuf = entry?.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "main");
         if path.extension().is_some_and(|extension| extension == "rs") {
-            files.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned));
+            files.extend(stem.map(str::to_owned));
         }
     }
     files.sort();
-    ensure!(named == files, "fuzz/Cargo.toml names {named:?}, but fuzz/fuzz_targets holds {files:?}");
+    ensure!(named == files, "main.rs names {named:?}, but fuzz/fuzz_targets holds {files:?}");
     ensure!(!named.is_empty(), "there is no fuzz target");
     Ok(named)
 }
@@ -89,7 +90,8 @@ fn one(root: &Path, output: &Path, target: &str, seconds: u64, seed: Option<u32>
         bail!("fuzz/seeds/{target} is missing: commit at least one good input, or the fuzzer starts blind");
     }
     let log = output.join(format!("{target}.log"));
-    let mut run = Command::new(output.join(TRIPLE).join("release").join(target));
+    let mut run = Command::new(output.join(TRIPLE).join("release/targets"));
+    run.env("FULLBORE_FUZZ_TARGET", target);
     run.arg(format!("-max_total_time={seconds}")).arg(format!("-timeout={SLOWEST}"));
     run.arg(format!("-rss_limit_mb={MEMORY}")).arg(format!("-max_len={INPUT_MAX}"));
     if let Some(seed) = seed {
@@ -114,15 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_without_its_line_in_the_manifest_is_refused() {
+    fn a_target_without_its_line_in_the_program_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("fuzz_targets")).unwrap();
-        let manifest = "[[bin]]\nname = 'pool'\npath = 'fuzz_targets/pool.rs'\n";
-        fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+        fs::write(folder.path().join("main.rs"), "\ntargets! {\n    pool\n}\n").unwrap();
         assert!(targets(folder.path()).is_err());
-        fs::write(folder.path().join("fuzz_targets/pool.rs"), "").unwrap();
+        fs::write(folder.path().join("pool.rs"), "").unwrap();
         assert_eq!(targets(folder.path()).unwrap(), ["pool"]);
-        fs::write(folder.path().join("fuzz_targets/header.rs"), "").unwrap();
+        fs::write(folder.path().join("header.rs"), "").unwrap();
         assert!(targets(folder.path()).unwrap_err().to_string().contains("header"));
     }
 }

@@ -193,7 +193,7 @@ pub(super) fn write(
     if request.dry_run {
         report.status = "planned".into();
         report.warnings.extend(session.facts().warnings);
-        report.planned = Some(planned::planned(request, &prepared));
+        report.planned = Some(planned::planned(request, &prepared)?);
         report.stored_bytes = prepared.expected_per_family * prepared.devices.len() as u64;
         return Ok(None);
     }

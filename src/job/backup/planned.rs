@@ -2,28 +2,38 @@
 
 use std::path::PathBuf;
 
+use fullbore_core::Result;
 use fullbore_core::cipher::{KeyFile, WrappedKey};
 use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::{directory_of, free_space};
+use fullbore_core::sink::check_directory;
 
 use super::{Prepared, Request};
 use crate::report::{KeyReport, PlannedFamily, PlannedReport};
 
 /// The plan of a backup.
-pub(super) fn planned(request: &Request, prepared: &Prepared) -> PlannedReport {
+///
+/// # Errors
+/// A directory does not exist, and `--mkdir` is missing: the backup would refuse it.
+pub(super) fn planned(request: &Request, prepared: &Prepared) -> Result<PlannedReport> {
+    for device in prepared.devices.iter().chain(&prepared.mirrors) {
+        if let Destination::File(path) = device.place() {
+            check_directory(directory_of(path), request.mkdir)?;
+        }
+    }
     let family = |device: &Device| PlannedFamily {
         device: device.to_string(),
         expected_bytes: prepared.expected_per_family,
         free_bytes: free_for(device),
     };
-    PlannedReport {
+    Ok(PlannedReport {
         compression: request.compression.to_string(),
         readers: prepared.plan.readers as u64,
         workers: prepared.plan.workers as u64,
         queue_depth: prepared.plan.queue_depth as u64,
         families: prepared.devices.iter().map(family).collect(),
         copies: prepared.mirrors.iter().map(family).collect(),
-    }
+    })
 }
 
 /// Free bytes at the place of a family; `None` for a store, and for a directory that does not exist yet.

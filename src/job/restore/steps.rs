@@ -46,8 +46,11 @@ pub(super) fn go_on(request: &Request, conduct: &Conduct, report: &mut Report) -
     match State::at(target)? {
         Some(state) if !request.replace => Step::begin(state, request)?.run(conduct, report).map(|()| true),
         None if request.reading.from.is_empty() => {
-            let why = "is not being restored in steps";
-            Err(Error::refused(target.display().to_string(), why, "name the sets to restore with --from"))
+            let (shown, hint) = (target.display().to_string(), "name the sets to restore with --from");
+            if target.exists() {
+                return Err(Error::refused(shown, "is not being restored in steps", hint));
+            }
+            Err(Error::usage(shown, "does not exist: no restore in steps has begun there", hint))
         }
         Some(_) | None => Ok(false),
     }

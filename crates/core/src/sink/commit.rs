@@ -380,16 +380,29 @@ fn exists(path: &Path) -> Error {
     )
 }
 
+/// Refuses a directory that is not there and may not be made. Writes nothing: a dry run asks, too.
+///
+/// # Errors
+/// It is no directory, or does not exist and `mkdir` does not allow to make it.
+pub fn check_directory(directory: &Path, mkdir: bool) -> Result<()> {
+    let shown = || directory.display().to_string();
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if directory.exists() {
+        return Err(Error::usage(shown(), "is not a directory", "name a file in a directory"));
+    }
+    if !mkdir {
+        let hint = "a missing directory may be a disk that is not mounted; add --mkdir to make it";
+        return Err(Error::usage(shown(), "this directory does not exist", hint));
+    }
+    Ok(())
+}
+
 /// The directories made, outermost first.
 fn make_directory(directory: &Path, allowed: bool) -> Result<Vec<PathBuf>> {
+    check_directory(directory, allowed)?;
     let shown = directory.display().to_string();
-    if directory.exists() {
-        return Err(Error::usage(shown, "is not a directory", "name a file in a directory"));
-    }
-    if !allowed {
-        let hint = "a missing directory may be a disk that is not mounted; add --mkdir to make it";
-        return Err(Error::usage(shown, "this directory does not exist", hint));
-    }
     let missing = directory.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists());
     let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
     missing.reverse();

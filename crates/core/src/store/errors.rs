@@ -10,6 +10,9 @@ use crate::error::Error;
 /// The most characters of a store's own words in a message.
 const WORDS_MAX: usize = 300;
 
+/// The codes that say that the bucket or container does not exist: the command names something that is not there.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
 /// An answer of a store: a code of S3 or a part of a message, its cause, and the next step.
 const KNOWN: [(&str, &str, &str); 38] = [
     // Where an instance gets the keys of its role: no keys were named before.
@@ -149,13 +152,17 @@ pub(super) fn explained(action: &str, thing: &str, error: &StoreError) -> Error 
     }
     // These codes say nothing: the message does.
     let code = said_code.as_deref().filter(|code| !["InvalidArgument", "InvalidRequest"].contains(code));
-    if let Some((_, why, hint)) = error_codes::of(thing)
+    if let Some((mark, why, hint)) = error_codes::of(thing)
         .iter()
         .chain(&KNOWN)
         .find(|(mark, ..)| code.map_or(text.contains(mark), |code| code == *mark || code.ends_with(mark)))
     {
         let more = message.map(|words| format!(" (the store says: {})", shortened(&words))).unwrap_or_default();
-        return Error::refused(thing, format!("cannot {action} it: {why}{more}"), error_codes::named(thing, hint));
+        let (why, hint) = (format!("cannot {action} it: {why}{more}"), error_codes::named(thing, hint));
+        return match NO_BUCKET.contains(mark) {
+            true => Error::usage(thing, why, hint),
+            false => Error::refused(thing, why, hint),
+        };
     }
     let (why, hint) = match error {
         _ if is_absent(error) => (
