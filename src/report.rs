@@ -466,6 +466,28 @@ impl Report {
             .collect();
     }
 
+    /// Adds the report of one set of several.
+    pub fn join(&mut self, one: Report) {
+        self.add_stages(&one.accounts);
+        self.source_bytes += one.source_bytes;
+        self.allocated_bytes += one.allocated_bytes;
+        self.skipped_bytes += one.skipped_bytes;
+        self.stored_bytes += one.stored_bytes;
+        self.families.extend(one.families);
+        self.io.extend(one.io);
+        self.costs.extend(one.costs);
+        self.warnings.extend(one.warnings);
+        self.notes.extend(one.notes);
+        for key in one.encrypted_to {
+            if !self.encrypted_to.contains(&key) {
+                self.encrypted_to.push(key);
+            }
+        }
+        (self.kind, self.engine, self.database) = (one.kind, one.engine, one.database);
+        (self.backup_set_id, self.media_set_id) = (one.backup_set_id, one.media_set_id);
+        (self.pool, self.setup, self.point, self.throttle) = (one.pool, one.setup, one.point, one.throttle);
+    }
+
     /// Books one device.
     pub fn add_device(&mut self, device: &str, account: &DeviceAccount) {
         self.warnings.extend(account.warnings.iter().cloned());

@@ -288,7 +288,7 @@ pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
 }
 
 /// Unpacks the next opened set, which is `found`, and adds it to the report.
-fn unpack(
+pub(super) fn unpack(
     opened: &mut reading::Opened,
     found: &discovery::Found,
     target: &dyn Target,

@@ -4,6 +4,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::Engine;
+use crate::foreign_set::delivered::Delivered;
+use crate::foreign_set::source::{StoredFamily, StoredFile};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
@@ -48,6 +53,12 @@ pub trait ForeignMedia: Sync {
     /// What they are, as people write it, such as `SQL Server backup`.
     fn title(&self) -> &'static str;
 
+    /// The engine of sets that hold such media.
+    fn engine(&self) -> &'static dyn Engine;
+
+    /// The word before the colon where a restore gives these media back: `bak` in `bak:DIRECTORY`.
+    fn scheme(&self) -> &'static str;
+
     /// True if a family of this kind begins with `head`: [`FOREIGN_HEAD`] bytes, or fewer if the file is shorter.
     fn recognises(&self, head: &[u8]) -> bool;
 
@@ -64,6 +75,12 @@ pub trait ForeignMedia: Sync {
     /// A device cannot be read. Damage is in the result.
     fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification>;
 
+    /// Verifies these families, which are all those of one media set, and finds the places of their bytes.
+    ///
+    /// # Errors
+    /// As of [`verify`](Self::verify).
+    fn survey(&self, families: Vec<ForeignFamily>) -> Result<Surveyed>;
+
     /// Writes the files of a database into a directory, which is empty: a full, and the newest differential over it.
     /// `open` opens a device again from its first byte. `wanted` is the beginning of the identity of one set.
     ///
@@ -76,6 +93,19 @@ pub trait ForeignMedia: Sync {
         wanted: Option<&str>,
         into: &Path,
     ) -> Result<ForeignRestore>;
+}
+
+/// Media that were read once, to be stored.
+#[derive(Debug, Default)]
+pub struct Surveyed {
+    /// What a verification finds.
+    pub verification: ForeignVerification,
+    /// The families, in their order.
+    pub families: Vec<StoredFamily>,
+    /// The files of the database that have bytes in them.
+    pub files: Vec<StoredFile>,
+    /// The sum of all bytes.
+    pub delivered: Delivered,
 }
 
 /// A file of a database that was restored.
@@ -164,6 +194,28 @@ pub struct ForeignSet {
     pub id: String,
     /// The identity of the full that a differential needs.
     pub base: Option<String>,
+    /// The database, with the server that has it: its name in repositories.
+    pub database: String,
+    /// True if the set is a full of the whole database.
+    pub is_full: bool,
+    /// What it is, from when, in a few words.
+    pub summary: String,
+    /// The program that wrote it, with its version.
+    pub writer: String,
+}
+
+impl ForeignMediaSet {
+    /// The identity of a backup set that holds these media. It depends on their identities alone: media that are stored
+    /// twice have one identity.
+    pub fn set_id(&self) -> Uuid {
+        let mut digest = blake3::Hasher::new_derive_key("fullbore 2026-11 identity of stored media of another program");
+        for id in std::iter::once(&self.id).chain(self.sets.iter().map(|set| &set.id)) {
+            digest.update(id.as_bytes()).update(b"\n");
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(digest.finalize().as_bytes().split_at(16).0);
+        uuid::Builder::from_custom_bytes(id).into_uuid()
+    }
 }
 
 impl ForeignDescription {

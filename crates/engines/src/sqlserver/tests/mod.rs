@@ -3,6 +3,7 @@
 
 pub(super) mod genuine_files;
 mod restored_files;
+mod stored_media;
 
 use std::io::Cursor;
 
