@@ -91,7 +91,9 @@ fn media_of_every_kind_come_back_byte_for_byte_and_are_taken_in_once() {
     ];
     media.iter().for_each(|(name, bytes)| world.write(name, bytes));
     let done = world.run("copy --from dump/* --to-repo night --report json").done();
-    assert_eq!(how(&done), ["taken in whole"; 4], "{done}");
+    let ways = how(&done);
+    let count = |way: &str| ways.iter().filter(|known| *known == way).count();
+    assert_eq!((count("taken in whole"), count("taken in as it is")), (2, 2), "pages have places, others not: {done}");
     let again = world.run("copy --from dump/* --to-repo night --report json").done();
     assert_eq!(how(&again), ["there already"; 4], "{again}");
     let sets = list(&world);
@@ -116,9 +118,11 @@ fn media_of_every_kind_come_back_byte_for_byte_and_are_taken_in_once() {
 fn a_later_full_is_stored_as_the_pages_that_differ() {
     let world = world();
     let mut first = set(BackupKind::Full, 1);
+    first.configuration.files[0].size = 16 << 20;
     first.copies = vec![extents(200, 20, 1)];
     first.logs = vec![sample_log(1 << 16)];
     let mut second = set(BackupKind::Full, 2);
+    second.configuration.files[0].size = 16 << 20;
     second.copies = vec![extents(200, 20, 2)];
     second.logs = first.logs.clone();
     let media = [("1.bak", written(&first, 1)), ("2.bak", written(&second, 2))];
@@ -190,9 +194,9 @@ fn media_go_into_a_directory_and_a_dry_run_writes_nothing() {
     fs::create_dir(world.at("sets")).unwrap();
     world.write("x.bak", &sample_full(false));
     let planned = world.run("copy --from x.bak --to sets/ --dry-run").done();
-    assert!(planned.out.contains("to be taken in"), "{planned}");
+    assert!(planned.text().contains("to be taken in"), "{planned}");
     world.run("copy --from x.bak --to-repo night --dry-run").done();
-    assert!(world.names("sets").is_empty() && !world.at("a").exists());
+    assert!(world.names("sets").is_empty() && world.names("a").is_empty());
     world.run("copy --from x.bak --to sets/ --compression zstd:1").done();
     let again = world.run("copy --from x.bak --to sets/").done();
     assert!(again.err.contains("is there already"), "{again}");
@@ -227,17 +231,19 @@ fn all_genuine_files_go_into_a_repository_and_come_back_byte_for_byte() {
     }
     let world = world();
     let from: String = files.iter().map(|path| format!(" --from {}", path.display())).collect();
-    let done = world.run(&format!("copy{from} --to-repo night --report json")).done();
+    let done = world.run(&format!("copy{from} --to-repo night --report json")).with_code(4);
+    // One of the files is half of a pair.
+    assert!(done.err.contains("family 2 of 2") && done.err.contains("Northwind_CC.bak"), "{done}");
     let object = done.object();
     let copied = object["copied"].as_array().unwrap();
     assert!(copied.iter().any(|copy| copy["how"] == "taken in as the pages that differ"), "{done}");
     let families: u64 = copied.iter().map(|copy| copy["from_families"].as_u64().unwrap()).sum();
-    assert_eq!(families as usize, files.len());
+    assert_eq!(families as usize, files.len() - 1);
     world.run("verify --repo night").done();
     for set in list(&world) {
         world.run(&format!("restore --repo night --set {} --into bak:out --mkdir", id(&set))).done();
     }
-    for path in &files {
+    for path in files.iter().filter(|path| !path.ends_with("Northwind_CC.bak")) {
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(world.read(&format!("out/{name}")) == fs::read(path).unwrap(), "{name}");
     }

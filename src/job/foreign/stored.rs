@@ -36,7 +36,8 @@ pub fn open(
     for family in &mut families {
         family.laid.name = own_name(&family.laid.name, &mut names);
     }
-    let source = ForeignSource::new(families, files, delivered, open_places(found, set, conduct)?)?;
+    let lengths = families.iter().map(|family| family.laid.length).collect();
+    let source = ForeignSource::new(families, files, delivered, open_places(found, set, lengths, conduct)?)?;
     Ok(ForeignSession {
         engine: found.media.engine().name(),
         source,
@@ -50,7 +51,9 @@ pub fn open(
 /// The descriptions of the backup sets on the media, for the manifest.
 fn facts(set: &ForeignMediaSet) -> Value {
     let headers = set.sets.iter().map(|set| serde_json::to_value(&set.header).unwrap_or_default());
-    json!({ "media_set": set.id, "families": set.devices.len(), "sets": headers.collect::<Vec<_>>() })
+    let kinds: BTreeSet<&str> = set.sets.iter().map(|set| set.kind.as_str()).collect();
+    let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+    json!({ "holds": kinds, "media_set": set.id, "families": set.devices.len(), "sets": headers.collect::<Vec<_>>() })
 }
 
 /// The last part of a device's name. Families of one media set may have the same name in several directories: then the
@@ -63,13 +66,23 @@ fn own_name(device: &str, names: &mut BTreeSet<String>) -> String {
     all.find(|name| names.insert(name.clone())).unwrap_or_default()
 }
 
-fn open_places(found: &ForeignDevices, set: &ForeignMediaSet, conduct: &Conduct) -> Result<OpenPlaces> {
+/// `lengths` are those of the families when they were checked.
+fn open_places(
+    found: &ForeignDevices,
+    set: &ForeignMediaSet,
+    lengths: Vec<u64>,
+    conduct: &Conduct,
+) -> Result<OpenPlaces> {
     let devices = set.devices.iter().map(|name| found.device(name).cloned()).collect::<Result<Vec<Device>>>()?;
     let stores = conduct.stores.clone();
     Ok(Box::new(move |number| {
-        let device = devices.get(usize::from(number)).ok_or(Error::Halted)?;
+        let place = usize::from(number);
+        let device = devices.get(place).ok_or(Error::Halted)?;
         let supply = supply::open(device, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, &stores)?;
-        Ok(Box::new(AnyPlace(supply)))
+        match supply.size() == lengths.get(place).copied() {
+            true => Ok(Box::new(AnyPlace(supply))),
+            false => Err(changed(&*supply)),
+        }
     }))
 }
 
@@ -82,9 +95,13 @@ impl FamilyPlaces for AnyPlace {
         if count == into.len() {
             return Ok(());
         }
-        let why = format!("ends at byte {}, but was longer when it was checked", offset + count as u64);
-        Err(Error::refused(format!("`{}`", self.0.device()), why, "copy it when the other program has finished it"))
+        Err(changed(&*self.0))
     }
+}
+
+fn changed(supply: &dyn Supply) -> Error {
+    let why = "has another length than when it was checked";
+    Error::incomplete(format!("`{}`", supply.device()), why, "copy it when the other program has finished it")
 }
 
 #[cfg(test)]

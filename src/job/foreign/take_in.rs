@@ -5,6 +5,7 @@ use std::time::Instant;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
+use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::DatabaseUrl;
 use fullbore_engines::foreign_set::session::ForeignSession;
@@ -14,10 +15,11 @@ use fullbore_repository::format::SetRecord;
 
 use super::{ForeignDevices, stored};
 use crate::job::backup::{self, Predecessor, Within};
-use crate::job::copy::Request;
-use crate::report::{CopyReport, Report};
+use crate::job::copy::{self, Request};
+use crate::report::{CopyReport, FamilyReport, Report};
 
-/// The ways in which media are taken in, for reports.
+/// The ways in which media are taken in, for reports: nothing has a place, pages have places, or a full has them too.
+const AS_IT_IS: &str = "taken in as it is";
 const WHOLE: &str = "taken in whole";
 const DIFFERENT_PAGES: &str = "taken in as the pages that differ";
 const THERE: &str = "there already";
@@ -38,7 +40,7 @@ pub fn take_in(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
             return Ok(());
         }
         if request.dry_run {
-            return plan(found, set, report);
+            return plan(found, set, request, report);
         }
         let session = stored::open(found, set, conduct, report)?;
         write(&session, set, &backup_of(found, set, request)?, Predecessor::None, None, conduct, report).map(drop)
@@ -62,6 +64,7 @@ pub(in crate::job) fn each(
     let description = found.describe(&conduct.stores)?;
     report.warnings.extend(description.warnings);
     let mut media = description.media_sets;
+    copy::refuse_one_name_for_many(request, media.len())?;
     // A full comes before what was made later.
     media.sort_by_cached_key(|set| set.sets.first().map(|first| first.order.clone()));
     let (mut left_out, mut taken) = (Vec::new(), 0_usize);
@@ -95,10 +98,21 @@ pub(in crate::job) fn is_there(set: &ForeignMediaSet, report: &mut Report) {
 }
 
 /// Reports a media set that would be taken in.
-pub(in crate::job) fn plan(found: &ForeignDevices, set: &ForeignMediaSet, report: &mut Report) -> Result<()> {
+pub(in crate::job) fn plan(
+    found: &ForeignDevices,
+    set: &ForeignMediaSet,
+    request: &Request,
+    report: &mut Report,
+) -> Result<()> {
     let bytes = found.bytes_of(&set.devices);
     report.stored_bytes += bytes;
-    book(set, "to be taken in", &Report::begin("copy"), bytes, report);
+    let mut one = Report::begin("copy");
+    one.families = request
+        .to
+        .iter()
+        .map(|place| FamilyReport { device: place.to_string(), bytes: 0, blake3: String::new() })
+        .collect();
+    book(set, "to be taken in", &one, bytes, report);
     Ok(())
 }
 
@@ -111,9 +125,10 @@ pub(in crate::job) fn backup_of(
     set: &ForeignMediaSet,
     request: &Request,
 ) -> Result<backup::Request> {
-    let first = set.sets.first().ok_or_else(|| {
-        Error::incomplete(format!("media set {}", set.id), "has no backup set", "name other files")
-    })?;
+    let first = set
+        .sets
+        .first()
+        .ok_or_else(|| Error::incomplete(format!("media set {}", set.id), "has no backup set", "name other files"))?;
     let encrypt_to = if request.encrypt_to.is_empty() { &request.encrypt_plain_to } else { &request.encrypt_to };
     let mut knobs = request.reading.knobs.clone();
     knobs.throttle = request.throttle;
@@ -162,18 +177,22 @@ pub(in crate::job) fn write(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<Option<SetRecord>> {
-    let how = if base.map().is_some() { DIFFERENT_PAGES } else { WHOLE };
+    let how = match base.map() {
+        Some(_) => DIFFERENT_PAGES,
+        None if session.source.has_files() => WHOLE,
+        None => AS_IT_IS,
+    };
     let mut one = Report::begin("copy");
     let halt = conduct.halt();
     let written = backup::write(request, base, session, within, conduct, &halt, &mut one);
     let read = session.source.bytes();
     if written.is_ok() {
         one.notes.push(format!(
-            "{}: {how}; {} of media became {}, {} less",
+            "{}: {how}; {} of media became {}, {} saved",
             title(set),
-            fullbore_core::units::show_bytes(read),
-            fullbore_core::units::show_bytes(one.stored_bytes),
-            fullbore_core::units::show_bytes(read.saturating_sub(one.stored_bytes)),
+            show_bytes(read),
+            show_bytes(one.stored_bytes),
+            show_bytes(read.saturating_sub(one.stored_bytes)),
         ));
         book(set, how, &one, read, report);
     }

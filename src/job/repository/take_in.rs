@@ -73,7 +73,7 @@ impl Target<'_> {
         }
         self.refuse_remains(id)?;
         if self.request.dry_run {
-            return foreign::plan(self.found, set, report);
+            return foreign::plan(self.found, set, self.request, report);
         }
         let session = stored::open(self.found, set, conduct, report)?;
         let mut backup = foreign::backup_of(self.found, set, self.request)?;
@@ -106,12 +106,7 @@ impl Target<'_> {
     }
 
     /// The full in the repository that a full of the same database is compared with.
-    fn base(
-        &mut self,
-        backup: &backup::Request,
-        conduct: &Conduct,
-        report: &mut Report,
-    ) -> Result<Option<StoredSet>> {
+    fn base(&mut self, backup: &backup::Request, conduct: &Conduct, report: &mut Report) -> Result<Option<StoredSet>> {
         if std::mem::take(&mut self.is_old) {
             self.inventory = self.setting.inventory(&self.repository, conduct, &mut Vec::new())?;
         }

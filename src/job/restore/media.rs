@@ -27,11 +27,14 @@ pub(super) fn refuse_others(into: &Into, engine: &str) -> Result<()> {
     let Into::Media { scheme, .. } = into else { return Ok(()) };
     match fullbore_engines::media_of(engine).is_some_and(|media| media.scheme() == *scheme) {
         true => Ok(()),
-        false => {
-            let why = format!("the set is a backup of {engine}, which holds no such files");
-            Err(Error::usage(format!("--into {into}"), why, "write the target of a database: --into dir:PATH"))
-        }
+        false => Err(of_a_database(into, engine)),
     }
+}
+
+/// The error if the set is a backup of a database.
+pub(super) fn of_a_database(into: &Into, engine: &str) -> Error {
+    let why = format!("the set is a backup of {engine}, which holds no such files");
+    Error::usage(format!("--into {into}"), why, "write the target of a database: --into dir:PATH")
 }
 
 /// Gives the files back that a set holds: those of a full, or of a full and the pages that differ.
@@ -61,7 +64,8 @@ pub(super) fn restore(
         }
         Into::Directory(_) | Into::File { .. } => {
             let why = format!("the set holds files of a {}: this version gives them back as they are", media.title());
-            let hint = format!("write --into {0}:DIRECTORY; `restore --from FILE --into dir:PATH` reads them", media.scheme());
+            let hint =
+                format!("write --into {0}:DIRECTORY; `restore --from FILE --into dir:PATH` reads them", media.scheme());
             return Err(Error::usage(format!("--into {}", request.into), why, hint));
         }
     };

@@ -21,8 +21,8 @@ use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
-use fullbore_engines::{ENGINES, FOREIGN_MEDIA};
 use fullbore_engines::engine::refuse_target_options;
+use fullbore_engines::{ENGINES, FOREIGN_MEDIA};
 
 pub(in crate::job) use file::found_by_check;
 pub use owner::Owner;
@@ -185,7 +185,9 @@ pub struct Request {
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     report.database_at = match &request.into {
-        Into::File { path, .. } | Into::Directory(path) | Into::Media { directory: path, .. } => Some(path.display().to_string()),
+        Into::File { path, .. } | Into::Directory(path) | Into::Media { directory: path, .. } => {
+            Some(path.display().to_string())
+        }
         Into::Null => None,
     };
     report.into = Some(request.into.to_string());

@@ -196,6 +196,8 @@ pub struct ForeignSet {
     pub base: Option<String>,
     /// The database, with the server that has it: its name in repositories.
     pub database: String,
+    /// Its kind, in the words of its program.
+    pub kind: String,
     /// True if the set is a full of the whole database.
     pub is_full: bool,
     /// What it is, from when, in a few words.

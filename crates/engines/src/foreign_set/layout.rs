@@ -225,8 +225,15 @@ mod tests {
     #[test]
     fn neighbours_become_one_run_and_the_layout_is_read_as_it_was_written() {
         let placed = |file, cell, count| Run::Placed { file, cell, count };
-        let pieces =
-            [Run::Kept(5), Run::Kept(6), placed(0, 3, 1), placed(0, 4, 2), placed(0, 1, 1), placed(1, 0, 1), Run::Kept(0)];
+        let pieces = [
+            Run::Kept(5),
+            Run::Kept(6),
+            placed(0, 3, 1),
+            placed(0, 4, 2),
+            placed(0, 1, 1),
+            placed(1, 0, 1),
+            Run::Kept(0),
+        ];
         let bytes = written(&pieces);
         let length = 11 + 5 * CELL;
         let wanted = [Run::Kept(11), placed(0, 3, 3), placed(0, 1, 1), placed(1, 0, 1)];
@@ -241,7 +248,9 @@ mod tests {
     #[test]
     fn an_impossible_layout_is_an_error() {
         let huge = [0xff; 9];
-        for bytes in [&[][..], &[2], &[1, 0x80], &[&[1][..], &huge, &[0x7f]].concat(), &[1, 0], &[1, 3, 0, 1], &[1, 1, 0, 0]] {
+        for bytes in
+            [&[][..], &[2], &[1, 0x80], &[&[1][..], &huge, &[0x7f]].concat(), &[1, 0], &[1, 3, 0, 1], &[1, 1, 0, 0]]
+        {
             assert!(read(bytes, CELL).is_err(), "{bytes:?}");
         }
         let far = written(&[Run::Placed { file: 0, cell: CELLS_MAX, count: 1 }]);

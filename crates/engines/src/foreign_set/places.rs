@@ -130,16 +130,16 @@ mod tests {
         let places = Places::of(&families, 1).unwrap();
         let found: Vec<_> = within(&places.files[0], CELL + 1, 4 * CELL).collect();
         let piece = |at, offset, length, family| Piece { at, offset, length, family };
-        assert_eq!(found, [
-            piece(CELL + 1, 7 + CELL + 1, CELL - 1, 1),
-            piece(4 * CELL, 10, CELL, 0),
-            piece(5 * CELL, 7 + 2 * CELL, 1, 1)
-        ]);
+        assert_eq!(
+            found,
+            [
+                piece(CELL + 1, 7 + CELL + 1, CELL - 1, 1),
+                piece(4 * CELL, 10, CELL, 0),
+                piece(5 * CELL, 7 + 2 * CELL, 1, 1)
+            ]
+        );
         assert_eq!((size(&places.files[0]), size(&places.kept[0])), (6 * CELL, 13));
-        assert_eq!(within(&places.kept[0], 8, 4).collect::<Vec<_>>(), [
-            piece(8, 8, 2, 0),
-            piece(10, 10 + CELL, 2, 0)
-        ]);
+        assert_eq!(within(&places.kept[0], 8, 4).collect::<Vec<_>>(), [piece(8, 8, 2, 0), piece(10, 10 + CELL, 2, 0)]);
         let twice = [laid("1.bak", &[placed(1, 2)]), laid("2.bak", &[placed(2, 1)])];
         assert!(Places::of(&twice, 1).unwrap_err().to_string().contains("two places"));
     }

@@ -99,8 +99,18 @@ impl ForeignSource {
             .chain((0..).take(files.len()).map(Content::File))
             .collect();
         let (next, delivered) = (AtomicUsize::new(0), Mutex::default());
-        let mut source =
-            Self { families, files, places, open, streams: Vec::new(), contents, shares: Vec::new(), next, delivered, wanted };
+        let mut source = Self {
+            families,
+            files,
+            places,
+            open,
+            streams: Vec::new(),
+            contents,
+            shares: Vec::new(),
+            next,
+            delivered,
+            wanted,
+        };
         for (content, id) in source.contents.iter().zip(1..) {
             let stream = source.described(id, *content);
             source.shares.extend(source.shares_of(&stream, *content));
@@ -209,7 +219,7 @@ impl Source for ForeignSource {
         if delivered != self.wanted {
             let names: Vec<_> = self.families.iter().map(|family| format!("`{}`", family.laid.name)).collect();
             let why = "changed between the two times that they were read: first checked, then stored";
-            return Err(Error::refused(names.join(", "), why, "copy them when the other program has finished them"));
+            return Err(Error::incomplete(names.join(", "), why, "copy them when the other program has finished them"));
         }
         Ok(self.streams.clone())
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::io::{free_space, rename_noreplace, sync_directory};
 use fullbore_core::media::ManifestStream;
-use fullbore_core::unpack::Target;
 use fullbore_core::units::show_bytes;
+use fullbore_core::unpack::Target;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 

@@ -84,6 +84,7 @@ fn described(group: &MediaSet) -> ForeignMediaSet {
             id: guid(set.header.guid),
             base: (database.kind == BackupKind::Differential).then(|| guid(database.base)),
             database: position::database(database),
+            kind: position::kind(database),
             is_full: database.kind == BackupKind::Full,
             summary: position::summary(database),
             writer: position::writer(database),

@@ -8,9 +8,14 @@ pub fn database(database: &DatabaseHeader) -> String {
     format!("{}/{}", one_line(&database.server), one_line(&database.database))
 }
 
+/// The kind of the backup, as in BackupTypeDescription.
+pub fn kind(database: &DatabaseHeader) -> String {
+    backup_type(database.kind).1.to_lowercase()
+}
+
 /// The kind of the backup, and when it was finished by the clock of its server.
 pub fn summary(database: &DatabaseHeader) -> String {
-    let kind = backup_type(database.kind).1.to_lowercase();
+    let kind = kind(database);
     match database.finished.or(database.started) {
         Some(date) => format!("SQL Server {kind} backup of {date} (time of the server)"),
         None => format!("SQL Server {kind} backup"),

@@ -37,8 +37,7 @@ pub fn restore(
     let mut warnings = chosen.warnings;
     warnings.extend(groups.iter().flat_map(warnings_about_copies));
     let left_out = newest.set.configuration.files.iter().filter(|file| matches!(file.kind, FileKind::Other(_)));
-    warnings
-        .extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));
+    warnings.extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));
     let sets = layers.iter().map(|layer| tables::title(&layer.set.header, &layer.set.configuration)).collect();
     Ok(ForeignRestore { sets, files: files.publish()?, warnings })
 }
