@@ -256,6 +256,9 @@ impl CopyReport {
         let of = self.database.as_ref().map_or_else(String::new, |database| format!(" of `{database}`"));
         let families = |count: usize| counted(count as u64, "family");
         let Self { kind, backup_set_id, how, .. } = self;
+        if self.families.is_empty() {
+            return format!("{kind} {backup_set_id}{of}: {how}");
+        }
         format!(
             "{kind} {backup_set_id}{of}: {how}, {} in {} to {}",
             show_bytes(self.read_bytes),

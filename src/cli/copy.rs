@@ -73,6 +73,9 @@ pub struct Copy {
     /// Make missing directories. Without this flag, a missing directory is an error: its disk may not be mounted.
     #[arg(long)]
     pub mkdir: bool,
+    /// Take backup files of SQL Server in although pages are damaged. Warnings name the pages (exit code 4).
+    #[arg(long)]
+    pub continue_after_error: bool,
     /// Show which sets would be copied, in which order and how, and stop.
     #[arg(long)]
     pub dry_run: bool,
@@ -173,6 +176,7 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
         name_template: args.name_template.clone().or_else(|| to.name_template.clone()),
         init: args.init,
         mkdir: args.mkdir,
+        continue_after_error: args.continue_after_error,
         dry_run: args.dry_run,
         throttle: throttle.map(|text| units::bytes_per_second("--throttle", text)).transpose()?,
     })

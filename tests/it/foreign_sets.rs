@@ -174,6 +174,56 @@ fn half_a_stripe_pair_and_a_damaged_page_are_left_out_by_name() {
 }
 
 #[test]
+fn damaged_pages_are_taken_in_if_the_user_says_so_and_a_file_that_was_cut_off_never_is() {
+    let world = world();
+    let mut full = set(BackupKind::Full, 5);
+    full.copies = vec![extents(4, 8, 1)];
+    let mut bad = written(&full, 5);
+    let page = bad.windows(6).position(|window| window == [9, 0, 0, 0, 1, 0]).unwrap();
+    bad[page + 3000] ^= 1;
+    world.write("bad.bak", &bad);
+    let copy = "copy --from bad.bak --to-repo night --continue-after-error";
+    world.run(copy).with_code(4).says(&["stored as it is", "page 1:9"]);
+    world.run("restore --repo night --into bak:out --mkdir").done();
+    assert!(world.read("out/bad.bak") == bad);
+    full.header.guid = Uuid::from_u128(8000);
+    let other = written(&full, 6);
+    world.write("bad.bak", &other[..other.len() / 2]);
+    world.run(copy).with_code(3).says(&["bad.bak", "cut off"]);
+}
+
+#[test]
+fn an_encrypted_repository_compares_a_full_with_its_key_and_stores_it_whole_without() {
+    let world = world();
+    world.run("key new k.key --no-recovery").done();
+    let config = "[repository.night]\nto = [\"a/\"]\nencrypt-to = [\"k.key.pub\"]\nhide-names = true\nstripes = 2\n";
+    world.write("fullbore.toml", config.as_bytes());
+    let media: Vec<Vec<u8>> = (1..4)
+        .map(|number| {
+            let mut full = set(BackupKind::Full, number);
+            full.copies = vec![extents(20, 20, number.into())];
+            written(&full, number)
+        })
+        .collect();
+    for (number, bytes) in media.iter().enumerate() {
+        world.write(&format!("{number}.bak"), bytes);
+    }
+    world.run("copy --from 0.bak --to-repo night").done();
+    let with_key = world.run("copy --from 1.bak --to-repo night --key k.key --report json").done();
+    assert_eq!(how(&with_key), ["taken in as the pages that differ"], "{with_key}");
+    let without = world.run("copy --from 2.bak --to-repo night --report json").done();
+    assert_eq!(how(&without), ["taken in whole"], "{without}");
+    assert!(without.err.contains("stored whole"), "{without}");
+    let again = world.run("copy --from *.bak --to-repo night --report json").done();
+    assert_eq!(how(&again), ["there already"; 3], "{again}");
+    for (number, set) in list(&world).iter().enumerate() {
+        let restore = format!("restore --repo night --set {} --into bak:out --mkdir --key k.key", id(set));
+        world.run(&restore).done();
+        assert!(world.read(&format!("out/{number}.bak")) == media[number], "{number}.bak");
+    }
+}
+
+#[test]
 fn a_flipped_byte_of_the_stored_set_is_found() {
     let world = world();
     world.write("x.bak", &sample_full(true));

@@ -11,27 +11,34 @@ use fullbore_core::{Error, Result, io};
 use fullbore_engines::foreign_set::session::ForeignSession;
 use fullbore_engines::foreign_set::source::{FamilyPlaces, ForeignSource, OpenPlaces};
 use fullbore_engines::foreign_set::target::is_file_name;
-use fullbore_engines::{ForeignMediaSet, Surveyed};
+use fullbore_engines::{ForeignMediaSet, ForeignVerification, Surveyed};
 use serde_json::{Value, json};
 
 use super::{ForeignDevices, all_bytes_pool};
 use crate::report::Report;
 
-/// Reads all families of a media set, and judges them. The session reads them again.
+/// Reads all families of a media set, and judges them. The session reads them again. With `continue_after_error`, damaged
+/// pages are warnings.
 ///
 /// # Errors
 /// The first damage; the others are warnings. Or a device cannot be read.
 pub fn open(
     found: &ForeignDevices,
     set: &ForeignMediaSet,
+    continue_after_error: bool,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<ForeignSession> {
     let pool = all_bytes_pool()?;
     let families = set.devices.iter().map(|name| found.open(name, &pool, conduct)).collect::<Result<_>>()?;
     let Surveyed { verification, mut families, files, delivered } = found.media.survey(families)?;
-    crate::job::verify::first(verification.damage, report)?;
-    report.add_coverage(verification.coverage);
+    let ForeignVerification { damage, coverage, mut warnings, .. } = verification;
+    // Behind damage in the structure nothing was checked, and there is no coverage.
+    match continue_after_error && !coverage.is_empty() {
+        true => warnings.extend(damage.iter().map(|error| format!("stored as it is: {}", error.one_line()))),
+        false => crate::job::verify::first(damage, report)?,
+    }
+    report.add_coverage(coverage);
     let mut names = BTreeSet::new();
     for family in &mut families {
         family.laid.name = own_name(&family.laid.name, &mut names);
@@ -44,7 +51,7 @@ pub fn open(
         facts: facts(set),
         id: set.set_id(),
         writer: set.sets.first().map(|first| first.writer.clone()).unwrap_or_default(),
-        warnings: verification.warnings,
+        warnings,
     })
 }
 
