@@ -22,10 +22,11 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 pub use engine::{
-    Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FamilyBytes, FileEngine, ForeignDescription, ForeignFamily,
-    ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenFlags, Identity, InOrder,
-    LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems, Surveyed, TextOfTable,
+    Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, ForeignDescription, ForeignFamily, ForeignMedia,
+    ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenFlags, Identity, LogEngine, PageCheck,
+    PageEngine, RestoredFile, Restorer, Row, Stems, Surveyed, TextOfTable,
 };
+pub use foreign_set::bytes::{FamilyBytes, InOrder};
 pub use sqlserver::compressed;
 
 /// The options of every engine at the start of a session.

@@ -1,44 +1,19 @@
 //! Media that a database system writes by itself, and that this program reads without a server.
 
-use std::io::{self, Read};
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::Engine;
+use crate::foreign_set::bytes::FamilyBytes;
 use crate::foreign_set::delivered::Delivered;
 use crate::foreign_set::source::{StoredFamily, StoredFile};
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::Value;
 
 /// How many bytes [`ForeignMedia::recognises`] gets.
 pub const FOREIGN_HEAD: usize = 16;
-
-/// The bytes of one family, from its first to its last.
-pub trait FamilyBytes: Read + Send {
-    /// Leaves out the next `bytes`. Where the device allows it, they are not read. A place behind the end is no error:
-    /// the next read gives nothing.
-    ///
-    /// # Errors
-    /// As of [`Read::read`].
-    fn skip(&mut self, bytes: u64) -> io::Result<()>;
-}
-
-/// Bytes that can only be read in order.
-pub struct InOrder<R>(pub R);
-
-impl<R: Read> Read for InOrder<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(into)
-    }
-}
-
-impl<R: Read + Send> FamilyBytes for InOrder<R> {
-    fn skip(&mut self, bytes: u64) -> io::Result<()> {
-        io::copy(&mut (&mut self.0).take(bytes), &mut io::sink()).map(|_| ())
-    }
-}
 
 /// One family of media.
 pub struct ForeignFamily {

@@ -22,8 +22,8 @@ pub use directory_restore::DirectoryRestore;
 pub use file::{Depth, FileEngine, Over};
 pub use flags::{EngineFlag, GivenFlags, GivenIn};
 pub use foreign::{
-    Coverage, FOREIGN_HEAD, FamilyBytes, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
-    ForeignRestore, ForeignSet, ForeignVerification, InOrder, RestoredFile, Row, Surveyed,
+    Coverage, FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore,
+    ForeignSet, ForeignVerification, RestoredFile, Row, Surveyed,
 };
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
 pub(crate) use options::names as option_names;

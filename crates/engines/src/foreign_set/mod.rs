@@ -4,9 +4,10 @@
 //! | to understand | read |
 //! |---|---|
 //! | which byte of a family is where | [`layout`] (the bytes), [`places`] (found by stream) |
-//! | on the way in | [`watched`] (the first reading), [`source`] (the second), [`delivered`] (both gave the same bytes), [`session`] |
+//! | on the way in | [`bytes`], [`watched`] (the first reading), [`source`] (the second), [`delivered`] (both gave the same bytes), [`session`] |
 //! | on the way out | [`target`] |
 
+pub mod bytes;
 pub mod delivered;
 pub mod layout;
 pub mod places;

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::bytes::FamilyBytes;
 use super::delivered::{Delivered, PART};
-use crate::engine::FamilyBytes;
 
 /// Bytes of a read of what the reader leaves out.
 const READ: usize = 64 << 10;
@@ -131,8 +131,8 @@ impl FamilyBytes for Watched {
 mod tests {
     use std::io::Cursor;
 
+    use super::super::bytes::InOrder;
     use super::*;
-    use crate::engine::InOrder;
 
     #[test]
     fn a_reading_in_odd_pieces_sees_what_a_reading_at_once_sees() {

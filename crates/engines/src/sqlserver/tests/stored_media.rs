@@ -15,7 +15,8 @@ use super::super::survey::survey;
 use super::super::writer::{FamilyWriter, sample_extents, sample_full, sample_label, sample_log, sample_set};
 use super::genuine_files;
 use crate::compressed::Writer;
-use crate::engine::{ForeignFamily, InOrder, Surveyed};
+use crate::engine::{ForeignFamily, Surveyed};
+use crate::foreign_set::bytes::InOrder;
 use crate::foreign_set::source::{FamilyPlaces, ForeignSource};
 use crate::foreign_set::target::{FamilyFiles, StoredMedia};
 
