@@ -224,6 +224,35 @@ fn an_encrypted_repository_compares_a_full_with_its_key_and_stores_it_whole_with
 }
 
 #[test]
+fn a_file_that_is_overwritten_or_appended_to_is_a_set_of_its_own_each_time() {
+    let world = world();
+    let mut first = set(BackupKind::Full, 1);
+    first.copies = vec![extents(8, 20, 1)];
+    let mut second = set(BackupKind::Full, 2);
+    second.copies = vec![extents(8, 20, 2)];
+    let label = sample_label(1, 1);
+    let media = [
+        ("mon.bak", FamilyWriter::new(&label, 512).set(&first).finish()),
+        ("tue.bak", FamilyWriter::new(&label, 512).set(&second).finish()),
+        ("wed.bak", FamilyWriter::new(&label, 512).set(&second).set(&first).finish()),
+    ];
+    media.iter().for_each(|(name, bytes)| world.write(name, bytes));
+    world.run("copy --from *.bak --to-repo night").done();
+    let sets = list(&world);
+    assert_eq!(sets.len(), 3);
+    for set in &sets {
+        world.run(&format!("restore --repo night --set {} --into bak:out --mkdir", id(set))).done();
+    }
+    for (name, bytes) in &media {
+        assert!(world.read(&format!("out/{name}")) == *bytes, "{name}");
+    }
+    // The same bytes under another name are the same set.
+    fs::rename(world.at("tue.bak"), world.at("thu.bak")).unwrap();
+    world.run("copy --from thu.bak --to-repo night").done();
+    assert_eq!(list(&world).len(), 3);
+}
+
+#[test]
 fn a_flipped_byte_of_the_stored_set_is_found() {
     let world = world();
     world.write("x.bak", &sample_full(true));

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{free_space, rename_noreplace, sync_directory};
+use fullbore_core::io::{LockableFile, free_space, rename_noreplace, sync_directory};
 use fullbore_core::media::ManifestStream;
 use fullbore_core::units::show_bytes;
 use fullbore_core::unpack::Target;
@@ -18,6 +18,8 @@ use super::source::StoredFamily;
 
 /// Families of a set, at most.
 const FAMILIES_MAX: usize = 1024;
+/// A working name is this and a UUID.
+const WORKING: &str = ".restoring-";
 /// Bytes of one read or write.
 const BUFFER: usize = 1 << 20;
 
@@ -114,7 +116,8 @@ pub struct FamilyFiles {
 
 struct Growing {
     family: StoredFamily,
-    file: File,
+    /// Locked, so that other restores do not take it for the leftover of a killed one.
+    file: LockableFile,
     temporary: PathBuf,
 }
 
@@ -135,6 +138,7 @@ impl FamilyFiles {
         }
         let laid: Vec<LaidOut> = media.families.iter().map(|family| family.laid.clone()).collect();
         let places = Places::of(&laid, media.files.len())?;
+        remove_leftovers(directory);
         must_have_room(directory, media.bytes())?;
         let StoredMedia { families, kept, files, .. } = media;
         let directory = directory.to_owned();
@@ -155,9 +159,11 @@ impl FamilyFiles {
         if self.families.iter().any(|other| other.family.laid.name == *name) {
             return Err(wrong(&format!("it has two families `{name}`")));
         }
-        let temporary = self.directory.join(format!(".restoring-{}", Uuid::new_v4()));
+        let temporary = self.directory.join(format!("{WORKING}{}", Uuid::new_v4()));
         let failed = |e| Error::io("make", temporary.display().to_string(), e);
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temporary).map_err(failed)?;
+        let file = LockableFile::from(file);
+        let _ = file.try_lock(); // Some file systems have no locks: then leftovers stay.
         let sized = file.set_len(family.laid.length).map_err(failed);
         self.families.push(Growing { family, file, temporary });
         sized
@@ -236,6 +242,19 @@ impl Drop for Growing {
     /// A restore that fails leaves no file. A published file does not have this name any more.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.temporary); // The error that ends the restore is the one to tell.
+    }
+}
+
+/// Removes what killed restores have left: files with working names that no run holds.
+fn remove_leftovers(directory: &Path) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(WORKING));
+        let is_ours = id.is_some_and(|id| Uuid::parse_str(id).is_ok());
+        let file = is_ours.then(|| File::open(entry.path()).ok()).flatten().map(LockableFile::from);
+        if file.is_some_and(|file| file.try_lock().is_ok()) {
+            let _ = std::fs::remove_file(entry.path()); // It costs space, and nothing else.
+        }
     }
 }
 

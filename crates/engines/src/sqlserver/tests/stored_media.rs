@@ -240,6 +240,21 @@ fn an_existing_file_is_not_overwritten() {
 }
 
 #[test]
+fn the_leftover_of_a_killed_restore_is_removed_and_that_of_a_running_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let [dead, alive] = [1, 2].map(|number| at(&format!(".restoring-{}", uuid::Uuid::from_u128(number))));
+    for path in [&dead, &alive, &at(".restoring-mine"), &at("other")] {
+        std::fs::write(path, "x").unwrap();
+    }
+    let held = fullbore_core::io::LockableFile::from(std::fs::File::open(&alive).unwrap());
+    held.try_lock().unwrap();
+    given_back(&stored(&source(&striped(), &striped()), 1).unwrap(), folder.path()).unwrap();
+    assert!(!dead.exists() && alive.exists() && at(".restoring-mine").exists() && at("other").exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
+}
+
+#[test]
 fn most_bytes_of_a_genuine_full_have_a_place() {
     let Some(directory) = genuine_files::files() else { return };
     for (name, share) in [("Northwind_salih2019.bak", 0.9), ("pubs_dwip.bak", 0.9), ("dbareports_FULL.bak", 0.5)] {
