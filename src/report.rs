@@ -256,6 +256,9 @@ impl CopyReport {
         let of = self.database.as_ref().map_or_else(String::new, |database| format!(" of `{database}`"));
         let families = |count: usize| counted(count as u64, "family");
         let Self { kind, backup_set_id, how, .. } = self;
+        if self.families.is_empty() {
+            return format!("{kind} {backup_set_id}{of}: {how}");
+        }
         format!(
             "{kind} {backup_set_id}{of}: {how}, {} in {} to {}",
             show_bytes(self.read_bytes),
@@ -464,6 +467,28 @@ impl Report {
                 blocked_s: stage.account.blocked.as_secs_f64(),
             })
             .collect();
+    }
+
+    /// Adds the report of one set of several.
+    pub fn join(&mut self, one: Report) {
+        self.add_stages(&one.accounts);
+        self.source_bytes += one.source_bytes;
+        self.allocated_bytes += one.allocated_bytes;
+        self.skipped_bytes += one.skipped_bytes;
+        self.stored_bytes += one.stored_bytes;
+        self.families.extend(one.families);
+        self.io.extend(one.io);
+        self.costs.extend(one.costs);
+        self.warnings.extend(one.warnings);
+        self.notes.extend(one.notes);
+        for key in one.encrypted_to {
+            if !self.encrypted_to.contains(&key) {
+                self.encrypted_to.push(key);
+            }
+        }
+        (self.kind, self.engine, self.database) = (one.kind, one.engine, one.database);
+        (self.backup_set_id, self.media_set_id) = (one.backup_set_id, one.media_set_id);
+        (self.pool, self.setup, self.point, self.throttle) = (one.pool, one.setup, one.point, one.throttle);
     }
 
     /// Books one device.

@@ -24,6 +24,7 @@ targets! {
     family_index
     family_manifest
     family_trailer
+    foreign_layout
     innodb_page
     key_file
     mariadb_redo_head

@@ -1,7 +1,8 @@
-//! SQL Server's backup files: whatever the bytes are, description and verification end, and the coverage of a good family has every byte once.
+//! SQL Server's backup files: whatever the bytes are, description, verification and survey end, and the coverage of a good family has every byte once.
 
 use std::io::Cursor;
 
+use fullbore_engines::foreign_set::places::Places;
 use fullbore_engines::sqlserver::block::BLOCK_HEADER;
 use fullbore_engines::sqlserver::configuration::Configuration;
 use fullbore_engines::sqlserver::foreign::SqlServerBackup;
@@ -28,6 +29,10 @@ pub fn run(input: &[u8]) {
     let described = SqlServerBackup.describe(family());
     let Ok(verified) = SqlServerBackup.verify(family(), None) else { return };
     assert!(verified.bytes <= bytes.len() as u64 || !verified.damage.is_empty());
+    let Ok(surveyed) = SqlServerBackup.survey(family()) else { panic!("what can be verified can be stored") };
+    let laid: Vec<_> = surveyed.families.into_iter().map(|family| family.laid).collect();
+    assert_eq!(laid[0].length, bytes.len() as u64);
+    assert!(Places::of(&laid, surveyed.files.len()).is_ok(), "the layout is one that can be read");
     if !verified.coverage.is_empty() {
         assert!(described.is_ok(), "a family that is whole can be described");
         let covered: u64 = verified.coverage.iter().map(|line| line.bytes).sum();

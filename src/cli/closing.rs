@@ -395,7 +395,9 @@ fn memory(report: &Report) -> String {
 /// What a job would do.
 fn plan(report: &Report) -> Vec<String> {
     let mut out = vec!["plan (nothing was written):".to_owned()];
-    out.push(format!("  memory: {}", memory(report)));
+    if report.pool.bytes > 0 {
+        out.push(format!("  memory: {}", memory(report)));
+    }
     for (at, set) in report.sets.iter().enumerate() {
         out.push(format!("  {}. {set}", at + 1));
     }

@@ -6,6 +6,7 @@ use clap::Args;
 use fullbore::chain::Choice;
 use fullbore::config::Config;
 use fullbore::job::copy::{self, Request};
+use fullbore::job::foreign;
 use fullbore::job::reading::Reading;
 use fullbore::job::repository::copy::Between;
 use fullbore::job::repository::{self, Setting};
@@ -72,6 +73,9 @@ pub struct Copy {
     /// Make missing directories. Without this flag, a missing directory is an error: its disk may not be mounted.
     #[arg(long)]
     pub mkdir: bool,
+    /// Take backup files of SQL Server in although pages are damaged. Warnings name the pages (exit code 4).
+    #[arg(long)]
+    pub continue_after_error: bool,
     /// Show which sets would be copied, in which order and how, and stop.
     #[arg(long)]
     pub dry_run: bool,
@@ -125,9 +129,21 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
                 .then(|| from.stores().map(|stores| stores.ending_with(&conduct.stores)))
                 .transpose()?;
             let request = Request { from_stores, ..request };
-            match in_repositories {
-                false => copy::run(&request, conduct, report),
-                true => repository::copy::run(&request, between, conduct, report),
+            let stores = request.from_stores.as_ref().unwrap_or(&conduct.stores);
+            let foreign = match between.from {
+                None => foreign::find(&request.reading.from, stores)?,
+                Some(_) => None,
+            };
+            match (foreign, between.to, in_repositories) {
+                (Some(found), to_repository, _) => {
+                    let request = &packed_as_a_backup(request, &to)?;
+                    match to_repository {
+                        None => foreign::take_in(&found, request, conduct, report),
+                        Some(setting) => repository::take_in::run(&found, request, setting, conduct, report),
+                    }
+                }
+                (None, _, false) => copy::run(&request, conduct, report),
+                (None, _, true) => repository::copy::run(&request, between, conduct, report),
             }
         },
         |report| closing::copy(report, &args.shown),
@@ -160,9 +176,16 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
         name_template: args.name_template.clone().or_else(|| to.name_template.clone()),
         init: args.init,
         mkdir: args.mkdir,
+        continue_after_error: args.continue_after_error,
         dry_run: args.dry_run,
         throttle: throttle.map(|text| units::bytes_per_second("--throttle", text)).transpose()?,
     })
+}
+
+/// Media of other programs are packed as a backup is: the codec may be in the configuration.
+fn packed_as_a_backup(request: Request, config: &Config) -> Result<Request> {
+    let configured = config.compression.as_ref().map(|text| text.parse()).transpose()?;
+    Ok(Request { compression: request.compression.or(configured), ..request })
 }
 
 /// Refuses flags of object stores for other targets, and a report and a copy that both go to standard output.

@@ -75,6 +75,8 @@ pub fn sets(sets: &[ListedSet], view: View) -> String {
     let row = |set: &ListedSet| {
         let state = if set.tombstone { "being removed".into() } else { wholeness(set.why_incomplete.is_none()) };
         let kind = if set.copy_only { format!("{} (copy-only)", set.kind) } else { set.kind.clone() };
+        // The kind of its program comes first: ours only says how it is stored.
+        let kind = set.holds.as_deref().map_or(kind.clone(), |holds| format!("{}: {kind}", value(holds)));
         [
             view.id(&set.backup_set_id).into(),
             kind.into(),

@@ -28,6 +28,7 @@ mod emulators;
 mod estimate;
 mod few_threads;
 mod foreign_media;
+mod foreign_sets;
 mod forge;
 mod forged_manifests;
 mod forged_media;

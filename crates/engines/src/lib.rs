@@ -2,6 +2,7 @@
 //! line in it.
 
 pub mod engine;
+pub mod foreign_set;
 pub mod mariadb;
 pub mod mysql;
 pub mod mysql_family;
@@ -18,12 +19,14 @@ use fullbore_core::halt::Halt;
 use fullbore_core::media::{LogRange, ManifestStream, Position, SetKind};
 use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
+use uuid::Uuid;
 
 pub use engine::{
-    Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FamilyBytes, FileEngine, ForeignDescription, ForeignFamily,
-    ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenOptions, Identity, InOrder,
-    LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems, TextOfTable,
+    Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, ForeignDescription, ForeignFamily, ForeignMedia,
+    ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck,
+    PageEngine, RestoredFile, Restorer, Row, Stems, Surveyed, TextOfTable,
 };
+pub use foreign_set::bytes::{FamilyBytes, InOrder};
 pub use sqlserver::compressed;
 
 /// The options of every engine at the start of a session.
@@ -90,6 +93,11 @@ pub trait Session: Send + Sync {
     /// The streams to read.
     fn source(&self) -> &dyn Source;
 
+    /// The identity of the set, if the snapshot has one already: media of another program. `None`: a new one.
+    fn set_id(&self) -> Option<Uuid> {
+        None
+    }
+
     /// The position that identifies the snapshot, for the manifest.
     fn position(&self) -> Result<serde_json::Value>;
 
@@ -134,9 +142,15 @@ pub fn foreign(head: &[u8]) -> Option<&'static dyn ForeignMedia> {
     FOREIGN_MEDIA.iter().copied().find(|media| media.recognises(head))
 }
 
-/// The engine of that name, if this program knows it.
+/// The engine of that name, if this program knows it: also one whose media it only stores.
 pub fn named(engine: &str) -> Option<&'static dyn Engine> {
-    ENGINES.iter().copied().find(|known| known.name() == engine)
+    let of_media = FOREIGN_MEDIA.iter().map(|media| media.engine());
+    ENGINES.iter().copied().chain(of_media).find(|known| known.name() == engine)
+}
+
+/// The media of another program that sets of this engine hold.
+pub fn media_of(engine: &str) -> Option<&'static dyn ForeignMedia> {
+    FOREIGN_MEDIA.iter().copied().find(|media| media.engine().name() == engine)
 }
 
 /// The engine that a URL begins with, if this program knows it.

@@ -175,6 +175,16 @@ pub fn run_within(
     write(request, base, &*session, within, conduct, &halt, report)
 }
 
+/// What a set of the open `session` depends on, by its request.
+///
+/// # Errors
+/// The request names no set that can be the base.
+pub(super) fn predecessor(request: &Request, session: &dyn Session, conduct: &Conduct) -> Result<Predecessor> {
+    let candidates = base::candidates(request, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
+    let base = candidates.map(|candidates| candidates.choose(session, request)).transpose()?;
+    Ok(base.map_or(Predecessor::None, |base| Predecessor::Full(Box::new(base))))
+}
+
 /// Writes a set of the open `session`; returns the record of the committed set if it went into a repository.
 ///
 /// # Errors
@@ -244,7 +254,7 @@ pub(super) fn options(request: &Request, readers: usize, halt: &Halt) -> Options
 }
 
 impl Predecessor {
-    fn map(&self) -> Option<&BaseMap> {
+    pub(super) fn map(&self) -> Option<&BaseMap> {
         match self {
             Predecessor::Full(map) => Some(map),
             Predecessor::None | Predecessor::Set(_) => None,
@@ -319,7 +329,7 @@ fn prepare(
         Label { name: request.name.clone(), description: request.description.clone(), database: database.name.clone() };
     let set = SetHeader {
         media_set_id,
-        backup_set_id: Uuid::now_v7(),
+        backup_set_id: session.set_id().unwrap_or_else(Uuid::now_v7),
         families: devices.len() as u16,
         cipher: if data_key.is_some() { CipherId::Aes256Gcm } else { CipherId::None },
         kind: request.kind,

@@ -50,6 +50,8 @@ pub struct Request {
     pub init: bool,
     /// `--mkdir`.
     pub mkdir: bool,
+    /// `--continue-after-error`: media of another program are stored although pages are damaged.
+    pub continue_after_error: bool,
     /// `--dry-run`.
     pub dry_run: bool,
     /// `--throttle`: bytes of media per second.

@@ -3,6 +3,8 @@
 
 mod bytes;
 mod restore;
+pub(in crate::job) mod stored;
+mod take_in;
 mod verify;
 
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use fullbore_repository::discovery::{self, Head};
 
 use bytes::{AllBytes, SparseBytes};
 pub use restore::restore;
+pub use take_in::take_in;
+pub(in crate::job) use take_in::{backup_of, each, is_there, plan, write};
 pub use verify::verify;
 
 /// Bytes of a buffer, and how many buffers are read ahead.
@@ -88,18 +92,30 @@ impl ForeignDevices {
     /// The device that is shown as `name`, from its first byte to its last. Devices that are read one after the other share
     /// the buffers of `pool`: see [`all_bytes_pool`].
     fn open(&self, name: &str, pool: &Arc<Pool>, conduct: &Conduct) -> Result<ForeignFamily> {
-        let gone = || Error::refused(format!("`{name}`"), "is not there any more", "run it again");
-        let device = self.devices.iter().find(|device| device.to_string() == name).ok_or_else(gone)?;
-        let supply = supply::open(device, pool, AHEAD, io::Mode::from_environment()?, &conduct.stores)?;
+        let supply = supply::open(self.device(name)?, pool, AHEAD, io::Mode::from_environment()?, &conduct.stores)?;
         Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(AllBytes::new(supply, conduct)) })
+    }
+
+    fn device(&self, name: &str) -> Result<&Device> {
+        let gone = || Error::refused(format!("`{name}`"), "is not there any more", "run it again");
+        self.devices.iter().find(|device| device.to_string() == name).ok_or_else(gone)
     }
 
     /// Bytes of these devices that are files.
     fn bytes(&self) -> u64 {
-        let length = |device: &Device| match device.place() {
-            Destination::File(path) => path.metadata().map_or(0, |metadata| metadata.len()),
-            _ => 0,
-        };
-        self.devices.iter().map(length).sum()
+        self.devices.iter().map(file_bytes).sum()
+    }
+
+    /// The same of those with these names.
+    fn bytes_of(&self, names: &[String]) -> u64 {
+        names.iter().filter_map(|name| self.device(name).ok()).map(file_bytes).sum()
+    }
+}
+
+/// Bytes of a file; 0 for an object.
+fn file_bytes(device: &Device) -> u64 {
+    match device.place() {
+        Destination::File(path) => path.metadata().map_or(0, |metadata| metadata.len()),
+        _ => 0,
     }
 }

@@ -210,7 +210,7 @@ pub(super) fn refuse_names_of_many_sets(init: bool, name_template: Option<&str>)
 }
 
 /// The newest full of the database that a differential may be based on; nothing when a full is to be taken.
-fn choose_base(
+pub(super) fn choose_base(
     inventory: &Inventory,
     wanted: Wanted,
     request: &Request,

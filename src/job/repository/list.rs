@@ -14,6 +14,7 @@ use fullbore_core::conduct::Conduct;
 use fullbore_repository::Repository;
 use fullbore_repository::chain::show_time;
 use fullbore_repository::discovery;
+use fullbore_repository::format::SetRecord;
 use fullbore_repository::hidden::is_hidden;
 use fullbore_repository::inventory::StoredSet;
 
@@ -46,6 +47,8 @@ pub struct ListedSet {
     pub stored_bytes: u64,
     /// Bytes of the restored database; 0: known from its manifest only.
     pub database_bytes: u64,
+    /// Of stored media of another program: the kinds of the backups on them, in its words. `null` if they are hidden.
+    pub holds: Option<String>,
     /// True when a key is needed.
     pub encrypted: bool,
     /// Why it cannot be used, if it cannot.
@@ -150,6 +153,12 @@ fn last_seen(setting: Setting<'_>, listing: &mut Listing) -> Result<(String, Vec
     Ok((seen.at, seen.sets))
 }
 
+/// What stored media of another program hold.
+fn holds(record: &SetRecord) -> Option<String> {
+    fullbore_engines::media_of(&record.engine)?;
+    record.position.last.value()["holds"].as_str().map(str::to_owned)
+}
+
 fn listed(set: &StoredSet) -> ListedSet {
     let record = &set.record;
     ListedSet {
@@ -166,6 +175,7 @@ fn listed(set: &StoredSet) -> ListedSet {
         families: record.families.len(),
         stored_bytes: set.stored_bytes(),
         database_bytes: record.database_bytes,
+        holds: holds(record),
         encrypted: record.encrypted,
         why_incomplete: set.incomplete.clone(),
         verified_at: set.verified_at.map(show_time),

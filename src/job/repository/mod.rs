@@ -17,6 +17,7 @@ pub mod restore_test;
 mod scratch;
 mod strays;
 mod sweep;
+pub mod take_in;
 pub mod tasks;
 pub mod verify;
 

@@ -100,18 +100,20 @@ fn judged<'a>(verdict: &VerdictRecord, chain: &ChosenChain<'a>, repository: &Rep
 fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> restore::Request {
     let engine = chain.sets.last().and_then(|set| fullbore_engines::named(&set.record.engine));
     let file = engine.filter(|engine| engine.file().is_some());
-    let into = match file {
-        Some(engine) => Into::File { engine: engine.name(), path: scratch.join("restored.db") },
-        None => Into::Directory(scratch.join("restored")),
+    let media = engine.and_then(|engine| fullbore_engines::media_of(engine.name()));
+    let into = match (file, media) {
+        (Some(engine), _) => Into::File { engine: engine.name(), path: scratch.join("restored.db") },
+        (None, Some(media)) => Into::Media { scheme: media.scheme(), directory: scratch.join("restored") },
+        (None, None) => Into::Directory(scratch.join("restored")),
     };
     restore::Request {
         reading: chain.reading.clone(),
         into,
         replace: false,
         resume: false,
-        mkdir: false,
+        mkdir: media.is_some(),
         dry_run: false,
-        check: file.is_none().then_some(Check::Full),
+        check: (file.is_none() && media.is_none()).then_some(Check::Full),
         server: if file.is_none() { request.server.clone() } else { StartCheck::default() },
         continue_after_error: false,
         recovery: restore::Recovery::AtOnce,

@@ -14,6 +14,7 @@ use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::outside::{self, OutsideFile};
 
 use super::super::reading;
+use super::media::of_a_database;
 use super::outside::{Placed, must_have_places};
 use super::resume::{self, PartialRestore};
 use super::start::Prepared;
@@ -59,6 +60,7 @@ pub(super) fn restore(
         }
         Into::Directory(target) => target,
         Into::File { engine: asked, path } => return Err(of_another_engine(asked, path, engine)),
+        Into::Media { .. } => return Err(of_a_database(&request.into, engine)),
     };
     let (restore, left) = begin(target, size_of(last), &opened, request, report)?;
     let directory = restore.temporary();
@@ -288,7 +290,7 @@ pub(super) fn size_of(streams: &[ManifestStream]) -> u64 {
 }
 
 /// Unpacks the next opened set, which is `found`, and adds it to the report.
-fn unpack(
+pub(super) fn unpack(
     opened: &mut reading::Opened,
     found: &discovery::Found,
     target: &dyn Target,

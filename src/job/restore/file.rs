@@ -13,6 +13,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::engine::{Depth, Over, Restorer};
 
 use super::super::reading;
+use super::media::of_a_database;
 use super::state::State;
 use super::{
     CHECKING, Check, Into, Recovery, Request, SYNCING, log, of_another_engine, plan_line, refuse_server, resume, steps,
@@ -263,6 +264,7 @@ pub(super) fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBu
         Into::File { engine, path } if *engine == set.header().engine => return Ok(Some(path.clone())),
         Into::File { engine, path } => return Err(of_another_engine(engine, path, &set.header().engine)),
         Into::Directory(directory) => directory,
+        Into::Media { .. } => return Err(of_a_database(&request.into, &set.header().engine)),
     };
     let name = set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
     let name = name.filter(|name| !name.is_empty() && !name.contains('/') && name != "." && name != "..");

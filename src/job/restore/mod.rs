@@ -3,6 +3,7 @@
 mod directory;
 mod file;
 mod log;
+mod media;
 mod outside;
 mod owner;
 mod other_tables;
@@ -20,8 +21,8 @@ use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
-use fullbore_engines::ENGINES;
 use fullbore_engines::engine::refuse_target_options;
+use fullbore_engines::{ENGINES, FOREIGN_MEDIA};
 
 pub(in crate::job) use file::found_by_check;
 pub use owner::Owner;
@@ -52,6 +53,13 @@ pub enum Into {
     },
     /// `dir:PATH`: the database's file in it, under the name it had.
     Directory(PathBuf),
+    /// `bak:DIRECTORY`: the files of another program that a set holds, under their names.
+    Media {
+        /// The word before the colon.
+        scheme: &'static str,
+        /// The directory.
+        directory: PathBuf,
+    },
     /// `nul:`: everything is read and unpacked, and nothing is kept.
     Null,
 }
@@ -65,16 +73,21 @@ impl Into {
         let files = || ENGINES.iter().filter(|engine| engine.file().is_some()).map(|engine| engine.name());
         let wrong = |why: &str| {
             let known: String = files().map(|engine| format!("{engine}:FILE, ")).collect();
+            let media: String = FOREIGN_MEDIA.iter().map(|media| format!("{}:DIRECTORY ", media.scheme())).collect();
             Error::usage(
                 format!("--into {}", fullbore_engines::without_password(text)),
                 why,
-                format!("write {known}dir:PATH or nul:"),
+                format!("write {known}dir:PATH, {media}or nul:"),
             )
         };
         match text.split_once(':') {
             Some(("dir", "")) => Err(wrong("the path is missing")),
             Some(("dir", path)) => Ok(Into::Directory(path.into())),
             Some(("nul", "")) => Ok(Into::Null),
+            Some((scheme, path)) if let Some(media) = of_media(scheme) => match path {
+                "" => Err(wrong("the path is missing")),
+                path => Ok(Into::Media { scheme: media, directory: path.into() }),
+            },
             Some((scheme, path)) => match fullbore_engines::named(scheme).map(|engine| (engine, engine.file())) {
                 Some((_, Some(_))) if path.is_empty() => Err(wrong("the path is missing")),
                 Some((engine, Some(_))) => {
@@ -94,9 +107,15 @@ impl std::fmt::Display for Into {
         match self {
             Self::File { engine, path } => write!(out, "{engine}:{}", path.display()),
             Self::Directory(path) => write!(out, "dir:{}", path.display()),
+            Self::Media { scheme, directory } => write!(out, "{scheme}:{}", directory.display()),
             Self::Null => out.write_str("nul:"),
         }
     }
+}
+
+/// The scheme of media of another program, if this is one.
+fn of_media(scheme: &str) -> Option<&'static str> {
+    FOREIGN_MEDIA.iter().map(|media| media.scheme()).find(|known| *known == scheme)
 }
 
 /// The error if a set of `engine` cannot go into a file of the engine `asked`.
@@ -166,7 +185,9 @@ pub struct Request {
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     report.database_at = match &request.into {
-        Into::File { path, .. } | Into::Directory(path) => Some(path.display().to_string()),
+        Into::File { path, .. } | Into::Directory(path) | Into::Media { directory: path, .. } => {
+            Some(path.display().to_string())
+        }
         Into::Null => None,
     };
     report.into = Some(request.into.to_string());
@@ -275,6 +296,12 @@ fn restore_found(
     if request.recovery == Recovery::Later {
         steps::refuse_servers(&sequence)?;
     }
+    if let Some(last) = sequence.last() {
+        media::refuse_others(&request.into, &last.header.engine)?;
+        if let Some(media) = fullbore_engines::media_of(&last.header.engine) {
+            return media::restore(&sequence, opened, media, request, conduct, report);
+        }
+    }
     let engine = sequence.last().and_then(|found| fullbore_engines::named(&found.header.engine));
     if engine.is_none_or(|engine| engine.directory().is_some()) {
         if let Some(tables) = &request.tables {
@@ -298,7 +325,7 @@ pub(super) fn standing(request: &Request) -> Result<Option<RestoredState>> {
 fn state_of(into: &Into) -> Result<Option<state::State>> {
     match into {
         Into::File { path, .. } => state::State::at(path),
-        Into::Directory(_) | Into::Null => Ok(None),
+        Into::Directory(_) | Into::Media { .. } | Into::Null => Ok(None),
     }
 }
 

@@ -18,6 +18,7 @@ mod reservation;
 mod restore;
 mod sealed;
 mod set;
+mod small_stream;
 mod tally;
 mod target;
 

@@ -20,6 +20,11 @@ impl DatabaseUrl {
         Self { shown: without_password(&text), identity: identity(&text), text }
     }
 
+    /// The database of `engine` with this name on media.
+    pub fn of_name(engine: &dyn Engine, name: &str) -> Self {
+        Self::new(format!("{}:{name}", engine.name()))
+    }
+
     /// The whole text, perhaps with a password.
     pub fn text(&self) -> &str {
         &self.text

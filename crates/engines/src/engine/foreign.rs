@@ -1,39 +1,19 @@
 //! Media that a database system writes by itself, and that this program reads without a server.
 
-use std::io::{self, Read};
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
+use uuid::Uuid;
+
+use super::Engine;
+use crate::foreign_set::bytes::FamilyBytes;
+use crate::foreign_set::delivered::Delivered;
+use crate::foreign_set::source::{StoredFamily, StoredFile};
 
 /// How many bytes [`ForeignMedia::recognises`] gets.
 pub const FOREIGN_HEAD: usize = 16;
-
-/// The bytes of one family, from its first to its last.
-pub trait FamilyBytes: Read + Send {
-    /// Leaves out the next `bytes`. Where the device allows it, they are not read. A place behind the end is no error:
-    /// the next read gives nothing.
-    ///
-    /// # Errors
-    /// As of [`Read::read`].
-    fn skip(&mut self, bytes: u64) -> io::Result<()>;
-}
-
-/// Bytes that can only be read in order.
-pub struct InOrder<R>(pub R);
-
-impl<R: Read> Read for InOrder<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(into)
-    }
-}
-
-impl<R: Read + Send> FamilyBytes for InOrder<R> {
-    fn skip(&mut self, bytes: u64) -> io::Result<()> {
-        io::copy(&mut (&mut self.0).take(bytes), &mut io::sink()).map(|_| ())
-    }
-}
 
 /// One family of media.
 pub struct ForeignFamily {
@@ -47,6 +27,12 @@ pub struct ForeignFamily {
 pub trait ForeignMedia: Sync {
     /// What they are, as people write it, such as `SQL Server backup`.
     fn title(&self) -> &'static str;
+
+    /// The engine of sets that hold such media.
+    fn engine(&self) -> &'static dyn Engine;
+
+    /// The word before the colon where a restore gives these media back: `bak` in `bak:DIRECTORY`.
+    fn scheme(&self) -> &'static str;
 
     /// True if a family of this kind begins with `head`: [`FOREIGN_HEAD`] bytes, or fewer if the file is shorter.
     fn recognises(&self, head: &[u8]) -> bool;
@@ -64,6 +50,12 @@ pub trait ForeignMedia: Sync {
     /// A device cannot be read. Damage is in the result.
     fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification>;
 
+    /// Verifies these families, which are all those of one media set, and finds the places of their bytes.
+    ///
+    /// # Errors
+    /// As of [`verify`](Self::verify).
+    fn survey(&self, families: Vec<ForeignFamily>) -> Result<Surveyed>;
+
     /// Writes the files of a database into a directory, which is empty: a full, and the newest differential over it.
     /// `open` opens a device again from its first byte. `wanted` is the beginning of the identity of one set.
     ///
@@ -76,6 +68,19 @@ pub trait ForeignMedia: Sync {
         wanted: Option<&str>,
         into: &Path,
     ) -> Result<ForeignRestore>;
+}
+
+/// Media that were read once, to be stored.
+#[derive(Debug, Default)]
+pub struct Surveyed {
+    /// What a verification finds.
+    pub verification: ForeignVerification,
+    /// The families, in their order.
+    pub families: Vec<StoredFamily>,
+    /// The files of the database that have bytes in them.
+    pub files: Vec<StoredFile>,
+    /// The sum of all bytes.
+    pub delivered: Delivered,
 }
 
 /// A file of a database that was restored.
@@ -164,6 +169,30 @@ pub struct ForeignSet {
     pub id: String,
     /// The identity of the full that a differential needs.
     pub base: Option<String>,
+    /// The database, with the server that has it: its name in repositories.
+    pub database: String,
+    /// Its kind, in the words of its program.
+    pub kind: String,
+    /// True if the set is a full of the whole database.
+    pub is_full: bool,
+    /// What it is, from when, in a few words.
+    pub summary: String,
+    /// The program that wrote it, with its version.
+    pub writer: String,
+}
+
+impl ForeignMediaSet {
+    /// The identity of a backup set that holds these media. It depends on their identities alone: media that are stored
+    /// twice have one identity.
+    pub fn set_id(&self) -> Uuid {
+        let mut digest = blake3::Hasher::new_derive_key("fullbore 2026-11 identity of stored media of another program");
+        for id in std::iter::once(&self.id).chain(self.sets.iter().map(|set| &set.id)) {
+            digest.update(id.as_bytes()).update(b"\n");
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(digest.finalize().as_bytes().split_at(16).0);
+        uuid::Builder::from_custom_bytes(id).into_uuid()
+    }
 }
 
 impl ForeignDescription {

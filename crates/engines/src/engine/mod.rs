@@ -21,8 +21,8 @@ pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
 pub use file::{Depth, FileEngine, Over};
 pub use foreign::{
-    Coverage, FOREIGN_HEAD, FamilyBytes, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
-    ForeignRestore, ForeignSet, ForeignVerification, InOrder, RestoredFile, Row,
+    Coverage, FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore,
+    ForeignSet, ForeignVerification, RestoredFile, Row, Surveyed,
 };
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
 pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use fullbore_core::Result;
 
-use super::chain::{self, Chosen};
 use super::compressed::MAGIC;
-use super::configuration::{BackupKind, FileKind};
-use super::database_files::DatabaseFiles;
+use super::configuration::BackupKind;
+use super::engine::SqlServer;
 use super::media::{self, Family, MediaSet, guid};
-use super::{tables, verify};
+use super::{position, restore, survey, tables, verify};
 use crate::engine::{
-    ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification,
+    Engine, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet,
+    ForeignVerification, Surveyed,
 };
 
 /// The row of [`FOREIGN_MEDIA`](crate::FOREIGN_MEDIA).
@@ -20,6 +20,14 @@ pub struct SqlServerBackup;
 impl ForeignMedia for SqlServerBackup {
     fn title(&self) -> &'static str {
         "SQL Server backup"
+    }
+
+    fn engine(&self) -> &'static dyn Engine {
+        &SqlServer
+    }
+
+    fn scheme(&self) -> &'static str {
+        "bak"
     }
 
     fn recognises(&self, head: &[u8]) -> bool {
@@ -50,6 +58,10 @@ impl ForeignMedia for SqlServerBackup {
         verify::verify(families, file)
     }
 
+    fn survey(&self, families: Vec<ForeignFamily>) -> Result<Surveyed> {
+        survey::survey(families)
+    }
+
     fn restore(
         &self,
         devices: &[String],
@@ -57,25 +69,7 @@ impl ForeignMedia for SqlServerBackup {
         wanted: Option<&str>,
         into: &Path,
     ) -> Result<ForeignRestore> {
-        let found = devices.iter().map(|device| media::look(open(device)?)).collect::<Result<Vec<_>>>()?;
-        let groups = media::group(found);
-        let chosen = chain::choose(&groups, wanted)?;
-        let (full, differential) = (chosen.full, chosen.differential);
-        let layers: Vec<Chosen<'_>> = [Some(full), differential].into_iter().flatten().collect();
-        let newest = differential.unwrap_or(full);
-        let mut files = DatabaseFiles::create(&newest.set.configuration, into)?;
-        for Chosen { media, set } in &layers {
-            let families = media.devices().iter().map(|device| open(device)).collect::<Result<Vec<_>>>()?;
-            files.write_set(families, set.header.position)?;
-        }
-        files.check()?;
-        let mut warnings = chosen.warnings;
-        warnings.extend(groups.iter().flat_map(warnings_about_copies));
-        let left_out = newest.set.configuration.files.iter().filter(|file| matches!(file.kind, FileKind::Other(_)));
-        warnings
-            .extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));
-        let sets = layers.iter().map(|layer| tables::title(&layer.set.header, &layer.set.configuration)).collect();
-        Ok(ForeignRestore { sets, files: files.publish()?, warnings })
+        restore::restore(devices, open, wanted, into)
     }
 }
 
@@ -89,6 +83,11 @@ fn described(group: &MediaSet) -> ForeignMediaSet {
             line: tables::line(set),
             id: guid(set.header.guid),
             base: (database.kind == BackupKind::Differential).then(|| guid(database.base)),
+            database: position::database(database),
+            kind: position::kind(database),
+            is_full: database.kind == BackupKind::Full,
+            summary: position::summary(database),
+            writer: position::writer(database),
             order: format!(
                 "{} {:0>25} {:0>25}",
                 database.database,
@@ -106,7 +105,7 @@ fn described(group: &MediaSet) -> ForeignMediaSet {
     }
 }
 
-fn warnings_about_copies(group: &MediaSet) -> impl Iterator<Item = String> {
+pub(super) fn warnings_about_copies(group: &MediaSet) -> impl Iterator<Item = String> {
     group.copies.iter().map(|copy| format!("`{copy}` holds a family that another file holds too: not read"))
 }
 

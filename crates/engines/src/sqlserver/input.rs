@@ -6,7 +6,8 @@ use fullbore_core::{Error, Result};
 
 use super::fields::Wrong;
 use super::stream::STREAM_ALIGNMENT;
-use crate::engine::{FamilyBytes, ForeignFamily};
+use crate::engine::ForeignFamily;
+use crate::foreign_set::bytes::FamilyBytes;
 
 /// A family that is being read.
 pub struct Input {

@@ -93,22 +93,53 @@ pub struct MediaSet {
     pub copies: Vec<String>,
 }
 
-/// Puts families together by their media sets.
+/// Puts families together by their media sets. A file that is overwritten (`INIT`) or appended to keeps the identity of its
+/// media set. So if a family is there twice with other backup sets, these are media of their own.
 pub fn group(families: Vec<Family>) -> Vec<MediaSet> {
-    let mut sets: BTreeMap<Uuid, MediaSet> = BTreeMap::new();
+    let mut media: BTreeMap<Uuid, Vec<Family>> = BTreeMap::new();
     for family in families {
-        let id = family.label.stripe.media_set;
-        let set = sets.entry(id).or_insert_with(|| MediaSet { id, families: Vec::new(), copies: Vec::new() });
-        let number = family.label.stripe.family;
-        match set.families.binary_search_by_key(&number, |known| known.label.stripe.family) {
-            Ok(_) => set.copies.push(family.device),
-            Err(place) => set.families.insert(place, family),
-        }
+        media.entry(family.label.stripe.media_set).or_default().push(family);
     }
-    sets.into_values().collect()
+    let mut found = Vec::new();
+    for (id, families) in media {
+        let is_other = |one: &Family, two: &Family| {
+            one.label.stripe.family == two.label.stripe.family && one.set_ids() != two.set_ids()
+        };
+        if !families.iter().any(|one| families.iter().any(|two| is_other(one, two))) {
+            found.push(MediaSet::of(id, families));
+            continue;
+        }
+        let mut states: BTreeMap<Vec<Uuid>, Vec<Family>> = BTreeMap::new();
+        for family in families {
+            states.entry(family.set_ids()).or_default().push(family);
+        }
+        found.extend(states.into_values().map(|families| MediaSet::of(id, families)));
+    }
+    found
+}
+
+impl Family {
+    /// The identities of its backup sets.
+    fn set_ids(&self) -> Vec<Uuid> {
+        self.sets.iter().map(|set| set.header.guid).collect()
+    }
 }
 
 impl MediaSet {
+    /// From families in any order. A copy that is whole comes before one that is not.
+    fn of(id: Uuid, mut families: Vec<Family>) -> Self {
+        families.sort_by_key(|family| family.broken.is_some());
+        let mut set = Self { id, families: Vec::new(), copies: Vec::new() };
+        for family in families {
+            let number = family.label.stripe.family;
+            match set.families.binary_search_by_key(&number, |known| known.label.stripe.family) {
+                Ok(_) => set.copies.push(family.device),
+                Err(place) => set.families.insert(place, family),
+            }
+        }
+        set
+    }
+
     /// Why this media set cannot be restored, if it cannot.
     pub fn incomplete(&self) -> Option<Error> {
         let first = self.families.first()?;
@@ -126,8 +157,7 @@ impl MediaSet {
             let why = format!("missing; the families that are there: {}", self.devices().join(", "));
             return Some(Error::incomplete(format!("{} of {title}", names.join(", ")), why, hint));
         }
-        let sets_of = |family: &Family| family.sets.iter().map(|set| set.header.guid).collect::<Vec<_>>();
-        let unlike = self.families.iter().find(|family| sets_of(family) != sets_of(first));
+        let unlike = self.families.iter().find(|family| family.set_ids() != first.set_ids());
         let why = |other: &Family| format!("`{}` and `{}` hold different backup sets", first.device, other.device);
         unlike.map(|other| Error::incomplete(title, why(other), "use families that were written together"))
     }

@@ -10,7 +10,8 @@
 //! | families of one media set | [`media`] |
 //! | HEADERONLY, FILELISTONLY, LABELONLY | [`tables`] |
 //! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`coverage`] |
-//! | `restore` | [`chain`] (which sets), [`database_files`] (pages and log at their places) |
+//! | sets that hold backup files | [`survey`] (the place of each extent), [`position`] (their names), [`engine`] |
+//! | `restore` | [`restore`], [`chain`] (which sets), [`database_files`] (pages and log at their places) |
 //! | the seam to the rest of the program | [`foreign`] |
 //!
 //! All of it is written from the public MTF 1.00a specification and from what genuine files show.
@@ -23,6 +24,7 @@ pub mod compressed;
 pub mod configuration;
 pub mod coverage;
 pub mod database_files;
+pub mod engine;
 pub mod fields;
 pub mod foreign;
 pub mod input;
@@ -33,8 +35,11 @@ pub mod media;
 pub mod opened;
 pub mod page;
 pub mod page_judge;
+pub mod position;
+pub mod restore;
 pub mod set;
 pub mod stream;
+pub mod survey;
 pub mod tables;
 pub mod verify;
 pub mod walk;

@@ -7,7 +7,8 @@ use fullbore_core::Result;
 
 use super::compressed::{MAGIC, PlainStream};
 use super::input::{Input, cannot_read};
-use crate::engine::{FamilyBytes, ForeignFamily, InOrder};
+use crate::engine::ForeignFamily;
+use crate::foreign_set::bytes::{FamilyBytes, InOrder};
 
 /// Opens a family at the first byte of its MTF stream. A compressed one is unpacked on all processors.
 ///

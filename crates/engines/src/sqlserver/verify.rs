@@ -24,13 +24,26 @@ const NAMED_MAX: usize = 100;
 /// # Errors
 /// A device cannot be read, or the set at `file` is not there.
 pub fn verify(families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification> {
+    verify_seen(families, file, &mut |_, _| {})
+}
+
+/// The same. `seen` gets the number of each family, from 0, and what is on it.
+///
+/// # Errors
+/// As of [`verify`].
+pub fn verify_seen(
+    families: Vec<ForeignFamily>,
+    file: Option<u16>,
+    seen: &mut dyn FnMut(u16, &Event<'_>),
+) -> Result<ForeignVerification> {
     let mut verifier = Verifier { file, ..Verifier::default() };
     let mut whole = true;
-    for family in families {
+    for (family, number) in families.into_iter().zip(0..) {
         let mut input = opened::open(family)?;
         let device = input.device().to_owned();
         verifier.begin_family(device.clone());
         match walk(&mut input, Depth::Everything, &mut |event| {
+            seen(number, &event);
             verifier.event(&device, event);
             Ok(())
         }) {

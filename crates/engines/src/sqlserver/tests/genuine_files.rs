@@ -10,7 +10,8 @@ use super::super::compressed::MAGIC;
 use super::super::foreign::SqlServerBackup;
 use super::super::media::{self, BackupSet, Family};
 use super::super::page::{PAGE, PageCheck, check, place};
-use crate::engine::{ForeignFamily, ForeignMedia, InOrder};
+use crate::engine::{ForeignFamily, ForeignMedia};
+use crate::foreign_set::bytes::InOrder;
 
 /// The directory with the files, if it is there.
 pub(in super::super) fn files() -> Option<PathBuf> {

@@ -3,6 +3,7 @@
 
 pub(super) mod genuine_files;
 mod restored_files;
+mod stored_media;
 
 use std::io::Cursor;
 
@@ -24,7 +25,8 @@ use super::writer::{
     FamilyWriter, configuration_stream, sample_extents, sample_full, sample_label, sample_log, sample_media_set,
     sample_set, seal,
 };
-use crate::engine::{ForeignFamily, ForeignMedia, ForeignVerification, InOrder};
+use crate::engine::{ForeignFamily, ForeignMedia, ForeignVerification};
+use crate::foreign_set::bytes::InOrder;
 
 fn family(device: &str, bytes: &[u8]) -> ForeignFamily {
     ForeignFamily { device: device.to_owned(), bytes: Box::new(InOrder(Cursor::new(bytes.to_vec()))) }

@@ -1,0 +1,28 @@
+//! The bytes of a family, in order.
+
+use std::io::{self, Read};
+
+/// The bytes of one family, from its first to its last.
+pub trait FamilyBytes: Read + Send {
+    /// Leaves out the next `bytes`. Where the device allows it, they are not read. A place behind the end is no error:
+    /// the next read gives nothing.
+    ///
+    /// # Errors
+    /// As of [`Read::read`].
+    fn skip(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+/// Bytes that can only be read in order.
+pub struct InOrder<R>(pub R);
+
+impl<R: Read> Read for InOrder<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl<R: Read + Send> FamilyBytes for InOrder<R> {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        io::copy(&mut (&mut self.0).take(bytes), &mut io::sink()).map(|_| ())
+    }
+}

@@ -1,0 +1,17 @@
+//! Media of other programs as backup sets of this program: stored by their places in a database, and given back byte for
+//! byte. Nothing here knows a format: the kind of media says which bytes have a place.
+//!
+//! | to understand | read |
+//! |---|---|
+//! | which byte of a family is where | [`layout`] (the bytes), [`places`] (found by stream) |
+//! | on the way in | [`bytes`], [`watched`] (the first reading), [`source`] (the second), [`delivered`] (both gave the same bytes), [`session`] |
+//! | on the way out | [`target`] |
+
+pub mod bytes;
+pub mod delivered;
+pub mod layout;
+pub mod places;
+pub mod session;
+pub mod source;
+pub mod target;
+pub mod watched;

@@ -1,0 +1,74 @@
+//! A session on foreign media: an ordinary backup stores them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fullbore_core::Result;
+use fullbore_core::source::Source;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::source::ForeignSource;
+use crate::{Facts, Session};
+
+/// Media that were read and judged once.
+pub struct ForeignSession {
+    /// The name of their engine.
+    pub engine: &'static str,
+    /// Their bytes.
+    pub source: ForeignSource,
+    /// What they hold, in the words of their program.
+    pub facts: Value,
+    /// The identity of the set.
+    pub id: Uuid,
+    /// The program that wrote them.
+    pub writer: String,
+    /// What to look at.
+    pub warnings: Vec<String>,
+}
+
+impl Session for ForeignSession {
+    fn engine(&self) -> &'static str {
+        self.engine
+    }
+
+    fn source(&self) -> &dyn Source {
+        &self.source
+    }
+
+    fn set_id(&self) -> Option<Uuid> {
+        Some(self.id)
+    }
+
+    fn position(&self) -> Result<Value> {
+        let mut position = self.facts.clone();
+        if let Value::Object(fields) = &mut position {
+            fields.insert(FILES.to_owned(), self.source.has_files().into());
+        }
+        Ok(position)
+    }
+
+    fn accepts_base(&self, position: &Value) -> Result<(), String> {
+        match position.get(FILES) {
+            Some(Value::Bool(true)) => Ok(()),
+            _ => Err("of media whose pages have no known place, such as compressed ones".to_owned()),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            warnings: self.warnings.clone(),
+            writers_blocked: Duration::ZERO,
+            free_bytes: self.source.gaps(),
+            library: self.writer.clone(),
+            direct: false,
+        }
+    }
+
+    fn database_at(&self) -> Result<PathBuf, String> {
+        Err("it is in files of another program".to_owned())
+    }
+}
+
+/// The field of a position that tells whether the set has pages by their place.
+const FILES: &str = "has_pages_by_place";

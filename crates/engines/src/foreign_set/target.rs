@@ -1,0 +1,325 @@
+//! The families of foreign media, given back byte for byte: each gets its name when its digest is right.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use fullbore_core::io::{LockableFile, free_space, rename_noreplace, sync_directory};
+use fullbore_core::media::ManifestStream;
+use fullbore_core::units::show_bytes;
+use fullbore_core::unpack::Target;
+use fullbore_core::{Error, Result};
+use uuid::Uuid;
+
+use super::layout::{self, FILES_MAX};
+use super::places::{LaidOut, Piece, Places, within};
+use super::source::StoredFamily;
+
+/// Families of a set, at most.
+const FAMILIES_MAX: usize = 1024;
+/// A working name is this and a UUID.
+const WORKING: &str = ".restoring-";
+/// Bytes of one read or write.
+const BUFFER: usize = 1 << 20;
+
+/// The media that a set holds, from its manifest.
+#[derive(Debug, Default)]
+pub struct StoredMedia {
+    /// The families. Their layouts are in the streams `layouts`.
+    pub families: Vec<StoredFamily>,
+    /// The streams with their layouts.
+    pub layouts: Vec<ManifestStream>,
+    /// The streams of what is kept as it is, and of files.
+    kept: Vec<u32>,
+    files: Vec<u32>,
+}
+
+impl StoredMedia {
+    /// From the streams of a set.
+    ///
+    /// # Errors
+    /// They are not those of foreign media.
+    pub fn of(streams: &[ManifestStream]) -> Result<Self> {
+        let mut media = Self::default();
+        for stream in streams {
+            let (list, place) = match stream.name.split_once('/') {
+                Some(("layout", number)) => {
+                    media.layouts.push(stream.clone());
+                    media.families.push(family_of(stream)?);
+                    (media.layouts.len(), number)
+                }
+                Some(("kept", number)) => {
+                    media.kept.push(stream.id);
+                    (media.kept.len(), number)
+                }
+                Some(("file", number)) => {
+                    media.files.push(stream.id);
+                    (media.files.len(), number)
+                }
+                _ => return Err(wrong(&format!("it has a stream `{}`", stream.name))),
+            };
+            if place != list.to_string() {
+                return Err(wrong(&format!("its stream `{}` is not in order", stream.name)));
+            }
+        }
+        let families = media.families.len();
+        let bytes = media.layouts.iter().fold(0, |sum: u64, stream| sum.saturating_add(stream.size));
+        let fits = (1..=FAMILIES_MAX).contains(&families)
+            && families == media.kept.len()
+            && media.files.len() <= usize::from(FILES_MAX)
+            && bytes <= layout::LAYOUTS_MAX;
+        if fits { Ok(media) } else { Err(wrong("the numbers of its streams do not fit together")) }
+    }
+
+    /// Bytes of all families.
+    pub fn bytes(&self) -> u64 {
+        self.families.iter().fold(0, |sum, family| sum.saturating_add(family.laid.length))
+    }
+}
+
+fn family_of(stream: &ManifestStream) -> Result<StoredFamily> {
+    let detail = stream.detail.as_ref().map(fullbore_core::media::EngineValue::value).unwrap_or_default();
+    let digest = detail["blake3"].as_str().and_then(|hex| blake3::Hash::from_hex(hex).ok());
+    let (name, length) = (detail["family"].as_str(), detail["length"].as_u64());
+    let (Some(digest), Some(name), Some(length)) = (digest, name, length.filter(|length| *length < 1 << 62)) else {
+        return Err(wrong("it does not tell the name, the length and the digest of a family"));
+    };
+    if !is_file_name(name) {
+        return Err(wrong(&format!("`{}` cannot be the name of a file", name.escape_debug())));
+    }
+    let laid = LaidOut { name: name.to_owned(), length, layout: Vec::new() };
+    Ok(StoredFamily { laid, digest: *digest.as_bytes() })
+}
+
+/// True for a name that is a file in its directory on every system.
+pub fn is_file_name(name: &str) -> bool {
+    let is_one = !name.is_empty() && name != "." && name != ".." && name.len() <= 255;
+    is_one && !name.contains(['/', '\\']) && !name.contains(char::is_control)
+}
+
+fn wrong(why: &str) -> Error {
+    Error::incomplete("media set", format!("its manifest is not that of stored media: {why}"), "use another set")
+}
+
+/// Families that are being written.
+pub struct FamilyFiles {
+    directory: PathBuf,
+    families: Vec<Growing>,
+    places: Places,
+    kept: Vec<u32>,
+    files: Vec<u32>,
+    /// True if a full is written below: zeros are then written, too.
+    over_a_full: bool,
+    replace: bool,
+}
+
+struct Growing {
+    family: StoredFamily,
+    /// Locked, so that other restores do not take it for the leftover of a killed one.
+    file: LockableFile,
+    temporary: PathBuf,
+}
+
+impl FamilyFiles {
+    /// Makes the families of `media`, with these layouts, under working names in a directory that exists.
+    ///
+    /// # Errors
+    /// A layout is wrong, a family exists and `replace` is not given, there is too little space, or a file cannot be made.
+    pub fn create(
+        directory: &Path,
+        mut media: StoredMedia,
+        layouts: Vec<Vec<u8>>,
+        over_a_full: bool,
+        replace: bool,
+    ) -> Result<Self> {
+        for (family, layout) in media.families.iter_mut().zip(layouts) {
+            family.laid.layout = layout;
+        }
+        let laid: Vec<LaidOut> = media.families.iter().map(|family| family.laid.clone()).collect();
+        let places = Places::of(&laid, media.files.len())?;
+        remove_leftovers(directory);
+        must_have_room(directory, media.bytes())?;
+        let StoredMedia { families, kept, files, .. } = media;
+        let directory = directory.to_owned();
+        let mut made = Self { directory, families: Vec::new(), places, kept, files, over_a_full, replace };
+        for family in families {
+            made.add(family)?;
+        }
+        Ok(made)
+    }
+
+    fn add(&mut self, family: StoredFamily) -> Result<()> {
+        let name = &family.laid.name;
+        let target = self.directory.join(name);
+        if !self.replace && target.symlink_metadata().is_ok() {
+            let hint = "name another directory, or add --replace";
+            return Err(Error::refused(target.display().to_string(), "exists", hint));
+        }
+        if self.families.iter().any(|other| other.family.laid.name == *name) {
+            return Err(wrong(&format!("it has two families `{name}`")));
+        }
+        let temporary = self.directory.join(format!("{WORKING}{}", Uuid::new_v4()));
+        let failed = |e| Error::io("make", temporary.display().to_string(), e);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temporary).map_err(failed)?;
+        let file = LockableFile::from(file);
+        let _ = file.try_lock(); // Some file systems have no locks: then leftovers stay.
+        let sized = file.set_len(family.laid.length).map_err(failed);
+        self.families.push(Growing { family, file, temporary });
+        sized
+    }
+
+    /// The streams of a full, below those of this set, which names them as its bases.
+    pub fn over(&self, streams: &[ManifestStream]) -> BelowFamilies<'_> {
+        let bases = streams.iter().filter_map(|stream| Some((stream.base?, stream.id))).collect();
+        BelowFamilies { above: self, bases }
+    }
+
+    fn pieces(&self, stream: u32) -> &[Piece] {
+        let found = |ids: &[u32]| ids.iter().position(|id| *id == stream);
+        let list = match (found(&self.kept), found(&self.files)) {
+            (Some(family), _) => self.places.kept.get(family),
+            (None, Some(file)) => self.places.files.get(file),
+            // Layouts were read before.
+            (None, None) => None,
+        };
+        list.map_or(&[], Vec::as_slice)
+    }
+
+    fn put(&self, piece: Piece, bytes: &[u8]) -> Result<()> {
+        let Some(growing) = self.families.get(usize::from(piece.family)) else { return Ok(()) };
+        let failed = |e| Error::io("write", growing.temporary.display().to_string(), e);
+        growing.file.write_all_at(bytes, piece.offset).map_err(failed)
+    }
+
+    /// Checks the digest of each family, makes them durable, and gives them their names. Gives their paths.
+    ///
+    /// # Errors
+    /// A family is not what was stored: then none gets its name. Or a file cannot be read, synced or renamed.
+    pub fn publish(mut self) -> Result<Vec<PathBuf>> {
+        for growing in &self.families {
+            growing.check()?;
+            let failed = |e| Error::io("sync", growing.temporary.display().to_string(), e);
+            growing.file.sync_all().map_err(failed)?;
+        }
+        let mut published = Vec::new();
+        for growing in self.families.drain(..) {
+            let to = self.directory.join(&growing.family.laid.name);
+            let renamed = match self.replace {
+                true => std::fs::rename(&growing.temporary, &to),
+                false => rename_noreplace(&growing.temporary, &to),
+            };
+            renamed.map_err(|e| Error::io("give its name to", to.display().to_string(), e))?;
+            published.push(to);
+        }
+        sync_directory(&self.directory)?;
+        Ok(published)
+    }
+}
+
+impl Growing {
+    fn check(&self) -> Result<()> {
+        let mut digest = blake3::Hasher::new();
+        let failed = |e| Error::io("read", self.temporary.display().to_string(), e);
+        let mut file = File::open(&self.temporary).map_err(failed)?;
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let count = file.read(&mut buffer).map_err(failed)?;
+            if count == 0 {
+                break;
+            }
+            digest.update(buffer.get(..count).unwrap_or_default());
+        }
+        if *digest.finalize().as_bytes() == self.family.digest {
+            return Ok(());
+        }
+        let why = "does not have the digest that it had when it was stored: the set or its layout is wrong";
+        Err(Error::incomplete(format!("`{}`", self.family.laid.name), why, "use another copy of the set"))
+    }
+}
+
+impl Drop for Growing {
+    /// A restore that fails leaves no file. A published file does not have this name any more.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.temporary); // The error that ends the restore is the one to tell.
+    }
+}
+
+/// Removes what killed restores have left: files with working names that no run holds.
+fn remove_leftovers(directory: &Path) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(WORKING));
+        let is_ours = id.is_some_and(|id| Uuid::parse_str(id).is_ok());
+        let file = is_ours.then(|| File::open(entry.path()).ok()).flatten().map(LockableFile::from);
+        if file.is_some_and(|file| file.try_lock().is_ok()) {
+            let _ = std::fs::remove_file(entry.path()); // It costs space, and nothing else.
+        }
+    }
+}
+
+fn must_have_room(directory: &Path, bytes: u64) -> Result<()> {
+    let free = free_space(directory)?;
+    if free >= bytes {
+        return Ok(());
+    }
+    let why = format!("the files need {} there, but {} are free", show_bytes(bytes), show_bytes(free));
+    Err(Error::refused(directory.display().to_string(), why, "free space there, or name another directory"))
+}
+
+impl Target for FamilyFiles {
+    fn discards(&self) -> bool {
+        false
+    }
+
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
+        for piece in within(self.pieces(stream), offset, bytes.len() as u64) {
+            let from = usize::try_from(piece.at - offset).unwrap_or(usize::MAX);
+            let part = bytes.get(from..).and_then(|rest| rest.get(..usize::try_from(piece.length).ok()?));
+            self.put(piece, part.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    fn zero(&self, stream: u32, offset: u64, length: u64) -> Result<()> {
+        if !self.over_a_full {
+            return Ok(()); // The files are new: they are zero.
+        }
+        let zeros = vec![0; BUFFER];
+        for mut piece in within(self.pieces(stream), offset, length) {
+            while piece.length > 0 {
+                let part = usize::try_from(piece.length).map_or(BUFFER, |left| left.min(BUFFER));
+                self.put(piece, zeros.get(..part).unwrap_or_default())?;
+                (piece.offset, piece.length) = (piece.offset + part as u64, piece.length - part as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A full, written below a differential: the streams that the differential begins with.
+pub struct BelowFamilies<'a> {
+    above: &'a FamilyFiles,
+    /// The stream of the full, and that of the differential.
+    bases: Vec<(u32, u32)>,
+}
+
+impl BelowFamilies<'_> {
+    fn above(&self, stream: u32) -> Option<u32> {
+        self.bases.iter().find(|(base, _)| *base == stream).map(|(_, above)| *above)
+    }
+}
+
+impl Target for BelowFamilies<'_> {
+    fn discards(&self) -> bool {
+        false
+    }
+
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.above(stream).map_or(Ok(()), |above| self.above.write(above, offset, bytes))
+    }
+
+    fn zero(&self, _stream: u32, _offset: u64, _length: u64) -> Result<()> {
+        Ok(()) // Nothing is below a full.
+    }
+}

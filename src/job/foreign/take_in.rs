@@ -1,0 +1,238 @@
+//! `copy` of media of other programs: each media set becomes one backup set of this program.
+
+use std::time::Instant;
+
+use fullbore_core::conduct::Conduct;
+use fullbore_core::device::Device;
+use fullbore_core::media::SetKind;
+use fullbore_core::units::show_bytes;
+use fullbore_core::{Error, Result};
+use fullbore_engines::engine::DatabaseUrl;
+use fullbore_engines::foreign_set::session::ForeignSession;
+use fullbore_engines::{ForeignMediaSet, GivenOptions};
+use fullbore_repository::discovery;
+use fullbore_repository::format::SetRecord;
+
+use super::{ForeignDevices, stored};
+use crate::job::backup::{self, Predecessor, Within};
+use crate::job::copy::{self, Request};
+use crate::report::{CopyReport, FamilyReport, Report};
+
+/// The ways in which media are taken in, for reports: nothing has a place, pages have places, or a full has them too.
+const AS_IT_IS: &str = "taken in as it is";
+const WHOLE: &str = "taken in whole";
+const DIFFERENT_PAGES: &str = "taken in as the pages that differ";
+const THERE: &str = "there already";
+
+/// Takes media sets into directories or prefixes, each whole. Fills `report`, also when it fails.
+///
+/// # Errors
+/// No media set can be taken in, or a set cannot be written.
+pub fn take_in(found: &ForeignDevices, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let places: Vec<String> = request.to.iter().map(Device::to_string).collect();
+    let there = discovery::find(&places, &conduct.stores).map(|found| found.known()).unwrap_or_default();
+    each(found, request, conduct, report, &mut |set, report| {
+        let is_it = |known: &&fullbore_repository::chain::FoundSet| {
+            known.backup_set_id == set.set_id() && known.incomplete.is_none()
+        };
+        if there.iter().any(|known| is_it(&known)) {
+            is_there(set, report);
+            return Ok(());
+        }
+        if request.dry_run {
+            return plan(found, set, request, report);
+        }
+        let session = stored::open(found, set, request.continue_after_error, conduct, report)?;
+        write(&session, set, &backup_of(found, set, request)?, Predecessor::None, None, conduct, report).map(drop)
+    })
+}
+
+/// Calls `take` for each media set that is complete. A media set that is not, or that is damaged, is left out by name.
+///
+/// # Errors
+/// All of them are left out: then the first reason. Or `take` cannot write.
+pub(in crate::job) fn each(
+    found: &ForeignDevices,
+    request: &Request,
+    conduct: &Conduct,
+    report: &mut Report,
+    take: &mut dyn FnMut(&ForeignMediaSet, &mut Report) -> Result<()>,
+) -> Result<()> {
+    let begun = Instant::now();
+    refuse_flags(request, found.media.title())?;
+    conduct.progress.total.store(found.bytes(), std::sync::atomic::Ordering::Relaxed);
+    let description = found.describe(&conduct.stores)?;
+    report.warnings.extend(description.warnings);
+    let mut media = description.media_sets;
+    copy::refuse_one_name_for_many(request, media.len())?;
+    // A full comes before what was made later.
+    media.sort_by_cached_key(|set| set.sets.first().map(|first| first.order.clone()));
+    let (mut left_out, mut taken) = (Vec::new(), 0_usize);
+    for mut set in media {
+        let done = match set.incomplete.take() {
+            Some(error) => Err(error),
+            None => take(&set, report),
+        };
+        match done {
+            Ok(()) => taken += 1,
+            Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })) => left_out.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if request.dry_run {
+        report.status = "planned".into();
+    } else {
+        report.set_speed(begun.elapsed().as_secs_f64());
+    }
+    if taken == 0 {
+        return crate::job::verify::first(left_out, report);
+    }
+    report.warnings.extend(left_out.iter().map(|error| format!("not taken in: {}", error.one_line())));
+    Ok(())
+}
+
+/// Reports a media set that the target has.
+pub(in crate::job) fn is_there(set: &ForeignMediaSet, report: &mut Report) {
+    report.notes.push(format!("{} is there already, and is not taken in again", title(set)));
+    book(set, THERE, &Report::begin("copy"), 0, report);
+}
+
+/// Reports a media set that would be taken in.
+pub(in crate::job) fn plan(
+    found: &ForeignDevices,
+    set: &ForeignMediaSet,
+    request: &Request,
+    report: &mut Report,
+) -> Result<()> {
+    let bytes = found.bytes_of(&set.devices);
+    report.stored_bytes += bytes;
+    let mut one = Report::begin("copy");
+    one.families = request
+        .to
+        .iter()
+        .map(|place| FamilyReport { device: place.to_string(), bytes: 0, blake3: String::new() })
+        .collect();
+    book(set, "to be taken in", &one, bytes, report);
+    Ok(())
+}
+
+/// The backup that stores a media set whole.
+///
+/// # Errors
+/// The devices to write to do not fit.
+pub(in crate::job) fn backup_of(
+    found: &ForeignDevices,
+    set: &ForeignMediaSet,
+    request: &Request,
+) -> Result<backup::Request> {
+    let first = set
+        .sets
+        .first()
+        .ok_or_else(|| Error::incomplete(format!("media set {}", set.id), "has no backup set", "name other files"))?;
+    let encrypt_to = if request.encrypt_to.is_empty() { &request.encrypt_plain_to } else { &request.encrypt_to };
+    let mut knobs = request.reading.knobs.clone();
+    knobs.throttle = request.throttle;
+    Ok(backup::Request {
+        source: DatabaseUrl::of_name(found.media.engine(), &first.database),
+        to: request.to.clone(),
+        stripes: request.stripes,
+        compression: request.compression.unwrap_or_default(),
+        auto: None,
+        knobs,
+        kind: SetKind::Full,
+        // Only a full of the other program begins a chain of this one.
+        copy_only: !set.sets.iter().any(|set| set.is_full),
+        base: Vec::new(),
+        init: request.init,
+        mkdir: request.mkdir,
+        wait: false,
+        dry_run: false,
+        measure_limit: false,
+        encrypt_to: encrypt_to.clone(),
+        key: request.reading.key.clone(),
+        name: first.summary.clone(),
+        description: format!("media set {}", set.id),
+        mirror: None,
+        name_template: request.name_template.clone(),
+        own_template: None,
+        lock_timeout: std::time::Duration::ZERO,
+        continue_after_error: false,
+        engine_options: GivenOptions::default(),
+    })
+}
+
+/// Stores a media set; gives the record of the set if it went into a repository.
+///
+/// # Errors
+/// Any error; then no usable set was left behind.
+pub(in crate::job) fn write(
+    session: &ForeignSession,
+    set: &ForeignMediaSet,
+    request: &backup::Request,
+    base: Predecessor,
+    within: Option<Within<'_>>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<Option<SetRecord>> {
+    let how = match base.map() {
+        Some(_) => DIFFERENT_PAGES,
+        None if session.source.has_files() => WHOLE,
+        None => AS_IT_IS,
+    };
+    let mut one = Report::begin("copy");
+    let halt = conduct.halt();
+    let written = backup::write(request, base, session, within, conduct, &halt, &mut one);
+    let read = session.source.bytes();
+    if written.is_ok() {
+        one.notes.push(format!(
+            "{}: {how}; {} of media became {}, {} saved",
+            title(set),
+            show_bytes(read),
+            show_bytes(one.stored_bytes),
+            show_bytes(read.saturating_sub(one.stored_bytes)),
+        ));
+        book(set, how, &one, read, report);
+    }
+    report.join(one);
+    written
+}
+
+fn book(set: &ForeignMediaSet, how: &str, one: &Report, read_bytes: u64, report: &mut Report) {
+    let copied = CopyReport {
+        kind: one.kind.clone().unwrap_or_else(|| "full".into()),
+        backup_set_id: set.set_id().to_string(),
+        database: set.sets.first().map(|first| first.database.clone()),
+        how: how.to_owned(),
+        from_media_set_id: set.id.clone(),
+        media_set_id: one.media_set_id.clone().unwrap_or_default(),
+        from_families: u16::try_from(set.devices.len()).unwrap_or(u16::MAX),
+        families: one.families.iter().map(|family| family.device.clone()).collect(),
+        read_bytes,
+        stored_bytes: one.stored_bytes,
+    };
+    report.sets.push(copied.line());
+    report.copied.push(copied);
+}
+
+/// A media set in messages, by the first of its backup sets.
+pub(in crate::job) fn title(set: &ForeignMediaSet) -> String {
+    let summary = set.sets.first().map_or("", |first| first.summary.as_str());
+    format!("media set {} ({summary}, {})", set.id, set.devices.join(", "))
+}
+
+fn refuse_flags(request: &Request, title: &str) -> Result<()> {
+    let choice = &request.reading.choice;
+    let given = [
+        ("--set", choice.set.is_some()),
+        ("--latest", choice.latest),
+        ("--chain", request.chain),
+        ("--decrypt", request.decrypt),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => {
+            let why = format!("does not work with a {title}: every media set is taken in");
+            Err(Error::usage(flag, why, "leave it out, and name the files with --from"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,120 @@
+//! RESTORE of stored media of another program: its files, byte for byte, under their names.
+
+use std::path::Path;
+
+use fullbore_core::unpack::{MediaSet, NullTarget};
+use fullbore_core::{Error, Result};
+use fullbore_engines::ForeignMedia;
+use fullbore_engines::foreign_set::layout::LAYOUTS_MAX;
+use fullbore_engines::foreign_set::target::{FamilyFiles, StoredMedia};
+
+use super::super::reading;
+use super::directory::{manifests, unpack};
+use super::{Check, Into, Recovery, Request, plan_line};
+use crate::report::Report;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::{counted, show_bytes};
+use fullbore_repository::discovery;
+
+/// The name for the verdict of the work behind the last byte.
+const PROVING: &str = "proving the files";
+
+/// Refuses a target for media of another program, if the set is a backup of a database.
+///
+/// # Errors
+/// The set does not hold such media.
+pub(super) fn refuse_others(into: &Into, engine: &str) -> Result<()> {
+    let Into::Media { scheme, .. } = into else { return Ok(()) };
+    match fullbore_engines::media_of(engine).is_some_and(|media| media.scheme() == *scheme) {
+        true => Ok(()),
+        false => Err(of_a_database(into, engine)),
+    }
+}
+
+/// The error if the set is a backup of a database.
+pub(super) fn of_a_database(into: &Into, engine: &str) -> Error {
+    let why = format!("the set is a backup of {engine}, which holds no such files");
+    Error::usage(format!("--into {into}"), why, "write the target of a database: --into dir:PATH")
+}
+
+/// Gives the files back that a set holds: those of a full, or of a full and the pages that differ.
+///
+/// # Errors
+/// The request has a flag that such files do not have, a file exists, or is not what was stored. Then no file is left.
+pub(super) fn restore(
+    chain: &[discovery::Found],
+    mut opened: reading::Opened,
+    media: &dyn ForeignMedia,
+    request: &Request,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    refuse_flags(request, media.title())?;
+    if request.dry_run {
+        chain.iter().for_each(|found| plan_line(found, report));
+        report.status = "planned".into();
+        return Ok(());
+    }
+    let manifests = manifests(chain, &mut opened, conduct);
+    let (Some(manifest), Some(last)) = (manifests.last(), opened.sets.back_mut()) else { return Ok(()) };
+    let directory = match &request.into {
+        Into::Media { directory, .. } => directory,
+        Into::Null => {
+            return chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report));
+        }
+        Into::Directory(_) | Into::File { .. } => {
+            let why = format!("the set holds files of a {}: this version gives them back as they are", media.title());
+            let hint =
+                format!("write --into {0}:DIRECTORY; `restore --from FILE --into dir:PATH` reads them", media.scheme());
+            return Err(Error::usage(format!("--into {}", request.into), why, hint));
+        }
+    };
+    must_exist(directory, request.mkdir)?;
+    let stored = StoredMedia::of(&manifest.streams)?;
+    let bytes = stored.bytes();
+    let layouts = layouts(last, &stored)?;
+    let files = FamilyFiles::create(directory, stored, layouts, chain.len() > 1, request.replace)?;
+    if let [full, _] = chain {
+        unpack(&mut opened, full, &files.over(&manifest.streams), conduct, report)?;
+    }
+    if let Some(found) = chain.last() {
+        unpack(&mut opened, found, &files, conduct, report)?;
+    }
+    conduct.check()?;
+    let published = report.timed(PROVING, |_| files.publish())?;
+    let names = published.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
+    let (count, bytes) = (counted(published.len() as u64, "file"), show_bytes(bytes));
+    report.notes.push(format!("{count} of {bytes} with the digest that they had when they were stored: {names}"));
+    Ok(())
+}
+
+/// The layouts of all families. Only these streams are read.
+fn layouts(set: &mut MediaSet, stored: &StoredMedia) -> Result<Vec<Vec<u8>>> {
+    stored.layouts.iter().map(|stream| set.small_stream(stream, LAYOUTS_MAX)).collect()
+}
+
+fn must_exist(directory: &Path, mkdir: bool) -> Result<()> {
+    let shown = || directory.display().to_string();
+    match directory.is_dir() {
+        true => Ok(()),
+        false if mkdir => std::fs::create_dir_all(directory).map_err(|e| Error::io("make", shown(), e)),
+        false => Err(Error::usage(shown(), "this directory does not exist", "make it, or add --mkdir")),
+    }
+}
+
+fn refuse_flags(request: &Request, title: &str) -> Result<()> {
+    let given = [
+        ("--no-recovery", request.recovery == Recovery::Later),
+        ("--recovery", request.recovery == Recovery::Now),
+        ("--resume", request.resume),
+        ("--check", matches!(request.check, Some(Check::Quick | Check::Full))),
+        ("--place-outside", request.place_outside),
+        ("--owner", request.owner.is_some()),
+        ("--table", request.tables.is_some()),
+        ("--stop-at", request.reading.choice.stop_at.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(Error::usage(flag, format!("does not work with a {title}"), "leave it out")),
+        None => Ok(()),
+    }
+}
