@@ -425,7 +425,8 @@ pub struct Restore {
     /// Which repository.
     #[command(flatten)]
     pub repository: InRepository,
-    /// The target: sqlite:FILE, dir:PATH or nul:. fullbore refuses a target that is not empty.
+    /// The target: sqlite:FILE, dir:PATH, bak:DIRECTORY (stored files of SQL Server) or nul:. fullbore refuses a target
+    /// that is not empty.
     #[arg(long, value_name = "TARGET", required = true)]
     pub into: String,
     /// Replace the existing database. It must not be in use. It stays unchanged until the new one is durable.

@@ -22,6 +22,8 @@ use super::{closing, outside};
 /// fullbore checks every byte on the way. It writes the commit record of the copy only if the whole source is good.
 /// Without --stripes, --compression, --encrypt-to and --decrypt, it copies a set as it is; no key is needed. Without
 /// --set and --latest, it copies the newest chain, its full first. It skips sets that the target repository has.
+///
+/// Backup files of SQL Server in --from become backup sets: each media set one, checked page by page.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo"]).required(true).multiple(true))]
 #[command(group = clap::ArgGroup::new("target").args(["to", "to_repo"]).required(true))]
