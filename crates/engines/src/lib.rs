@@ -20,9 +20,10 @@ use fullbore_core::source::Source;
 use fullbore_core::{Error, Result};
 
 pub use engine::{
-    Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FamilyBytes, FileEngine, ForeignDescription, ForeignFamily,
-    ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenOptions, Identity, InOrder,
-    LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems, TextOfTable,
+    Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FamilyBytes, FileEngine,
+    ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable,
+    ForeignTables, ForeignVerification, GivenOptions, Identity, InOrder, LogEngine, PageCheck, PageEngine, RestoredFile,
+    Restorer, Row, Stems, TableColumn, TextOfTable, TimeOfDay,
 };
 pub use sqlserver::compressed;
 

@@ -7,6 +7,8 @@ use fullbore_core::{Error, Result};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
+use super::foreign_tables::ForeignTables;
+
 /// How many bytes [`ForeignMedia::recognises`] gets.
 pub const FOREIGN_HEAD: usize = 16;
 
@@ -76,6 +78,19 @@ pub trait ForeignMedia: Sync {
         wanted: Option<&str>,
         into: &Path,
     ) -> Result<ForeignRestore>;
+
+    /// Opens the tables of the database that [`restore`](Self::restore) would write. `scratch` is an empty directory for
+    /// its pages; the tables read from it as long as they exist.
+    ///
+    /// # Errors
+    /// As of [`restore`](Self::restore), or the system tables cannot be read.
+    fn tables(
+        &self,
+        devices: &[String],
+        open: &dyn Fn(&str) -> Result<ForeignFamily>,
+        wanted: Option<&str>,
+        scratch: &Path,
+    ) -> Result<Box<dyn ForeignTables>>;
 }
 
 /// A file of a database that was restored.

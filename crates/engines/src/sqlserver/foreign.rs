@@ -9,9 +9,12 @@ use super::compressed::MAGIC;
 use super::configuration::{BackupKind, FileKind};
 use super::database_files::DatabaseFiles;
 use super::media::{self, Family, MediaSet, guid};
+use super::tables_out::data_files::DataFiles;
+use super::tables_out::tables::{About, DatabaseTables};
 use super::{tables, verify};
 use crate::engine::{
-    ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification,
+    ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTables,
+    ForeignVerification,
 };
 
 /// The row of [`FOREIGN_MEDIA`](crate::FOREIGN_MEDIA).
@@ -57,26 +60,73 @@ impl ForeignMedia for SqlServerBackup {
         wanted: Option<&str>,
         into: &Path,
     ) -> Result<ForeignRestore> {
-        let found = devices.iter().map(|device| media::look(open(device)?)).collect::<Result<Vec<_>>>()?;
-        let groups = media::group(found);
+        let groups = grouped(devices, open)?;
         let chosen = chain::choose(&groups, wanted)?;
-        let (full, differential) = (chosen.full, chosen.differential);
-        let layers: Vec<Chosen<'_>> = [Some(full), differential].into_iter().flatten().collect();
-        let newest = differential.unwrap_or(full);
+        let layers = layers(&chosen);
+        let newest = chosen.differential.unwrap_or(chosen.full);
         let mut files = DatabaseFiles::create(&newest.set.configuration, into)?;
-        for Chosen { media, set } in &layers {
-            let families = media.devices().iter().map(|device| open(device)).collect::<Result<Vec<_>>>()?;
-            files.write_set(families, set.header.position)?;
-        }
+        write(&mut files, &layers, open)?;
         files.check()?;
         let mut warnings = chosen.warnings;
         warnings.extend(groups.iter().flat_map(warnings_about_copies));
         let left_out = newest.set.configuration.files.iter().filter(|file| matches!(file.kind, FileKind::Other(_)));
         warnings
             .extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));
-        let sets = layers.iter().map(|layer| tables::title(&layer.set.header, &layer.set.configuration)).collect();
-        Ok(ForeignRestore { sets, files: files.publish()?, warnings })
+        Ok(ForeignRestore { sets: titles(&layers), files: files.publish()?, warnings })
     }
+
+    fn tables(
+        &self,
+        devices: &[String],
+        open: &dyn Fn(&str) -> Result<ForeignFamily>,
+        wanted: Option<&str>,
+        scratch: &Path,
+    ) -> Result<Box<dyn ForeignTables>> {
+        let groups = grouped(devices, open)?;
+        let chosen = chain::choose(&groups, wanted)?;
+        let layers = layers(&chosen);
+        let newest = &chosen.differential.unwrap_or(chosen.full).set.configuration;
+        let mut files = DatabaseFiles::create_data(newest, scratch)?;
+        write(&mut files, &layers, open)?;
+        files.check()?;
+        let mut data = DataFiles::default();
+        for (id, name, file) in files.into_open() {
+            data.add(id, name, file)?;
+        }
+        let mut about = About { database: newest.database.database.clone(), sets: titles(&layers), ..About::default() };
+        about.warnings = chosen.warnings;
+        about.warnings.extend(groups.iter().flat_map(warnings_about_copies));
+        about.notes.push(
+            "the log in the backup is not applied: rows that changed while the backup ran may be older or newer than \
+             its end"
+                .to_owned(),
+        );
+        Ok(Box::new(DatabaseTables::open(data, newest.database.unicode.0, about)?))
+    }
+}
+
+/// The media sets on these devices.
+fn grouped(devices: &[String], open: &dyn Fn(&str) -> Result<ForeignFamily>) -> Result<Vec<MediaSet>> {
+    let found = devices.iter().map(|device| media::look(open(device)?)).collect::<Result<Vec<_>>>()?;
+    Ok(media::group(found))
+}
+
+/// The sets of a chain, in the order in which they are written.
+fn layers<'a>(chosen: &chain::Chain<'a>) -> Vec<Chosen<'a>> {
+    [Some(chosen.full), chosen.differential].into_iter().flatten().collect()
+}
+
+/// Writes the sets, each over the one before.
+fn write(files: &mut DatabaseFiles, layers: &[Chosen<'_>], open: &dyn Fn(&str) -> Result<ForeignFamily>) -> Result<()> {
+    for Chosen { media, set } in layers {
+        let families = media.devices().iter().map(|device| open(device)).collect::<Result<Vec<_>>>()?;
+        files.write_set(families, set.header.position)?;
+    }
+    Ok(())
+}
+
+fn titles(layers: &[Chosen<'_>]) -> Vec<String> {
+    layers.iter().map(|layer| tables::title(&layer.set.header, &layer.set.configuration)).collect()
 }
 
 fn described(group: &MediaSet) -> ForeignMediaSet {

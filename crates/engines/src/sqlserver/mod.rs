@@ -11,6 +11,7 @@
 //! | HEADERONLY, FILELISTONLY, LABELONLY | [`tables`] |
 //! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`coverage`] |
 //! | `restore` | [`chain`] (which sets), [`database_files`] (pages and log at their places) |
+//! | `export` | [`tables_out`] (pages, records, values) |
 //! | the seam to the rest of the program | [`foreign`] |
 //!
 //! All of it is written from the public MTF 1.00a specification and from what genuine files show.
@@ -36,6 +37,7 @@ pub mod page_judge;
 pub mod set;
 pub mod stream;
 pub mod tables;
+pub mod tables_out;
 pub mod verify;
 pub mod walk;
 #[cfg(any(test, feature = "testkit"))]
