@@ -380,9 +380,9 @@ mod tests {
     fn dates_compare_with_and_without_a_time() {
         let moment = Cell::Moment(Day::since_year_1(728_477).unwrap(), TimeOfDay::new(5).unwrap());
         let kind = ColumnKind::Moment { digits: 7 };
-        assert!(takes("[a b] > '1995-07-07'", kind, moment.clone()));
-        assert!(takes("[a b] = '1995-07-07T00:00:00.0000005'", kind, moment.clone()));
-        assert!(!takes("[a b] < '1995-07-07 00:00'", kind, moment));
+        assert!(takes("[a b] > '1995-07-04'", kind, moment.clone()));
+        assert!(takes("[a b] = '1995-07-04T00:00:00.0000005'", kind, moment.clone()));
+        assert!(!takes("[a b] < '1995-07-04 00:00'", kind, moment));
     }
 
     #[test]

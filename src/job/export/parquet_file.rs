@@ -252,3 +252,107 @@ fn in_unit(ticks: i64, unit: Unit) -> Option<i64> {
     };
     (ticks % per_unit == 0).then_some(ticks / per_unit)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fullbore_engines::TableColumn;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use uuid::Uuid;
+
+    use super::super::parquet_schema::{first_forms, next_form};
+    use super::*;
+
+    fn column(name: &str, kind: ColumnKind) -> TableColumn {
+        TableColumn { name: name.into(), kind, declared: String::new(), nullable: true, refused: None }
+    }
+
+    /// The texts of the first row, after as many attempts as the forms need; and the form of the first column.
+    fn written(cells: &[(ColumnKind, Cell)]) -> (BTreeMap<String, String>, Form) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let columns: Vec<TableColumn> =
+            cells.iter().zip('a'..).map(|((kind, _), name)| column(&name.to_string(), *kind)).collect();
+        let columns: Vec<&TableColumn> = columns.iter().collect();
+        let row: Vec<Cell> = cells.iter().map(|(_, cell)| cell.clone()).collect();
+        let nulls = vec![Cell::Null; row.len()];
+        let mut forms = first_forms(&columns);
+        loop {
+            let mut file = ParquetFile::create(&path, &columns, &forms).unwrap();
+            if let Some(again) = file.row(&row).unwrap() {
+                next_form(&mut forms, again.column).unwrap();
+                continue;
+            }
+            assert!(file.row(&nulls).unwrap().is_none());
+            file.finish().unwrap();
+            break;
+        }
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let text = |(name, field): (&String, &parquet::record::Field)| (name.clone(), field.to_string());
+        let texts = |row: &parquet::record::Row| row.get_column_iter().map(text).collect::<BTreeMap<_, _>>();
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(|row| texts(&row.unwrap())).collect();
+        assert!(rows[1].values().all(|text| text == "null"));
+        (rows[0].clone(), forms[0])
+    }
+
+    #[test]
+    fn values_of_all_kinds_are_read_back() {
+        let time = TimeOfDay::new(36_000_000_001).unwrap();
+        let day = Day::since_year_1(728_843).unwrap();
+        let dec = |precision, digits| (ColumnKind::Decimal { precision, scale: 2 }, Cell::Decimal { digits, scale: 2 });
+        let (row, _) = written(&[
+            (ColumnKind::Bool, Cell::Bool(true)),
+            (ColumnKind::Byte, Cell::Int(255)),
+            (ColumnKind::Short, Cell::Int(-2)),
+            (ColumnKind::Long, Cell::Int(i64::MIN)),
+            dec(9, -1234),
+            dec(18, 1234),
+            dec(38, -1234),
+            (ColumnKind::Float, Cell::Float(0.5)),
+            (ColumnKind::Text, Cell::Text("ж".into())),
+            (ColumnKind::Any, Cell::Int(7)),
+            (ColumnKind::Date, Cell::Date(day)),
+            (ColumnKind::Uuid, Cell::Uuid(Uuid::from_u128(1))),
+            (ColumnKind::ZonedMoment { digits: 3 }, Cell::ZonedMoment(day, TimeOfDay::new(10_000).unwrap(), -90)),
+            (ColumnKind::Time { digits: 7 }, Cell::Time(time)),
+        ]);
+        let text = |name: &str| row[name].as_str();
+        let found = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].map(text);
+        assert_eq!(
+            found,
+            [
+                "true",
+                "255",
+                "-2",
+                "-9223372036854775808",
+                "-12.34",
+                "12.34",
+                "-12.34",
+                "0.5",
+                "\"ж\"",
+                "\"7\""
+            ]
+        );
+        assert_eq!(text("k").split(' ').next().unwrap_or_default(), "1996-07-04");
+        assert_eq!(text("m_offset_minutes"), "-90");
+    }
+
+    #[test]
+    fn moments_that_nanoseconds_cannot_hold_become_microseconds_or_text_and_stay_exact() {
+        let kind = ColumnKind::Moment { digits: 7 };
+        let at = |days, ticks| Cell::Moment(Day::since_year_1(days).unwrap(), TimeOfDay::new(ticks).unwrap());
+        for (cell, form) in [
+            (at(728_843, 1), Form::Moment(Unit::Nanos)),
+            (at(3_652_058, 10), Form::Moment(Unit::Micros)),
+            (at(0, 1), Form::Text),
+        ] {
+            let (row, found) = written(&[(kind, cell)]);
+            assert_eq!(found, form);
+            if form == Form::Text {
+                assert_eq!(row["a"], "\"0001-01-01 00:00:00.0000001\"");
+            }
+        }
+    }
+}

@@ -161,7 +161,7 @@ impl Selected<'_> {
     pub fn other_count(&self, read: u64) -> Option<String> {
         let stored = self.table.stored_rows.filter(|stored| *stored != read)?;
         Some(format!(
-            "{}: {} were found, and the database has counted {stored}: rows that changed while the backup ran",
+            "{}: {} found, and the database has counted {stored}: rows may have changed while the backup ran",
             self.table.title(),
             counted(read, "row")
         ))

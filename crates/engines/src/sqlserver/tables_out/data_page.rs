@@ -57,11 +57,6 @@ impl DataPage {
         self.bytes[3]
     }
 
-    /// The bits that say how rows are stored.
-    pub fn type_flags(&self) -> u8 {
-        self.bytes[2]
-    }
-
     /// The next page of the chain.
     ///
     /// # Errors

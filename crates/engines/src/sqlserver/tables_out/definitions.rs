@@ -60,7 +60,7 @@ fn table(object: &Object, catalog: &Catalog) -> TableDefinition {
     let mut notes = Vec::new();
     let mut rows: Vec<(&ColumnRow, TableColumn)> = Vec::new();
     for row in catalog.columns.get(&object.id).map_or(&[][..], Vec::as_slice) {
-        let is_stored = of_first.iter().any(|column| column.id == row.id);
+        let is_stored = find(of_first, row.id).is_some();
         if row.status & status::COLUMN_SET != 0 {
             notes.push(format!("column {} is a set of sparse columns: they are columns of their own", row.name));
         } else if row.status & status::COMPUTED != 0 && !is_stored {
@@ -115,7 +115,7 @@ fn column(row: &ColumnRow, stored: &[RowsetColumn]) -> TableColumn {
         length: 0,
         collation: row.collation,
     };
-    let physical = stored.iter().find(|column| column.id == row.id);
+    let physical = find(stored, row.id);
     let kind = logical.kind();
     let is_filestream =
         row.status & status::FILESTREAM != 0 || physical.is_some_and(|c| c.status & stored_status::FILESTREAM != 0);
@@ -147,7 +147,7 @@ fn partition(
 ) -> Result<Partition, Trouble> {
     let mut columns = Vec::new();
     for (row, shown) in rows.iter_mut() {
-        let Some(found) = stored.iter().find(|column| column.id == row.id) else {
+        let Some(found) = find(stored, row.id) else {
             shown.refused.get_or_insert_with(|| "the rows do not describe how they store it".to_owned());
             columns.push(None);
             continue;
@@ -180,6 +180,12 @@ fn partition(
         stored_columns: stored.len(),
         columns,
     })
+}
+
+/// The stored column with this id that is a column of the table: not one that was dropped, or makes keys unique.
+fn find(stored: &[RowsetColumn], id: i32) -> Option<&RowsetColumn> {
+    const NOT_OF_TABLE: i32 = stored_status::DROPPED | stored_status::UNIQUIFIER;
+    stored.iter().find(|column| column.id == id && column.status & NOT_OF_TABLE == 0)
 }
 
 /// True if cells of the stored type are cells of the column.

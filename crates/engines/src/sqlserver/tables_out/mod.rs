@@ -40,6 +40,8 @@ pub mod types;
 pub mod value;
 pub mod variant;
 #[cfg(any(test, feature = "testkit"))]
+pub mod sample_database;
+#[cfg(any(test, feature = "testkit"))]
 pub mod writer;
 
 #[cfg(test)]

@@ -367,3 +367,16 @@ fn a_page_that_does_not_match_its_checksum_is_damage_and_not_a_refusal() {
     let error = rows(&open(file), "dbo.t").unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
 }
+
+#[test]
+fn the_sample_database_has_rows_of_each_kind() {
+    let tables = open(super::sample_database::sample_database(&[]));
+    let count = |title: &str| rows(&tables, title).unwrap().len() as u64;
+    for table in tables.tables() {
+        assert_eq!(Some(count(&table.title())), table.stored_rows, "{}", table.title());
+    }
+    let amount = Cell::Decimal { digits: 412, scale: 2 };
+    for packed in ["dbo.RowPacked", "dbo.PagePacked"] {
+        assert_eq!(rows(&tables, packed).unwrap()[1], [Cell::Int(2), text("PALM"), amount.clone()]);
+    }
+}
