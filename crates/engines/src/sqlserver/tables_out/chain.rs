@@ -27,7 +27,8 @@ fn belongs(page: &DataPage, unit: &Unit) -> Decoded<bool> {
     Ok(named == unit.id || unit.object > 0 && named == old)
 }
 
-/// Gives each page of the leaf level, in the order of the key.
+/// Gives each page of the leaf level, in the order of the key. In some upgraded databases, the first page of a unit is now
+/// a page of another one: then the IAM pages name the leaves.
 ///
 /// # Errors
 /// A page is not of this unit, or the chain is a ring; the error of `each`.
@@ -39,6 +40,9 @@ pub fn leaf_pages(files: &DataFiles, unit: &Unit, each: &mut dyn FnMut(&DataPage
         }
         left -= 1;
         let page = files.page(id)?;
+        if Some(id) == unit.first && !belongs(&page, unit)? {
+            return heap_pages(files, unit, each);
+        }
         if !belongs(&page, unit)? || page.kind() != kind::DATA || page.level() != 0 {
             return unknown(format!("page {}:{} is in its chain and not one of its leaves", id.file, id.page));
         }
@@ -69,7 +73,7 @@ pub fn heap_pages(files: &DataFiles, unit: &Unit, each: &mut dyn FnMut(&DataPage
                 return Ok(());
             }
             let page = files.page(id)?;
-            let is_row_page = page.kind() == kind::DATA && belongs(&page, unit)?;
+            let is_row_page = page.kind() == kind::DATA && page.level() == 0 && belongs(&page, unit)?;
             if is_row_page { each(&page) } else { Ok(()) }
         };
         pages_of_map(&iam, &mut visit)?;

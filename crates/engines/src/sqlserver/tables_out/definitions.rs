@@ -44,9 +44,13 @@ pub struct Partition {
 
 /// All tables of users, by schema and name.
 pub fn tables(catalog: &Catalog) -> Vec<TableDefinition> {
-    let is_of_user = |object: &&Object| object.kind == USER_TABLE && object.schema != SCHEMA_SYS;
+    of_objects(catalog, |object| object.kind == USER_TABLE && object.schema != SCHEMA_SYS)
+}
+
+/// The tables among these objects, by schema and name.
+pub fn of_objects(catalog: &Catalog, is_wanted: impl Fn(&Object) -> bool) -> Vec<TableDefinition> {
     let mut tables: Vec<TableDefinition> =
-        catalog.objects.iter().filter(is_of_user).map(|object| table(object, catalog)).collect();
+        catalog.objects.iter().filter(|object| is_wanted(object)).map(|object| table(object, catalog)).collect();
     tables.sort_by(|one, other| (&one.table.schema, &one.table.name).cmp(&(&other.table.schema, &other.table.name)));
     tables
 }
