@@ -331,9 +331,12 @@ fn schema_row(row: &Record<'_>) -> Decoded<Option<(i32, String)>> {
     Ok(Some((fields.i32(5)?, name(row, 0)?)))
 }
 
+/// A rowset and a column, and the value of its older rows as `sql_variant`.
+type DefaultValue = ((i64, i32), Vec<u8>);
+
 /// `sysseobjvalues`: the value that rows have which are older than their column. A value that is not in the record is
 /// kept as empty: it is then refused where it is needed.
-fn default_row(row: &Record<'_>) -> Decoded<Option<((i64, i32), Vec<u8>)>> {
+fn default_row(row: &Record<'_>) -> Decoded<Option<DefaultValue>> {
     const CLASS_DEFAULT: u8 = 1;
     let fields = Fixed(row);
     if fields.u8(4)? != CLASS_DEFAULT {
