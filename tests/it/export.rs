@@ -4,6 +4,7 @@ use std::fs;
 
 use fullbore_engines::compressed::Writer;
 use fullbore_engines::sqlserver::configuration::BackupKind;
+use fullbore_engines::sqlserver::page::EXTENT;
 use fullbore_engines::sqlserver::tables_out::sample_database::{ORDERS, sample_database};
 use fullbore_engines::sqlserver::tables_out::types::xtype;
 use fullbore_engines::sqlserver::tables_out::writer::{WrittenColumn, WrittenTable, record};
@@ -167,4 +168,39 @@ fn nothing_is_replaced_without_being_asked_and_an_export_that_fails_leaves_nothi
     world.write("not.bak", b"something else");
     world.run("export --from not.bak --format csv --into dir:bad").with_code(2).says(&["no backup file of SQL Server"]);
     assert!(!world.at("bad").exists());
+}
+
+#[test]
+fn stripes_and_a_differential_give_the_rows_of_the_newest_state() {
+    let world = World::new();
+    let extents = |file: Vec<u8>| file.as_chunks::<EXTENT>().0.to_vec();
+    let before = extents(sample_database(&[one_row("Changed")]));
+    let mut changed = one_row("Changed");
+    changed.partitions[0].pages[0].records = vec![record(&[42, 0, 0, 0], 1, &[], &[])];
+    let after = extents(sample_database(&[changed]));
+    // Two families with every second extent.
+    for family in [1_u16, 2] {
+        let mut set = sample_set(BackupKind::Full, 1);
+        let own = before.iter().zip(0..).filter(|(_, number)| number % 2 == family - 1);
+        set.copies = vec![own.flat_map(|(extent, _)| extent.to_vec()).collect()];
+        world.write(&format!("{family}.bak"), &FamilyWriter::new(&sample_label(2, family), 512).set(&set).finish());
+    }
+    let mut differential = sample_set(BackupKind::Differential, 1);
+    differential.header.guid = uuid::Uuid::from_u128(2000);
+    differential.configuration.database.base = uuid::Uuid::from_u128(1001);
+    differential.configuration.database.last.block += 900;
+    let news = before.iter().zip(&after).filter(|(before, after)| before != after);
+    differential.copies = vec![news.flat_map(|(_, after)| after.to_vec()).collect()];
+    let mut label = sample_label(1, 1);
+    label.stripe.media_set = uuid::Uuid::from_u128(78);
+    world.write("d.dif", &FamilyWriter::new(&label, 512).set(&differential).finish());
+    for (from, id) in [("--from 1.bak --from 2.bak", 1), ("--from 1.bak --from 2.bak --from d.dif", 42)] {
+        let into = format!("dir:of-{id}");
+        world.run(&format!("export {from} --format csv --table Changed --into {into}")).done();
+        assert_eq!(world.text(&format!("of-{id}/dbo.Changed.csv")), format!("id\r\n{id}\r\n"));
+    }
+    let set = "--set 000003E9 --format csv --table Changed --into dir:old";
+    world.run(&format!("export --from 1.bak --from 2.bak --from d.dif {set}")).with_code(2);
+    world.run("export --from 1.bak --format csv --into dir:old").with_code(3).says(&["family 2 of 2"]);
+    assert!(!world.at("old").exists());
 }
