@@ -22,8 +22,8 @@ use fullbore_core::{Error, Result};
 pub use engine::{
     Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FamilyBytes, FileEngine,
     ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable,
-    ForeignTables, ForeignVerification, GivenOptions, Identity, InOrder, LogEngine, PageCheck, PageEngine, RestoredFile,
-    Restorer, Row, Stems, TableColumn, TextOfTable, TimeOfDay,
+    ForeignTables, ForeignVerification, GivenOptions, Identity, InOrder, LogEngine, PageCheck, PageEngine,
+    RestoredFile, Restorer, Row, Stems, TableColumn, TextOfTable, TimeOfDay,
 };
 pub use sqlserver::compressed;
 
