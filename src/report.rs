@@ -129,6 +129,8 @@ pub struct Report {
     pub planned: Option<PlannedReport>,
     /// Of a verification of media of another program: which bytes which check protects. Together they are all bytes.
     pub coverage: Vec<Coverage>,
+    /// Tables that were exported or refused.
+    pub exported: Vec<ExportedTable>,
     /// Problems that did not stop the job.
     pub warnings: Vec<String>,
     /// Facts that are worth knowing and need no action.
@@ -223,6 +225,21 @@ pub struct ResumedReport {
     pub fetched_bytes: u64,
     /// Number of fetched blocks.
     pub fetched_blocks: u64,
+}
+
+/// A table of an export.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ExportedTable {
+    /// Schema and name.
+    pub table: String,
+    /// The name of its file, of formats with one file for each table.
+    pub file: Option<String>,
+    /// Rows that were written.
+    pub rows: u64,
+    /// Rows that the database itself has counted.
+    pub stored_rows: Option<u64>,
+    /// Why it was not exported.
+    pub refused: Option<String>,
 }
 
 /// A set that was copied, or would be.

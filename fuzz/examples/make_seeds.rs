@@ -68,6 +68,7 @@ fn main() -> std::io::Result<()> {
     innodb(&put)?;
     compressed(&put)?;
     sqlserver(&put)?;
+    sqlserver_tables(&put)?;
     redo(&put)
 }
 
@@ -119,6 +120,25 @@ fn sqlserver(put: Put) -> std::io::Result<()> {
         put("sqlserver_bak", name, &FamilyWriter::new(&sample_label(families, 1), 512).set(&set).finish())?;
     }
     Ok(())
+}
+
+/// Changes to a small database of SQL Server, and rows and values of it.
+fn sqlserver_tables(put: Put) -> std::io::Result<()> {
+    use fullbore_engines::sqlserver::tables_out::writer::record;
+    put("sqlserver_page_record", "unchanged", &[])?;
+    // The next page of the first page of orders is the page itself.
+    put("sqlserver_page_record", "ring", &[17, 16, 0, 6, 17, 0, 0, 0, 1, 0])?;
+    let row = record(&[1, 0, 0, 0], 3, &[1], &[(false, b"abc"), (true, &[5, 0, 1, 0, 3, 0, 12, 0, 3, 0, 0, 0])]);
+    put("sqlserver_row_value", "plain", &[&[0][..], &row].concat())?;
+    let packed = [&[1, 3, 0x52, 0x03, 0x81][..], b"PALM", &[0xC0, 0x67]].concat();
+    put("sqlserver_row_value", "row-compressed", &[&[1][..], &packed].concat())?;
+    let anchor = [&[1, 3, 0x80, 0x00][..], b"PALETTE"].concat();
+    let head = [&[6, 0, 0, 18, 0, 24, 0][..], &anchor, &[1, 0, 2, 0, 3, b'M']].concat();
+    let symbol = [1, 3, 0xC2, 0x03, 0x81, 0, 0xC0, 0x67];
+    put("sqlserver_row_value", "page-compressed", &[&[2, head.len() as u8, 0][..], &head, &symbol].concat())?;
+    put("sqlserver_row_value", "decimal", &[3, 106, 0, 0, 9, 2, 1, 0x39, 0x30, 0, 0])?;
+    put("sqlserver_row_value", "variant", &[3, 98, 0, 0, 0, 0, 56, 1, 7, 0, 0, 0])?;
+    put("sqlserver_row_value", "scsu", &[&[3, 231, 80, 0, 0, 0][..], b"\x12\x9C\xBE\xC1\xBA\xB2\xB0"].concat())
 }
 
 /// A redo log's head and a few mini-transactions.

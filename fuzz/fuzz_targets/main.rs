@@ -43,6 +43,8 @@ targets! {
     sqlite_log_set
     sqlite_wal_index
     sqlserver_bak
+    sqlserver_page_record
+    sqlserver_row_value
     store_answer
     tsql
     xpress

@@ -66,6 +66,7 @@ pub enum Verb {
     Verify(Verify),
     Copy(Box<super::copy::Copy>),
     Unpack(super::unpack::Unpack),
+    Export(Box<super::export::Export>),
     Calibrate(super::calibrate::Calibrate),
     Estimate(Box<super::estimate::Estimate>),
     Advise(Box<super::advise::Advise>),
@@ -110,9 +111,13 @@ impl Verb {
             // A verdict is in the exit code and, in a repository, in its records.
             Self::Verify(_) | Self::RestoreTest(_) => false,
             Self::Sql(args) => args.dry_run,
-            Self::Unpack(_) | Self::Log(_) | Self::Catalog(_) | Self::Cancel(_) | Self::Key(_) | Self::Manual(_) => {
-                false
-            }
+            Self::Unpack(_)
+            | Self::Export(_)
+            | Self::Log(_)
+            | Self::Catalog(_)
+            | Self::Cancel(_)
+            | Self::Key(_)
+            | Self::Manual(_) => false,
         }
     }
 }

@@ -171,6 +171,24 @@ pub fn unpack(report: &Report, shown: &OutputFlags) -> Vec<String> {
     out
 }
 
+/// What was exported.
+pub fn export(report: &Report, shown: &OutputFlags) -> Vec<String> {
+    let exported: Vec<_> = report.exported.iter().filter(|table| table.refused.is_none()).collect();
+    let rows = exported.iter().map(|table| table.rows).sum::<u64>();
+    let (tables, rows) = (counted(exported.len() as u64, "table"), counted(rows, "row"));
+    let into = value(report.into.as_deref().unwrap_or_default());
+    let database = value(report.database.as_deref().unwrap_or_default());
+    let mut out = vec![format!("EXPORT: {tables} of {database} with {rows} to {into}")];
+    if let refused @ 1.. = report.exported.len() - exported.len() {
+        out.push(format!("  {} refused: see the warnings", counted(refused as u64, "table")));
+    }
+    out.push(format!("  {} in {}", show_bytes(report.source_bytes), seconds(report.elapsed_s)));
+    if shown.verbose {
+        out.extend(exported.iter().map(|table| format!("  {}: {}", value(&table.table), counted(table.rows, "row"))));
+    }
+    out
+}
+
 /// `256.0 MiB in 0.796 s (321.4 MiB/s)`.
 fn moved(report: &Report) -> String {
     format!("{} in {} ({:.1} MiB/s)", show_bytes(report.source_bytes), seconds(report.elapsed_s), report.mib_per_s)

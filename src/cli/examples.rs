@@ -5,7 +5,7 @@ use clap::Command;
 /// A verb, and its examples: a line that says what for, and a command line.
 type Examples = (&'static [&'static str], [(&'static str, &'static str); 3]);
 
-const ALL: [Examples; 22] = [
+const ALL: [Examples; 23] = [
     (
         &["backup"],
         [
@@ -61,6 +61,24 @@ const ALL: [Examples; 22] = [
                 "unpack s3://bucket/app.bak --to new/app.bak --mkdir",
             ),
             ("Check every byte, write nothing", "unpack app.bak --to nul:"),
+        ],
+    ),
+    (
+        &["export"],
+        [
+            (
+                "All tables of a backup file of SQL Server",
+                "export --from app.bak --format parquet --into dir:/data/out",
+            ),
+            (
+                "Some columns of some rows of one table",
+                "export --from app.bak --format csv --table dbo.Orders --columns OrderID,Freight --where 'OrderID = 10248' \
+                 --into dir:out",
+            ),
+            (
+                "A full and its differential, into one SQLite database",
+                "export --from app.bak --from app.dif --format sqlite --into dir:out",
+            ),
         ],
     ),
     (

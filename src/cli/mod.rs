@@ -10,6 +10,7 @@ mod copy;
 mod engine_options;
 mod estimate;
 mod examples;
+mod export;
 mod foreign;
 mod foreseen;
 mod grid;
@@ -115,6 +116,7 @@ fn dispatch(Arguments { global, verb }: Arguments, config: &Config) -> Result<u8
         Verb::Verify(args) => verify::run(&args, config),
         Verb::Copy(args) => copy::run(&args, config),
         Verb::Unpack(args) => unpack::run(&args, config),
+        Verb::Export(args) => export::run(&args, config),
         Verb::Calibrate(args) => calibrate::run(&args, config, global.config),
         Verb::Advise(args) => advise::run(&args, config, &global),
         Verb::Estimate(args) => estimate::run(&args, config),

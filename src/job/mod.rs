@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod copy;
 pub mod estimate;
+pub mod export;
 pub mod foreign;
 pub mod inspect;
 pub mod keys;

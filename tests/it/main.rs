@@ -26,6 +26,7 @@ mod differential;
 #[cfg(all(feature = "azure", feature = "gcs"))]
 mod emulators;
 mod estimate;
+mod export;
 mod few_threads;
 mod foreign_media;
 mod foreign_sets;

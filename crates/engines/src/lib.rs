@@ -22,9 +22,10 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 pub use engine::{
-    Coverage, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, ForeignDescription, ForeignFamily, ForeignMedia,
-    ForeignMediaSet, ForeignRestore, ForeignSet, ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck,
-    PageEngine, RestoredFile, Restorer, Row, Stems, Surveyed, TextOfTable,
+    Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, ForeignDescription,
+    ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable, ForeignTables,
+    ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems,
+    Surveyed, TableColumn, TextOfTable, TimeOfDay,
 };
 pub use foreign_set::bytes::{FamilyBytes, InOrder};
 pub use sqlserver::compressed;

@@ -7,7 +7,9 @@ pub(in crate::job) mod stored;
 mod take_in;
 mod verify;
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fullbore_core::conduct::Conduct;
 use fullbore_core::device::{Destination, Device};
@@ -15,7 +17,7 @@ use fullbore_core::media::FAMILY_MAGIC;
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result, io, supply};
-use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia};
+use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignTables};
 use fullbore_repository::discovery::{self, Head};
 
 use bytes::{AllBytes, SparseBytes};
@@ -82,6 +84,39 @@ impl ForeignDevices {
             Ok(ForeignFamily { device: device.to_string(), bytes: Box::new(SparseBytes::new(supply)) })
         });
         self.media.describe(families.collect::<Result<_>>()?)
+    }
+
+    /// The identity of the set at a position of its media.
+    ///
+    /// # Errors
+    /// There is no such set, or several media sets have one; a device cannot be read.
+    pub fn identity_of(&self, file: u16, stores: &Stores) -> Result<String> {
+        let media_sets = self.describe(stores)?.media_sets;
+        let mut found: Vec<String> = media_sets
+            .into_iter()
+            .flat_map(|media| media.sets)
+            .filter_map(|set| (set.position == file).then_some(set.id))
+            .collect();
+        found.dedup();
+        match (found.pop(), found.len()) {
+            (Some(id), 0) => Ok(id),
+            (found, _) => {
+                let why = if found.is_some() { "several media sets have" } else { "the media have no" };
+                let hint = "`fullbore inspect header` shows all sets; --set chooses one by its BackupSetGUID";
+                Err(Error::usage(format!("--file {file}"), format!("{why} a set at this position"), hint))
+            }
+        }
+    }
+
+    /// The tables on these media. `scratch` is an empty directory for their pages.
+    ///
+    /// # Errors
+    /// As of [`ForeignMedia::tables`].
+    pub fn tables(&self, wanted: Option<&str>, scratch: &Path, conduct: &Conduct) -> Result<Box<dyn ForeignTables>> {
+        conduct.progress.total.store(self.bytes(), Ordering::Relaxed);
+        let pool = all_bytes_pool()?;
+        let open = |name: &str| self.open(name, &pool, conduct);
+        self.media.tables(&self.names(), &open, wanted, scratch)
     }
 
     /// The devices, as they are shown.

@@ -12,6 +12,8 @@ use crate::foreign_set::bytes::FamilyBytes;
 use crate::foreign_set::delivered::Delivered;
 use crate::foreign_set::source::{StoredFamily, StoredFile};
 
+use super::foreign_tables::ForeignTables;
+
 /// How many bytes [`ForeignMedia::recognises`] gets.
 pub const FOREIGN_HEAD: usize = 16;
 
@@ -68,6 +70,19 @@ pub trait ForeignMedia: Sync {
         wanted: Option<&str>,
         into: &Path,
     ) -> Result<ForeignRestore>;
+
+    /// Opens the tables of the database that [`restore`](Self::restore) would write. `scratch` is an empty directory for
+    /// its pages; the tables read from it as long as they exist.
+    ///
+    /// # Errors
+    /// As of [`restore`](Self::restore), or the system tables cannot be read.
+    fn tables(
+        &self,
+        devices: &[String],
+        open: &dyn Fn(&str) -> Result<ForeignFamily>,
+        wanted: Option<&str>,
+        scratch: &Path,
+    ) -> Result<Box<dyn ForeignTables>>;
 }
 
 /// Media that were read once, to be stored.

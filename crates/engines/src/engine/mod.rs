@@ -6,6 +6,7 @@ mod directory;
 mod directory_restore;
 mod file;
 mod foreign;
+mod foreign_tables;
 mod log;
 mod option;
 mod options;
@@ -24,6 +25,7 @@ pub use foreign::{
     Coverage, FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore,
     ForeignSet, ForeignVerification, RestoredFile, Row, Surveyed,
 };
+pub use foreign_tables::{Cell, ColumnKind, Day, ForeignTable, ForeignTables, TICKS_PER_DAY, TableColumn, TimeOfDay};
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
 pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
 pub(crate) use options::names as option_names;

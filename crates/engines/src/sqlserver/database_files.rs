@@ -29,6 +29,8 @@ pub struct DatabaseFiles {
     /// The last extent of this copy.
     before: Option<(u16, u32)>,
     sets: u32,
+    /// False if only the data files are written.
+    with_log: bool,
 }
 
 struct Written {
@@ -63,9 +65,22 @@ impl DatabaseFiles {
     /// # Errors
     /// Two files have one name, a name cannot be that of a file, or a file cannot be made.
     pub fn create(configuration: &Configuration, directory: &Path) -> Result<Self> {
+        Self::of_kinds(configuration, directory, &[FileKind::Data, FileKind::Log])
+    }
+
+    /// The same without the log files.
+    ///
+    /// # Errors
+    /// As of [`create`](Self::create).
+    pub fn create_data(configuration: &Configuration, directory: &Path) -> Result<Self> {
+        Self::of_kinds(configuration, directory, &[FileKind::Data])
+    }
+
+    fn of_kinds(configuration: &Configuration, directory: &Path, kinds: &[FileKind]) -> Result<Self> {
         let (files, later) = (BTreeMap::new(), HashMap::new());
-        let mut made = Self { directory: directory.to_owned(), files, later, before: None, sets: 0 };
-        for described in configuration.files.iter().filter(|file| !matches!(file.kind, FileKind::Other(_))) {
+        let with_log = kinds.contains(&FileKind::Log);
+        let mut made = Self { directory: directory.to_owned(), files, later, before: None, sets: 0, with_log };
+        for described in configuration.files.iter().filter(|file| kinds.contains(&file.kind)) {
             made.add(described)?;
         }
         Ok(made)
@@ -105,6 +120,7 @@ impl DatabaseFiles {
                     Event::SetBegins(header) => (is_open, copy) = (header.position == position, 0),
                     Event::SetEnds => is_open = false,
                     _ if !is_open => {}
+                    Event::LogRange(_) | Event::Piece { content: Content::Log, .. } if !self.with_log => {}
                     Event::LogRange(range) => log = Some(LogPart { range, at: range.begin }),
                     Event::ContentBegins(Content::Pages) => (copy, self.before) = (copy + 1, None),
                     Event::Piece { content: Content::Pages, bytes, offset } => {
@@ -256,6 +272,17 @@ impl DatabaseFiles {
             }
         }
         Ok(())
+    }
+
+    /// The files by their ids, with their names for messages. They have no name in the directory any more, so nothing is
+    /// left when they are closed.
+    pub fn into_open(mut self) -> Vec<(u16, String, File)> {
+        let files = std::mem::take(&mut self.files);
+        let opened = files.into_iter().map(|(id, written)| {
+            let _ = std::fs::remove_file(&written.temporary); // The directory is removed too.
+            (u16::try_from(id).unwrap_or(u16::MAX), written.restored.name, written.file)
+        });
+        opened.collect()
     }
 
     /// Makes all files durable, and gives them their names.

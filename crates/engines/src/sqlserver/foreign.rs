@@ -4,14 +4,19 @@ use std::path::Path;
 
 use fullbore_core::Result;
 
+use super::chain;
 use super::compressed::MAGIC;
 use super::configuration::BackupKind;
+use super::database_files::DatabaseFiles;
 use super::engine::SqlServer;
 use super::media::{self, Family, MediaSet, guid};
+use super::restore::{grouped, layers, titles, write};
+use super::tables_out::data_files::DataFiles;
+use super::tables_out::tables::{About, DatabaseTables};
 use super::{position, restore, survey, tables, verify};
 use crate::engine::{
     Engine, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet,
-    ForeignVerification, Surveyed,
+    ForeignTables, ForeignVerification, Surveyed,
 };
 
 /// The row of [`FOREIGN_MEDIA`](crate::FOREIGN_MEDIA).
@@ -70,6 +75,35 @@ impl ForeignMedia for SqlServerBackup {
         into: &Path,
     ) -> Result<ForeignRestore> {
         restore::restore(devices, open, wanted, into)
+    }
+
+    fn tables(
+        &self,
+        devices: &[String],
+        open: &dyn Fn(&str) -> Result<ForeignFamily>,
+        wanted: Option<&str>,
+        scratch: &Path,
+    ) -> Result<Box<dyn ForeignTables>> {
+        let groups = grouped(devices, open)?;
+        let chosen = chain::choose(&groups, wanted)?;
+        let layers = layers(&chosen);
+        let newest = &chosen.differential.unwrap_or(chosen.full).set.configuration;
+        let mut files = DatabaseFiles::create_data(newest, scratch)?;
+        write(&mut files, &layers, open)?;
+        files.check()?;
+        let mut data = DataFiles::default();
+        for (id, name, file) in files.into_open() {
+            data.add(id, name, file)?;
+        }
+        let mut about = About { database: newest.database.database.clone(), sets: titles(&layers), ..About::default() };
+        about.warnings = chosen.warnings;
+        about.warnings.extend(groups.iter().flat_map(warnings_about_copies));
+        about.notes.push(
+            "the log in the backup is not applied: rows that changed while the backup ran may be older or newer than \
+             its end"
+                .to_owned(),
+        );
+        Ok(Box::new(DatabaseTables::open(data, newest.database.unicode.0, about)?))
     }
 }
 

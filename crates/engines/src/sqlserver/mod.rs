@@ -12,6 +12,7 @@
 //! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`coverage`] |
 //! | sets that hold backup files | [`survey`] (the place of each extent), [`position`] (their names), [`engine`] |
 //! | `restore` | [`restore`], [`chain`] (which sets), [`database_files`] (pages and log at their places) |
+//! | `export` | [`tables_out`] (pages, records, values) |
 //! | the seam to the rest of the program | [`foreign`] |
 //!
 //! All of it is written from the public MTF 1.00a specification and from what genuine files show.
@@ -41,6 +42,7 @@ pub mod set;
 pub mod stream;
 pub mod survey;
 pub mod tables;
+pub mod tables_out;
 pub mod verify;
 pub mod walk;
 #[cfg(any(test, feature = "testkit"))]

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use fullbore_core::Result;
 
-use super::chain::{self, Chosen};
+use super::chain::{self, Chain, Chosen};
 use super::configuration::FileKind;
 use super::database_files::DatabaseFiles;
 use super::foreign::warnings_about_copies;
-use super::{media, tables};
+use super::media::{self, MediaSet};
+use super::tables;
 use crate::engine::{ForeignFamily, ForeignRestore};
 
 /// Writes the files of a database into a directory, which is empty: see
@@ -22,22 +23,45 @@ pub fn restore(
     wanted: Option<&str>,
     into: &Path,
 ) -> Result<ForeignRestore> {
-    let found = devices.iter().map(|device| media::look(open(device)?)).collect::<Result<Vec<_>>>()?;
-    let groups = media::group(found);
+    let groups = grouped(devices, open)?;
     let chosen = chain::choose(&groups, wanted)?;
-    let (full, differential) = (chosen.full, chosen.differential);
-    let layers: Vec<Chosen<'_>> = [Some(full), differential].into_iter().flatten().collect();
-    let newest = differential.unwrap_or(full);
+    let layers = layers(&chosen);
+    let newest = chosen.differential.unwrap_or(chosen.full);
     let mut files = DatabaseFiles::create(&newest.set.configuration, into)?;
-    for Chosen { media, set } in &layers {
-        let families = media.devices().iter().map(|device| open(device)).collect::<Result<Vec<_>>>()?;
-        files.write_set(families, set.header.position)?;
-    }
+    write(&mut files, &layers, open)?;
     files.check()?;
     let mut warnings = chosen.warnings;
     warnings.extend(groups.iter().flat_map(warnings_about_copies));
     let left_out = newest.set.configuration.files.iter().filter(|file| matches!(file.kind, FileKind::Other(_)));
     warnings.extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));
-    let sets = layers.iter().map(|layer| tables::title(&layer.set.header, &layer.set.configuration)).collect();
-    Ok(ForeignRestore { sets, files: files.publish()?, warnings })
+    Ok(ForeignRestore { sets: titles(&layers), files: files.publish()?, warnings })
+}
+
+/// The media sets on these devices.
+pub(super) fn grouped(devices: &[String], open: &dyn Fn(&str) -> Result<ForeignFamily>) -> Result<Vec<MediaSet>> {
+    let found = devices.iter().map(|device| media::look(open(device)?)).collect::<Result<Vec<_>>>()?;
+    Ok(media::group(found))
+}
+
+/// The sets of a chain, in the order in which they are written.
+pub(super) fn layers<'a>(chosen: &Chain<'a>) -> Vec<Chosen<'a>> {
+    [Some(chosen.full), chosen.differential].into_iter().flatten().collect()
+}
+
+/// Writes the sets, each over the one before.
+pub(super) fn write(
+    files: &mut DatabaseFiles,
+    layers: &[Chosen<'_>],
+    open: &dyn Fn(&str) -> Result<ForeignFamily>,
+) -> Result<()> {
+    for Chosen { media, set } in layers {
+        let families = media.devices().iter().map(|device| open(device)).collect::<Result<Vec<_>>>()?;
+        files.write_set(families, set.header.position)?;
+    }
+    Ok(())
+}
+
+/// The titles of the sets, for messages.
+pub(super) fn titles(layers: &[Chosen<'_>]) -> Vec<String> {
+    layers.iter().map(|layer| tables::title(&layer.set.header, &layer.set.configuration)).collect()
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub(super) mod genuine_files;
+mod genuine_tables;
 mod restored_files;
 mod stored_media;
 

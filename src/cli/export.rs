@@ -1,0 +1,87 @@
+//! `fullbore export`.
+
+use clap::{Args, ValueEnum};
+use fullbore::Result;
+use fullbore::config::Config;
+use fullbore::job::export::{self, Condition, Request};
+
+use super::args::OutputFlags;
+use super::closing;
+
+/// Write the tables of a backup as CSV, Parquet or SQLite files, without a database server.
+///
+/// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. Other backup sets cannot be
+/// exported yet: restore them first. A table that cannot be decoded is refused with a warning and exit code 4; the other
+/// tables are exported. No file has its name before all files are complete and durable.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Backup files, directories or patterns: all families of a full, and of its differential. Repeatable.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    pub from: Vec<String>,
+    /// csv and parquet: a file for each table. sqlite: one database with all tables.
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Format,
+    /// Export only this table: dbo.Orders, or Orders. Repeatable [default: all tables].
+    #[arg(long, value_name = "TABLE")]
+    pub table: Vec<String>,
+    /// Export only these columns, in this order, separated by commas [default: all columns].
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// Export only the rows for which this is true: COLUMN = VALUE, also <> < <= > >= and IS [NOT] NULL, joined by AND.
+    /// Texts have single quotes. They are compared exactly, also in upper and lower case.
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// Where the files go: dir:PATH, a directory that does not exist or is empty.
+    #[arg(long, value_name = "TARGET")]
+    pub into: String,
+    /// Replace files of the same names in a directory that is not empty.
+    #[arg(long)]
+    pub replace: bool,
+    /// The set at this position of its media (FILE = N) [default: the newest full and differential].
+    #[arg(long, value_name = "N", conflicts_with = "set")]
+    pub file: Option<u16>,
+    /// The set with this BackupSetGUID. The start of it is enough.
+    #[arg(long, value_name = "ID")]
+    pub set: Option<String>,
+    /// Messages and report.
+    #[command(flatten, next_help_heading = "Output")]
+    pub shown: OutputFlags,
+}
+
+/// The format of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Comma-separated values, in UTF-8, with a header.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+    /// A SQLite database.
+    Sqlite,
+}
+
+/// Runs the verb; gives the exit code.
+pub fn run(args: &Export, config: &Config) -> Result<u8> {
+    let request = Request {
+        from: args.from.clone(),
+        file: args.file,
+        set: args.set.clone(),
+        format: match args.format {
+            Format::Csv => export::Format::Csv,
+            Format::Parquet => export::Format::Parquet,
+            Format::Sqlite => export::Format::Sqlite,
+        },
+        tables: args.table.clone(),
+        columns: args.columns.clone(),
+        condition: args.condition.as_deref().map(Condition::parse).transpose()?,
+        into: Request::directory(&args.into)?,
+        replace: args.replace,
+    };
+    super::with_report(
+        "export",
+        &args.shown,
+        config,
+        |conduct, report| export::run(&request, conduct, report),
+        |report| closing::export(report, &args.shown),
+        false,
+    )
+}

@@ -1,0 +1,302 @@
+//! `export`: tables out of media, as files that other programs read.
+//!
+//! ```text
+//! ForeignTables (engines) ─► Selection (tables, columns, --where) ─► Writer (CSV, Parquet, SQLite) ─► Staging ─► names
+//! ```
+//! No file has its name before all of them are complete and durable. A table that cannot be decoded is refused; the others
+//! are exported.
+
+mod cell_text;
+mod condition;
+mod csv_file;
+mod file_names;
+mod parquet_file;
+mod parquet_schema;
+mod selection;
+mod sqlite_file;
+mod staging;
+
+use std::path::{Path, PathBuf};
+
+use fullbore_core::conduct::Conduct;
+use fullbore_core::units::counted;
+use fullbore_core::{Error, Result};
+use fullbore_engines::{Cell, ForeignTables, TableColumn};
+
+pub use condition::Condition;
+
+use crate::report::{ExportedTable, Report};
+use csv_file::CsvFile;
+use parquet_file::{Again, ParquetFile};
+use selection::Selected;
+use sqlite_file::SqliteFile;
+use staging::Staging;
+
+/// The format of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One CSV file for each table.
+    Csv,
+    /// One Parquet file for each table.
+    Parquet,
+    /// One SQLite database with all tables.
+    Sqlite,
+}
+
+/// What the user asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// `--from`.
+    pub from: Vec<String>,
+    /// `--file`: the position of a set on its media.
+    pub file: Option<u16>,
+    /// `--set`: the beginning of the identity of a set.
+    pub set: Option<String>,
+    /// `--format`.
+    pub format: Format,
+    /// `--table`; all of them without it.
+    pub tables: Vec<String>,
+    /// `--columns`; all of them without it.
+    pub columns: Vec<String>,
+    /// `--where`.
+    pub condition: Option<Condition>,
+    /// The directory of `--into`.
+    pub into: PathBuf,
+    /// `--replace`.
+    pub replace: bool,
+}
+
+impl Request {
+    /// The directory that `--into` names.
+    ///
+    /// # Errors
+    /// It does not begin with `dir:`.
+    pub fn directory(into: &str) -> Result<PathBuf> {
+        match into.strip_prefix("dir:") {
+            Some(path) if !path.is_empty() => Ok(path.into()),
+            _ => {
+                let why = "an export writes files into a directory";
+                Err(Error::usage(format!("--into {into}"), why, "write --into dir:PATH"))
+            }
+        }
+    }
+}
+
+/// Exports; fills `report`, also when it fails.
+///
+/// # Errors
+/// Nothing can be exported, damage is found, or a file cannot be written. Then no file of this export is left.
+pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+    let begun = std::time::Instant::now();
+    report.into = Some(format!("dir:{}", request.into.display()));
+    let Some(found) = super::foreign::find(&request.from, &conduct.stores)? else {
+        let why = "no backup file of SQL Server is there";
+        let hint = "other backup sets are restored first: fullbore restore --from … --into …";
+        return Err(Error::usage(format!("--from {}", request.from.join(" ")), why, hint));
+    };
+    let wanted = match request.file {
+        Some(file) => Some(found.identity_of(file, &conduct.stores)?),
+        None => request.set.clone(),
+    };
+    let staging = Staging::create(&request.into, request.replace)?;
+    let tables = found.tables(wanted.as_deref(), &staging.scratch()?, conduct)?;
+    report.database = Some(tables.database().to_owned());
+    report.sets = tables.sets().to_vec();
+    report.warnings.extend(tables.warnings().iter().cloned());
+    report.notes.extend(tables.notes().iter().cloned());
+    let chosen = selection::choose(&*tables, request)?;
+    let exported = export(&*tables, &chosen, request, &staging, conduct, report)?;
+    if exported == 0 {
+        return Err(refused_all(chosen.len(), report));
+    }
+    conduct.check()?;
+    report.source_bytes = staging.publish()?;
+    report.set_speed(begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// No table could be exported: an empty directory would look like an empty database.
+fn refused_all(count: usize, report: &mut Report) -> Error {
+    let what = counted(count as u64, "table");
+    if count == 0 {
+        return Error::refused("the backup", "holds no table of a user", "there is nothing to export");
+    }
+    let why = report.exported.iter().find_map(|table| table.refused.clone()).unwrap_or_default();
+    // The error says the first reason, and the warnings say all of them.
+    Error::refused(
+        format!("each of {what}"),
+        format!("cannot be exported: {why}"),
+        "restore the backup with SQL Server",
+    )
+}
+
+/// Writes the tables; gives how many were exported.
+fn export(
+    tables: &dyn ForeignTables,
+    chosen: &[Selected<'_>],
+    request: &Request,
+    staging: &Staging,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<usize> {
+    let mut names = file_names::Names::default();
+    let mut database = match request.format {
+        Format::Sqlite => Some(SqliteFile::create(&staging.file(&names.database(tables.database(), ".db"))?)?),
+        _ => None,
+    };
+    let mut exported = 0;
+    for table in chosen {
+        conduct.check()?;
+        let mut line =
+            ExportedTable { table: table.title(), stored_rows: table.stored_rows(), ..ExportedTable::default() };
+        report.notes.extend(table.notes());
+        let done = match (&mut database, request.format) {
+            (Some(database), _) => {
+                let name = names.table(table.schema(), table.name(), "");
+                sqlite_table(tables, table, database, &name, conduct)
+            }
+            (None, Format::Parquet) => {
+                line.file = Some(names.table(table.schema(), table.name(), ".parquet"));
+                parquet_table(tables, table, staging, line.file.as_deref().unwrap_or_default(), conduct)
+            }
+            (None, _) => {
+                line.file = Some(names.table(table.schema(), table.name(), ".csv"));
+                csv_table(tables, table, staging, line.file.as_deref().unwrap_or_default(), conduct)
+            }
+        };
+        match done {
+            Ok(written) => {
+                line.rows = written.rows;
+                report.warnings.extend(written.warnings);
+                report.warnings.extend(table.other_count(written.read));
+                exported += 1;
+            }
+            Err(error @ Error::Refused { .. }) => {
+                report.warnings.push(format!("{}; the table is not exported", error.without_hint()));
+                (line.refused, line.file) = (Some(error.without_hint()), None);
+            }
+            Err(other) => return Err(other),
+        }
+        report.exported.push(line);
+    }
+    if let Some(database) = database {
+        database.finish()?;
+    }
+    Ok(exported)
+}
+
+/// What was written of a table.
+struct Written {
+    /// Rows in the file.
+    rows: u64,
+    /// Rows in the table, whether the condition took them or not.
+    read: u64,
+    warnings: Vec<String>,
+}
+
+/// Reads the rows that the condition takes, and gives the columns of the export to `each`.
+fn rows(
+    tables: &dyn ForeignTables,
+    table: &Selected<'_>,
+    conduct: &Conduct,
+    each: &mut dyn FnMut(&[Cell]) -> Result<()>,
+) -> Result<Written> {
+    /// Rows between two looks at the signals.
+    const ROWS: u64 = 4096;
+    table.refuse()?;
+    let mut written = Written { rows: 0, read: 0, warnings: Vec::new() };
+    let warnings = tables.read(table.place, &table.read_columns, &mut |cells| {
+        written.read += 1;
+        if written.read.is_multiple_of(ROWS) {
+            conduct.check()?;
+        }
+        if table.takes(cells) {
+            written.rows += 1;
+            each(cells.get(..table.columns.len()).unwrap_or_default())?;
+        }
+        Ok(())
+    })?;
+    written.warnings = warnings;
+    Ok(written)
+}
+
+fn csv_table(
+    tables: &dyn ForeignTables,
+    table: &Selected<'_>,
+    staging: &Staging,
+    name: &str,
+    conduct: &Conduct,
+) -> Result<Written> {
+    let path = staging.file(name)?;
+    let mut file = CsvFile::create(&path, &table.columns)?;
+    let done = rows(tables, table, conduct, &mut |cells| file.row(cells)).and_then(|done| {
+        file.finish()?;
+        Ok(done)
+    });
+    done.inspect_err(|_| staging.drop_file(name))
+}
+
+/// A column of moments may need another form than the first one: then the table is read again.
+fn parquet_table(
+    tables: &dyn ForeignTables,
+    table: &Selected<'_>,
+    staging: &Staging,
+    name: &str,
+    conduct: &Conduct,
+) -> Result<Written> {
+    let path = staging.file(name)?;
+    let mut forms = parquet_schema::first_forms(&table.columns);
+    loop {
+        let mut file = ParquetFile::create(&path, &table.columns, &forms)?;
+        let mut again: Option<Again> = None;
+        let done = rows(tables, table, conduct, &mut |cells| {
+            let row = file.row(cells)?;
+            again = again.take().or(row);
+            match again {
+                None => Ok(()),
+                // Ends the reading; the error is not shown.
+                Some(_) => Err(Error::Halted),
+            }
+        });
+        match (done, again) {
+            (_, Some(Again { column })) => parquet_schema::next_form(&mut forms, column)?,
+            (Ok(done), None) => {
+                let finished = file.finish();
+                return finished.map(|()| done).inspect_err(|_| staging.drop_file(name));
+            }
+            (Err(error), None) => {
+                staging.drop_file(name);
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn sqlite_table(
+    tables: &dyn ForeignTables,
+    table: &Selected<'_>,
+    database: &mut SqliteFile,
+    name: &str,
+    conduct: &Conduct,
+) -> Result<Written> {
+    table.refuse()?;
+    database.begin(name, &table.columns)?;
+    match rows(tables, table, conduct, &mut |cells| database.row(cells)) {
+        Ok(done) => {
+            database.commit()?;
+            Ok(done)
+        }
+        Err(error) => {
+            database.roll_back()?;
+            Err(error)
+        }
+    }
+}
+
+/// The file of a writer, for messages.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The columns of an export.
+type Columns<'a> = [&'a TableColumn];
