@@ -204,3 +204,26 @@ fn stripes_and_a_differential_give_the_rows_of_the_newest_state() {
     world.run("export --from 1.bak --format csv --into dir:old").with_code(3).says(&["family 2 of 2"]);
     assert!(!world.at("old").exists());
 }
+
+#[test]
+fn null_in_a_column_that_has_none_refuses_the_table_in_every_format() {
+    let id = WrittenColumn { status: 1, stored_status: 0x80, ..WrittenColumn::new("id", xtype::INT, 4, 4) };
+    let damaged = WrittenTable::of("Damaged", vec![id], vec![record(&[1, 0, 0, 0], 1, &[0], &[])]);
+    let world = world(&[damaged]);
+    for format in ["csv", "parquet", "sqlite"] {
+        let line = format!("export --from x.bak --format {format} --into dir:{format}");
+        world.run(&line).with_code(4).says(&["dbo.Damaged: row 1 has NULL in column id", "is not exported"]);
+        assert!(!world.names(format).iter().any(|name| name.contains("Damaged")));
+    }
+}
+
+#[test]
+fn a_database_is_not_replaced_while_files_of_its_log_are_beside_it() {
+    let world = world(&[]);
+    let line = "export --from x.bak --format sqlite --into dir:out";
+    world.run(line).done();
+    world.write("out/shop.db-wal", b"");
+    world.run(&format!("{line} --replace")).refused(1, "shop.db-wal", "a program may have it open");
+    fs::remove_file(world.at("out/shop.db-wal")).unwrap();
+    world.run(&format!("{line} --replace")).done();
+}

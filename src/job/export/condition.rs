@@ -131,10 +131,14 @@ impl Bound {
 
     fn compare(&self, cell: &Cell) -> Option<Ordering> {
         match (cell, &self.value) {
-            (Cell::Bool(value), Literal::Number(digits, scale)) => decimals((i128::from(*value), 0), (*digits, *scale)),
-            (Cell::Int(value), Literal::Number(digits, scale)) => decimals((i128::from(*value), 0), (*digits, *scale)),
+            (Cell::Bool(value), Literal::Number(digits, scale)) => {
+                Some(decimals((i128::from(*value), 0), (*digits, *scale)))
+            }
+            (Cell::Int(value), Literal::Number(digits, scale)) => {
+                Some(decimals((i128::from(*value), 0), (*digits, *scale)))
+            }
             (Cell::Decimal { digits, scale }, Literal::Number(other, places)) => {
-                decimals((*digits, *scale), (*other, *places))
+                Some(decimals((*digits, *scale), (*other, *places)))
             }
             (Cell::Float(value), Literal::Number(digits, scale)) => value.partial_cmp(&float(*digits, *scale)),
             (Cell::Real(value), Literal::Number(digits, scale)) => value.partial_cmp(&(float(*digits, *scale) as f32)),
@@ -196,11 +200,16 @@ fn time(text: &str) -> Option<String> {
     (is_time && is_part).then(|| format!("{seconds}.{part:0<7}"))
 }
 
-/// Two decimal numbers, exactly. `None` if one of them has more digits than fit.
-fn decimals(one: (i128, u8), other: (i128, u8)) -> Option<Ordering> {
+/// Two decimal numbers, exactly.
+fn decimals(one: (i128, u8), other: (i128, u8)) -> Ordering {
     let scale = one.1.max(other.1);
     let at = |(digits, places): (i128, u8)| digits.checked_mul(10_i128.checked_pow(u32::from(scale - places))?);
-    Some(at(one)?.cmp(&at(other)?))
+    match (at(one), at(other)) {
+        (Some(one), Some(other)) => one.cmp(&other),
+        // Only the number with fewer places grows. If it does not fit, it is further from zero than the other one.
+        (None, _) => one.0.cmp(&0),
+        (_, None) => 0.cmp(&other.0),
+    }
 }
 
 fn float(digits: i128, scale: u8) -> f64 {
@@ -372,6 +381,10 @@ mod tests {
         assert!(takes("[a b] is null", ColumnKind::Int, Cell::Null));
         assert!(takes("[a b] IS NOT NULL", ColumnKind::Int, Cell::Int(0)));
         assert!(takes("[a b] = N'O''Neil'", ColumnKind::Text, Cell::Text("O'Neil  ".into())));
+        assert!(takes("[a b] > -0.0000000000000000000000000000000000001", money, amount(i128::MAX / 10_000)));
+        assert!(takes("[a b] < 99999999999999999999999999999999999999", money, amount(i128::MAX / 10_000)));
+        assert!(takes("[a b] <> 0.00000000000000000000000000000000000001", ColumnKind::Int, Cell::Int(10_248)));
+        assert!(takes("[a b] < 0.00000000000000000000000000000000000001", ColumnKind::Int, Cell::Int(-10_248)));
         assert!(takes("[a b] = 0x00ff", ColumnKind::Binary, Cell::Binary(vec![0, 255])));
         assert!(takes("[a b] = 0.1", ColumnKind::Float, Cell::Float(0.1)));
     }

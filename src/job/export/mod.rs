@@ -152,7 +152,10 @@ fn export(
         report.notes.extend(table.notes());
         let done = match (&mut database, request.format) {
             (Some(database), _) => {
+                // SQLite keeps names with this beginning for itself.
+                let is_reserved = table.schema().to_lowercase().starts_with("sqlite_");
                 let name = names.table(table.schema(), table.name(), "");
+                let name = if is_reserved { format!("%{name}") } else { name };
                 sqlite_table(tables, table, database, &name, conduct)
             }
             (None, Format::Parquet) => {
@@ -172,7 +175,9 @@ fn export(
                 exported += 1;
             }
             Err(error @ Error::Refused { .. }) => {
-                report.warnings.push(format!("{}; the table is not exported", error.without_hint()));
+                let older = line.file.as_ref().filter(|name| request.into.join(name).exists());
+                let stays = older.map_or(String::new(), |name| format!("; {name} stays as it was before"));
+                report.warnings.push(format!("{}; the table is not exported{stays}", error.without_hint()));
                 (line.refused, line.file) = (Some(error.without_hint()), None);
             }
             Err(other) => return Err(other),
@@ -210,6 +215,7 @@ fn rows(
         if written.read.is_multiple_of(ROWS) {
             conduct.check()?;
         }
+        table.refuse_null(cells, written.read)?;
         if table.takes(cells) {
             written.rows += 1;
             each(cells.get(..table.columns.len()).unwrap_or_default())?;

@@ -30,10 +30,14 @@ pub fn choose<'a>(tables: &'a dyn ForeignTables, request: &Request) -> Result<Ve
     for name in &request.tables {
         let found: Vec<usize> =
             (0..all.len()).filter(|place| all.get(*place).is_some_and(|table| is_named(table, name))).collect();
-        match found[..] {
-            [place] if places.contains(&place) => {}
-            [place] => places.push(place),
-            _ => return Err(not_one(name, &found, all)),
+        // Names may differ in case only: then the exact one is meant.
+        let is_exact = |place: &&usize| all.get(**place).is_some_and(|table| table.title() == *name);
+        let place = match found[..] {
+            [place] => place,
+            _ => *found.iter().find(is_exact).ok_or_else(|| not_one(name, &found, all))?,
+        };
+        if !places.contains(&place) {
+            places.push(place);
         }
     }
     if request.tables.is_empty() {
@@ -74,7 +78,8 @@ fn not_one(name: &str, found: &[usize], all: &[ForeignTable]) -> Error {
 fn selected<'a>(place: usize, table: &'a ForeignTable, request: &Request) -> Result<Selected<'a>> {
     let mut read_columns = Vec::new();
     for name in &request.columns {
-        let found = table.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name));
+        let exact = table.columns.iter().position(|column| column.name == *name);
+        let found = exact.or_else(|| table.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name)));
         let Some(found) = found else {
             let why = format!("{} has no column {name}", table.title());
             let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
@@ -150,6 +155,19 @@ impl Selected<'_> {
         let Some((column, why)) = bad else { return Ok(()) };
         let what = format!("column {} cannot be read: {why}", column.name);
         Err(Error::refused(self.table.title(), what, "name the other columns with --columns"))
+    }
+
+    /// Refuses a row with NULL in a column that has none: it is damaged, and no format should show it.
+    ///
+    /// # Errors
+    /// It names the column and the row, from 1.
+    pub fn refuse_null(&self, cells: &[Cell], row: u64) -> Result<()> {
+        let columns = self.read_columns.iter().filter_map(|place| self.table.columns.get(*place));
+        let bad = cells.iter().zip(columns).find(|(cell, column)| **cell == Cell::Null && !column.nullable);
+        bad.map_or(Ok(()), |(_, column)| {
+            let why = format!("row {row} has NULL in column {}, which is NOT NULL", column.name);
+            Err(Error::refused(self.table.title(), why, "leave this table out"))
+        })
     }
 
     /// True if the condition takes the row.

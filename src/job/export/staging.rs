@@ -59,10 +59,26 @@ impl Staging {
             ));
         }
         let target = self.into.join(name);
+        self.refuse_side_files(&target)?;
         if !self.replace && target.symlink_metadata().is_ok() {
             return Err(Error::refused(target.display().to_string(), "exists already", "name an empty directory"));
         }
         Ok(self.files()?.join(name))
+    }
+
+    /// Refuses to replace a database while files of SQLite are beside it: SQLite would apply them to the new one.
+    fn refuse_side_files(&self, target: &Path) -> Result<()> {
+        for end in ["-wal", "-shm", "-journal"] {
+            let mut side = target.as_os_str().to_owned();
+            side.push(end);
+            let side = PathBuf::from(side);
+            if self.replace && side.symlink_metadata().is_ok() {
+                let why = "belongs to the database that would be replaced: a program may have it open";
+                let hint = "close that program, or remove this file";
+                return Err(Error::refused(side.display().to_string(), why, hint));
+            }
+        }
+        Ok(())
     }
 
     fn files(&self) -> Result<PathBuf> {
@@ -96,6 +112,11 @@ impl Staging {
             names.extend(path.file_name().map(ToOwned::to_owned));
         }
         names.sort();
+        let in_the_way = names.iter().map(|name| self.into.join(name)).find(|to| self.replace && to.is_dir());
+        if let Some(to) = in_the_way {
+            let hint = "remove it, or name another directory";
+            return Err(Error::refused(to.display().to_string(), "is a directory in the place of a file", hint));
+        }
         let mut published: Vec<PathBuf> = Vec::new();
         for name in &names {
             let (from, to) = (directory.join(name), self.into.join(name));
@@ -175,6 +196,24 @@ mod tests {
         fs::write(staging.file("a.csv").unwrap(), "abc").unwrap();
         assert_eq!(staging.publish().unwrap(), 3);
         assert_eq!(fs::read_to_string(into.join("a.csv")).unwrap(), "abc");
+    }
+
+    #[test]
+    fn nothing_is_replaced_if_one_file_cannot_be() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("b.csv")).unwrap();
+        let staging = Staging::create(folder.path(), true).unwrap();
+        for name in ["a.csv", "b.csv"] {
+            fs::write(staging.file(name).unwrap(), "").unwrap();
+        }
+        assert!(staging.publish().unwrap_err().to_string().contains("b.csv"));
+        assert!(!folder.path().join("a.csv").exists());
+        for side in ["x.db-wal", "x.db-journal"] {
+            fs::write(folder.path().join(side), "").unwrap();
+            let staging = Staging::create(folder.path(), true).unwrap();
+            assert!(staging.file("x.db").unwrap_err().to_string().contains(side));
+            fs::remove_file(folder.path().join(side)).unwrap();
+        }
     }
 
     #[test]

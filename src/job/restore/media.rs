@@ -1,7 +1,6 @@
 //! RESTORE of stored media of another program: its files, byte for byte, under their names.
 
-use std::path::Path;
-
+use fullbore_core::sink::check_directory;
 use fullbore_core::unpack::{MediaSet, NullTarget};
 use fullbore_core::{Error, Result};
 use fullbore_engines::ForeignMedia;
@@ -69,7 +68,8 @@ pub(super) fn restore(
             return Err(Error::usage(format!("--into {}", request.into), why, hint));
         }
     };
-    must_exist(directory, request.mkdir)?;
+    check_directory(directory, request.mkdir)?;
+    std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
     let stored = StoredMedia::of(&manifest.streams)?;
     let bytes = stored.bytes();
     let layouts = layouts(last, &stored)?;
@@ -91,15 +91,6 @@ pub(super) fn restore(
 /// The layouts of all families. Only these streams are read.
 fn layouts(set: &mut MediaSet, stored: &StoredMedia) -> Result<Vec<Vec<u8>>> {
     stored.layouts.iter().map(|stream| set.small_stream(stream, LAYOUTS_MAX)).collect()
-}
-
-fn must_exist(directory: &Path, mkdir: bool) -> Result<()> {
-    let shown = || directory.display().to_string();
-    match directory.is_dir() {
-        true => Ok(()),
-        false if mkdir => std::fs::create_dir_all(directory).map_err(|e| Error::io("make", shown(), e)),
-        false => Err(Error::usage(shown(), "this directory does not exist", "make it, or add --mkdir")),
-    }
 }
 
 fn refuse_flags(request: &Request, title: &str) -> Result<()> {

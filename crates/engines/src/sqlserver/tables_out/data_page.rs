@@ -114,6 +114,33 @@ impl DataPage {
         }
     }
 
+    /// The records of all slots, with their numbers. The bytes of a record end where the next one begins, so that two
+    /// records cannot overlap. Empty slots are left out.
+    ///
+    /// # Errors
+    /// Two slots have one record, or a slot points outside of the records.
+    pub fn records(&self) -> Decoded<Vec<(u16, &[u8])>> {
+        let count = self.slots()?;
+        let end = PAGE - SLOT * usize::from(count);
+        let mut starts = Vec::with_capacity(usize::from(count));
+        for slot in 0..count {
+            if let Some(record) = self.record(slot)? {
+                starts.push((end - record.len(), slot));
+            }
+        }
+        starts.sort_unstable();
+        let mut records = Vec::with_capacity(starts.len());
+        let ends = starts.iter().skip(1).map(|(start, _)| *start).chain([end]);
+        for (&(start, slot), end) in starts.iter().zip(ends) {
+            if start == end {
+                return unknown(format!("slot {slot} and another slot have one record"));
+            }
+            records.push((slot, self.bytes.get(start..end).unwrap_or_default()));
+        }
+        records.sort_unstable_by_key(|(slot, _)| *slot);
+        Ok(records)
+    }
+
     /// The record that is only at a fixed place, directly behind the header.
     pub fn first_record(&self) -> &[u8] {
         self.bytes.get(HEADER..).unwrap_or_default()

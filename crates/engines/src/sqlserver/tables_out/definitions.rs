@@ -8,6 +8,8 @@ use super::{Trouble, unknown};
 
 /// The type of tables of users in `sysschobjs`.
 const USER_TABLE: [u8; 2] = *b"U ";
+/// Stored columns that were dropped, or that make keys unique.
+const NOT_OF_TABLE: i32 = stored_status::DROPPED | stored_status::UNIQUIFIER;
 /// The schema `sys`: tables of the server itself.
 const SCHEMA_SYS: i32 = 4;
 
@@ -74,7 +76,8 @@ fn table(object: &Object, catalog: &Catalog) -> TableDefinition {
         }
     }
     let schema = catalog.schemas.get(&object.schema).cloned();
-    let mut refused = refused(&rowsets, &rows);
+    let described = catalog.columns.get(&object.id).map_or(&[][..], Vec::as_slice);
+    let mut refused = refused(&rowsets, &rows).or_else(|| undescribed(object, described, of_first));
     let mut partitions = Vec::new();
     for rowset in &rowsets {
         match partition(rowset, stored(rowset), &mut rows, catalog) {
@@ -108,6 +111,16 @@ fn refused(rowsets: &[&Rowset], rows: &[(&ColumnRow, TableColumn)]) -> Option<St
         3 | 4 => Some("its rows are in a columnstore".to_owned()),
         other => Some(format!("its compression has the number {other}, which is not known")),
     })
+}
+
+/// Why the description of a table is not whole: exported without a word, a column would be missing.
+fn undescribed(object: &Object, described: &[ColumnRow], stored: &[RowsetColumn]) -> Option<String> {
+    if object.name.is_empty() || described.iter().any(|column| column.name.is_empty()) {
+        return Some("it or one of its columns has no name".to_owned());
+    }
+    let is_described = |stored: &&RowsetColumn| described.iter().any(|column| column.id == stored.id);
+    let lost = stored.iter().filter(|column| column.status & NOT_OF_TABLE == 0).find(|stored| !is_described(stored))?;
+    Some(format!("its rows have a column {} that is not described", lost.id))
 }
 
 /// A column as the rest of the program sees it.
@@ -188,7 +201,6 @@ fn partition(
 
 /// The stored column with this id that is a column of the table: not one that was dropped, or makes keys unique.
 fn find(stored: &[RowsetColumn], id: i32) -> Option<&RowsetColumn> {
-    const NOT_OF_TABLE: i32 = stored_status::DROPPED | stored_status::UNIQUIFIER;
     stored.iter().find(|column| column.id == id && column.status & NOT_OF_TABLE == 0)
 }
 

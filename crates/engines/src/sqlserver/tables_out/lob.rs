@@ -6,6 +6,7 @@
 //! | offset in a record | field |
 //! |---|---|
 //! | 2 | the length of the record |
+//! | 4 | the id of the value: 8 bytes. The parts of a value and the pointer in its row have the same id |
 //! | 12 | its type: 0 small root, 2 node, 3 data, 4 and 5 root |
 //! | 14 | small root: the length of the data; node and root: the most entries |
 //! | 16 | node and root: the number of entries |
@@ -43,7 +44,7 @@ const INLINE_ENTRY: usize = 12;
 pub fn of_text_pointer(files: &DataFiles, pointer: &[u8]) -> Decoded<Vec<u8>> {
     let fields = Fields(pointer);
     let Some(page) = page_pointer(fields, 8)? else { return unknown("a text pointer names no page") };
-    let mut value = Value::new(files);
+    let mut value = Value { id: Some(field(fields.u64(0))?), ..Value::new(files) };
     value.part(Part { page, slot: field(fields.u16(14))? }, 0)?;
     Ok(value.bytes)
 }
@@ -80,13 +81,15 @@ struct Part {
 struct Value<'a> {
     files: &'a DataFiles,
     bytes: Vec<u8>,
+    /// Its id. An inline root does not have it: then it is that of the first part.
+    id: Option<u64>,
     /// The records that were read: each belongs to one place of one value.
     seen: HashSet<(u16, u32, u16)>,
 }
 
 impl<'a> Value<'a> {
     fn new(files: &'a DataFiles) -> Self {
-        Self { files, bytes: Vec::new(), seen: HashSet::new() }
+        Self { files, bytes: Vec::new(), id: None, seen: HashSet::new() }
     }
 
     /// The part that an entry names at `pointer`. Behind it, the value, or what came since `begin`, is `end` bytes long.
@@ -118,6 +121,10 @@ impl<'a> Value<'a> {
         };
         let begin = self.bytes.len() as u64;
         let fields = Fields(record);
+        let id = field(fields.u64(4))?;
+        if *self.id.get_or_insert(id) != id {
+            return unknown("a part of a value belongs to another value");
+        }
         match field(fields.u16(12))? {
             0 => {
                 let length = usize::from(field(fields.u16(14))?);

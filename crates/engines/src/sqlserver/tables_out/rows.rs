@@ -56,8 +56,7 @@ impl RowReader<'_> {
             2 => PageDictionary::of(page)?,
             _ => None,
         };
-        for slot in 0..page.slots()? {
-            let Some(bytes) = page.record(slot)? else { continue };
+        for (slot, bytes) in page.records()? {
             cells.clear();
             let is_row = match partition.compression {
                 0 => self.plain(bytes, columns, cells),

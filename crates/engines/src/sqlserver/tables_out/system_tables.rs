@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use fullbore_core::units::counted;
+
 use super::super::fields::Fields;
 use super::super::page::PageId;
 use super::chain::{first_of_units, leaf_pages, version};
@@ -132,6 +134,8 @@ pub struct Catalog {
     pub schemas: BTreeMap<i32, String>,
     /// Values of columns that were added with a default: by rowset and column, as `sql_variant`.
     pub defaults: BTreeMap<(i64, i32), Vec<u8>>,
+    /// System tables with another number of rows than the database has counted: tables or columns may be missing.
+    pub warnings: Vec<String>,
 }
 
 impl Catalog {
@@ -147,7 +151,8 @@ impl Catalog {
             rowsets.push(rowset(row)?);
             Ok(())
         })?;
-        let mut tables = SystemTables { files, units: &units, rowsets: &rowsets };
+        let mut tables = SystemTables { files, units: &units, rowsets: &rowsets, warnings: Vec::new() };
+        tables.compare_count(object::ROWSETS, rowsets.len());
         let stored_columns = match version(files)? {
             before if before < VERSION_2008 => stored_columns_2005(&mut tables)?,
             _ => stored_columns(&mut tables)?,
@@ -160,7 +165,8 @@ impl Catalog {
         columns.values_mut().for_each(|columns| columns.sort_by_key(|column| column.id));
         let schemas = tables.rows(object::CLASSES, schema_row)?.into_iter().flatten().collect();
         let defaults = tables.rows_if_any(object::DEFAULTS, default_row)?.into_iter().flatten().collect();
-        Ok(Self { stored_columns, objects, columns, schemas, defaults, units, rowsets })
+        let warnings = tables.warnings;
+        Ok(Self { stored_columns, objects, columns, schemas, defaults, units, rowsets, warnings })
     }
 }
 
@@ -168,8 +174,7 @@ impl Catalog {
 fn for_rows(files: &DataFiles, unit: Option<&Unit>, each: &mut dyn FnMut(&Record<'_>) -> Decoded<()>) -> Decoded<()> {
     let Some(unit) = unit else { return unknown("a system table has no pages") };
     leaf_pages(files, unit, &mut |page| {
-        for slot in 0..page.slots()? {
-            let Some(bytes) = page.record(slot)? else { continue };
+        for (_, bytes) in page.records()? {
             if record_kind(bytes)? == RecordKind::Row {
                 each(&Record::parse(bytes)?)?;
             }
@@ -199,9 +204,23 @@ struct SystemTables<'a> {
     files: &'a DataFiles,
     units: &'a BTreeMap<i64, Unit>,
     rowsets: &'a [Rowset],
+    warnings: Vec<String>,
 }
 
 impl SystemTables<'_> {
+    /// Warns if the database has counted another number of rows in this system table.
+    fn compare_count(&mut self, object: i64, found: usize) {
+        let own = |rowset: &&Rowset| i64::from(rowset.object) == object && rowset.index <= 1;
+        let Some(stored) = self.rowsets.iter().find(own).map(|rowset| rowset.rows) else { return };
+        if u64::try_from(stored).ok() != Some(found as u64) {
+            self.warnings.push(format!(
+                "the system table {object} has {}, and the database has counted {stored}: tables or columns may be \
+                 missing",
+                counted(found as u64, "row")
+            ));
+        }
+    }
+
     fn rows<T>(&mut self, object: i64, row: impl Fn(&Record<'_>) -> Decoded<T>) -> Decoded<Vec<T>> {
         let own = |rowset: &&Rowset| i64::from(rowset.object) == object && rowset.index <= 1;
         let Some(rowset) = self.rowsets.iter().find(own) else {
@@ -216,6 +235,7 @@ impl SystemTables<'_> {
             Ok(())
         });
         read.map_err(|trouble| trouble.at(format!("the system table {object}")))?;
+        self.compare_count(object, rows.len());
         Ok(rows)
     }
 

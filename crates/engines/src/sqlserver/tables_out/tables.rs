@@ -50,6 +50,8 @@ impl DatabaseTables {
             ),
         })?;
         let definitions = tables(&catalog);
+        let mut about = about;
+        about.warnings.extend(catalog.warnings);
         let shown = definitions.iter().map(|definition| definition.table.clone()).collect();
         Ok(Self { files, pages: CodePages::new(collation, locale), definitions, shown, about })
     }

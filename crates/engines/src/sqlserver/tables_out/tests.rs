@@ -5,7 +5,9 @@ use fullbore_core::Error;
 use uuid::Uuid;
 
 use super::super::super::engine::{Cell, Day, ForeignTables, TimeOfDay};
+use super::super::page::{PAGE, PageId, seal};
 use super::data_files::DataFiles;
+use super::sample_database::sample_database;
 use super::tables::{About, DatabaseTables};
 use super::types::xtype;
 use super::writer::{
@@ -379,4 +381,56 @@ fn the_sample_database_has_rows_of_each_kind() {
     for packed in ["dbo.RowPacked", "dbo.PagePacked"] {
         assert_eq!(rows(&tables, packed).unwrap()[1], [Cell::Int(2), text("PALM"), amount.clone()]);
     }
+}
+
+/// The page of the file that has these bytes.
+fn page_with(file: &[u8], bytes: &[u8]) -> usize {
+    let at = file.windows(bytes.len()).position(|window| window == bytes).unwrap();
+    at / PAGE * PAGE
+}
+
+/// Changes a page, and puts its checksum right.
+fn change(file: &mut [u8], page: usize, change: impl FnOnce(&mut [u8; PAGE])) {
+    let bytes: &mut [u8; PAGE] = (&mut file[page..page + PAGE]).try_into().unwrap();
+    change(bytes);
+    let (kind, id) = (bytes[1], PageId { file: 1, page: (page / PAGE) as u32 });
+    seal(bytes, id, kind);
+}
+
+#[test]
+fn a_system_table_that_has_lost_a_row_is_a_warning() {
+    let mut file = sample_database(&[]);
+    assert_eq!(open(file.clone()).warnings(), [""; 0]);
+    let page = page_with(&file, &utf16("Orders"));
+    change(&mut file, page, |page| page[22] -= 1);
+    let tables = open(file);
+    assert!(tables.warnings().iter().any(|warning| warning.contains("tables or columns may be missing")));
+    assert!(tables.tables().len() < 5 || tables.tables().iter().any(|table| table.refused.is_some()));
+}
+
+#[test]
+fn two_slots_with_one_record_and_a_record_that_reaches_into_the_next_one_are_refused() {
+    let row = |id: i32| record(&id.to_le_bytes(), 1, &[], &[]);
+    let table = WrittenTable::of("Slots", vec![int("id", 4)], vec![row(0x0103_0507), row(2)]);
+    let file = DatabaseWriter::default().table(&table).finish();
+    let page = page_with(&file, &row(0x0103_0507));
+    let (first, second) = (PAGE - 2, PAGE - 4);
+    let mut twice = file.clone();
+    change(&mut twice, page, |page| page.copy_within(first..first + 2, second));
+    assert!(refusal(rows(&open(twice), "dbo.Slots")).contains("have one record"));
+    let mut inside = file;
+    change(&mut inside, page, |page| page[second] = page[first] + 3);
+    refusal(rows(&open(inside), "dbo.Slots"));
+}
+
+#[test]
+fn a_part_of_another_value_is_refused() {
+    let mut writer = DatabaseWriter::default();
+    let page = writer.next_page();
+    writer.text_page(&[fragment(0, &[&[3, 0, 0, 0, 0, 0][..], b"abc"].concat())]);
+    let pointer = [&7_u64.to_le_bytes()[..], &page.to_le_bytes(), &[1, 0, 0, 0]].concat();
+    let columns = vec![int("id", 4), WrittenColumn::new("note", xtype::TEXT, 16, -1)];
+    let table = WrittenTable::of("T", columns, vec![record(&[1, 0, 0, 0], 2, &[], &[(false, &pointer)])]);
+    let found = rows(&open(writer.table(&table).finish()), "dbo.T");
+    assert!(refusal(found).contains("belongs to another value"));
 }

@@ -245,9 +245,11 @@ impl DatabaseWriter {
             (9, std::mem::take(&mut self.defaults)),
         ];
         for (object, records) in tables {
+            let stored_rows = records.len() as i64;
             let chain = self.chain(&in_pages(records), (object, 1), false);
             self.unit(unit_id((object, 1)), rowset_id(object, 1), chain);
-            self.rowset(rowset_id(object, 1), (object, 1, 1), &WrittenPartition::default());
+            let partition = WrittenPartition { stored_rows, ..WrittenPartition::default() };
+            self.rowset(rowset_id(object, 1), (object, 1, 1), &partition);
         }
         let rowsets = in_pages(std::mem::take(&mut self.rowsets));
         let chain = self.chain(&rowsets, (5, 0), false);
