@@ -239,8 +239,8 @@ fn verify_set(
     let streams = manifest.map(|manifest| manifest.streams.clone()).unwrap_or_default();
     let engine = fullbore_engines::pages(&found.header.engine);
     // Also for pages that cannot be checked here, and for sets whose damage is in their full.
-    let said =
-        manifest.zip(engine).and_then(|(manifest, pages)| pages.damaged_at_source(&manifest.position.last.value()));
+    let said = manifest
+        .and_then(|manifest| fullbore_engines::damaged_at_source(&manifest.engine, &manifest.position.last.value()));
     let title = fullbore_repository::chain::title(&found.set);
     report.warnings.extend(said.map(|said| format!("{title}: {said}: a restore needs --continue-after-error")));
     let pages = engine.map(|engine| engine.check(&streams));

@@ -184,8 +184,15 @@ fn damaged_pages_are_taken_in_if_the_user_says_so_and_a_file_that_was_cut_off_ne
     world.write("bad.bak", &bad);
     let copy = "copy --from bad.bak --to-repo night --continue-after-error";
     world.run(copy).with_code(4).says(&["stored as it is", "page 1:9"]);
-    world.run("restore --repo night --into bak:out --mkdir").done();
+    let restore = "restore --repo night --into bak:out --mkdir";
+    world.run(restore).refused(1, "damaged already", "--continue-after-error");
+    world.run(&format!("{restore} --continue-after-error")).with_code(4).says(&["damaged already", "page 1:9"]);
     assert!(world.read("out/bad.bak") == bad);
+    world.run("verify --repo night --latest").with_code(4).says(&["damaged already"]);
+    // The damaged media do not keep the good ones out.
+    world.write("good.bak", &written(&full, 5));
+    world.run("copy --from good.bak --to-repo night").done();
+    assert_eq!(list(&world).len(), 2);
     full.header.guid = Uuid::from_u128(8000);
     let other = written(&full, 6);
     world.write("bad.bak", &other[..other.len() / 2]);
@@ -265,6 +272,38 @@ fn a_flipped_byte_of_the_stored_set_is_found() {
     world.run("verify --repo night").with_code(3);
     world.run("restore --repo night --into bak:out --mkdir").with_code(3);
     assert!(world.names("out").is_empty());
+    // The damaged set does not count: the file is taken in again.
+    world.run("copy --from x.bak --to-repo night").with_code(4).says(&["was found damaged and cannot be a base"]);
+    world.run("restore --repo night --into bak:out").done();
+    assert!(world.read("out/x.bak") == sample_full(true));
+}
+
+#[test]
+fn a_copy_that_was_killed_is_repeated_and_a_chain_goes_to_a_repository_that_has_its_base_in_another_form() {
+    let world = world();
+    let other = "[repository.night]\nto = [\"a/\"]\n[repository.away]\nto = [\"b/\"]\n";
+    world.write("fullbore.toml", other.as_bytes());
+    let fulls: Vec<Vec<u8>> = (1..4)
+        .map(|number| {
+            let mut full = set(BackupKind::Full, number);
+            full.copies = vec![extents(40, 8, number.into())];
+            written(&full, number)
+        })
+        .collect();
+    fulls.iter().zip(1..).for_each(|(bytes, number)| world.write(&format!("{number}.bak"), bytes));
+    let killed = world.start("copy --from 2.bak --to-repo night --throttle 64KiB/s");
+    world.media_begun("a");
+    killed.signal("KILL");
+    killed.wait().with_code(-9);
+    world.run("copy --from 2.bak --to-repo night").done();
+    world.run("copy --from 3.bak --to-repo night").done();
+    // Here the base of the third is itself stored as the pages that differ from the first.
+    world.run("copy --from 1.bak --to-repo away").done();
+    world.run("copy --from 2.bak --to-repo away").done();
+    world.run("copy --repo night --to-repo away").done();
+    let last = list(&world).last().unwrap().clone();
+    world.run(&format!("restore --repo away --set {} --into bak:out --mkdir", id(&last))).done();
+    assert!(world.read("out/3.bak") == fulls[2]);
 }
 
 #[test]

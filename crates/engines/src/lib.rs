@@ -213,6 +213,14 @@ pub fn pages(engine: &str) -> Option<&'static dyn PageEngine> {
     named(engine)?.pages()
 }
 
+/// What a set says of damage that it has stored as it was, with `--continue-after-error`. `position` is from its manifest.
+pub fn damaged_at_source(engine: &str, position: &serde_json::Value) -> Option<String> {
+    match media_of(engine) {
+        Some(_) => foreign_set::session::damage(position),
+        None => pages(engine)?.damaged_at_source(position),
+    }
+}
+
 /// The databases of an engine that are one file each.
 ///
 /// # Errors

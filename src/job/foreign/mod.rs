@@ -79,7 +79,13 @@ impl ForeignDevices {
     /// # Errors
     /// A device cannot be read, or holds nothing that can be described.
     pub fn describe(&self, stores: &Stores) -> Result<ForeignDescription> {
-        let families = self.devices.iter().map(|device| {
+        self.describe_these(&self.names(), stores)
+    }
+
+    /// The same of the devices with these names.
+    fn describe_these(&self, names: &[String], stores: &Stores) -> Result<ForeignDescription> {
+        let families = names.iter().map(|name| {
+            let device = self.device(name)?;
             let supply = supply::open(device, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, stores)?;
             Ok(ForeignFamily { device: device.to_string(), bytes: Box::new(SparseBytes::new(supply)) })
         });

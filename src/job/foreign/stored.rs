@@ -34,11 +34,20 @@ pub fn open(
     let Surveyed { verification, mut families, files, delivered } = found.media.survey(families)?;
     let ForeignVerification { damage, coverage, mut warnings, .. } = verification;
     // Behind damage in the structure nothing was checked, and there is no coverage.
-    match continue_after_error && !coverage.is_empty() {
-        true => warnings.extend(damage.iter().map(|error| format!("stored as it is: {}", error.one_line()))),
-        false => crate::job::verify::first(damage, report)?,
+    let mut stored_damage = Vec::new();
+    if continue_after_error && !coverage.is_empty() {
+        stored_damage.extend(damage.iter().map(Error::one_line));
+        warnings.extend(stored_damage.iter().map(|damage| format!("stored as it is: {damage}")));
+    } else {
+        crate::job::verify::first(damage, report)?;
     }
     report.add_coverage(coverage);
+    // What was read may be other media by now. What is stored below is compared with what was read.
+    let now = found.describe_these(&set.devices, &conduct.stores)?.media_sets;
+    if !matches!(&now[..], [now] if now.is_same_as(set) && now.incomplete.is_none()) {
+        let why = "was replaced by other media while it was read";
+        return Err(Error::incomplete(format!("media set {}", set.id), why, "take it in when nobody writes to it"));
+    }
     let mut names = BTreeSet::new();
     for family in &mut families {
         family.laid.name = own_name(&family.laid.name, &mut names);
@@ -49,9 +58,10 @@ pub fn open(
         engine: found.media.engine().name(),
         source,
         facts: facts(set),
-        id: set.set_id(),
+        id: set.new_set_id(),
         writer: set.sets.first().map(|first| first.writer.clone()).unwrap_or_default(),
         warnings,
+        damage: stored_damage,
     })
 }
 
@@ -63,12 +73,19 @@ fn facts(set: &ForeignMediaSet) -> Value {
     json!({ "holds": kinds, "media_set": set.id, "families": set.devices.len(), "sets": headers.collect::<Vec<_>>() })
 }
 
+/// The longest name of a file, in bytes.
+const NAME_MAX: usize = 255;
+/// Bytes of a number and its point.
+const NUMBER: usize = 11;
+
 /// The last part of a device's name. Families of one media set may have the same name in several directories: then the
 /// later one gets a number.
 fn own_name(device: &str, names: &mut BTreeSet<String>) -> String {
     let last = device.rsplit('/').next().unwrap_or_default();
     let name = if is_file_name(last) { last } else { "family" };
-    let numbered = (2..).map(|number: u32| format!("{name}.{number}"));
+    // With a number, a long name would not be the name of a file any more.
+    let start = if name.len() + NUMBER <= NAME_MAX { name } else { "family" };
+    let numbered = (2..).map(|number: u32| format!("{start}.{number}"));
     let mut all = std::iter::once(name.to_owned()).chain(numbered);
     all.find(|name| names.insert(name.clone())).unwrap_or_default()
 }
@@ -121,5 +138,8 @@ mod tests {
         let devices = ["/a/x.bak", "/b/x.bak", "s3://bucket/x.bak", "plain.bak", "/"];
         let found = devices.map(|device| own_name(device, &mut names));
         assert_eq!(found, ["x.bak", "x.bak.2", "x.bak.3", "plain.bak", "family"]);
+        let long = format!("/a/{}", "x".repeat(NAME_MAX));
+        assert_eq!(own_name(&long, &mut names).len(), NAME_MAX);
+        assert_eq!(own_name(&long, &mut names), "family.2");
     }
 }

@@ -12,6 +12,7 @@ use fullbore_engines::foreign_set::session::ForeignSession;
 use fullbore_engines::{ForeignMediaSet, GivenOptions};
 use fullbore_repository::discovery;
 use fullbore_repository::format::SetRecord;
+use uuid::Uuid;
 
 use super::{ForeignDevices, stored};
 use crate::job::backup::{self, Predecessor, Within};
@@ -32,11 +33,9 @@ pub fn take_in(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
     let places: Vec<String> = request.to.iter().map(Device::to_string).collect();
     let there = discovery::find(&places, &conduct.stores).map(|found| found.known()).unwrap_or_default();
     each(found, request, conduct, report, &mut |set, report| {
-        let is_it = |known: &&fullbore_repository::chain::FoundSet| {
-            known.backup_set_id == set.set_id() && known.incomplete.is_none()
-        };
-        if there.iter().any(|known| is_it(&known)) {
-            is_there(set, report);
+        let usable = there.iter().filter(|known| known.incomplete.is_none()).map(|known| known.backup_set_id);
+        if let Some(id) = usable.into_iter().find(|id| set.is_stored_as(*id)) {
+            is_there(set, id, report);
             return Ok(());
         }
         if request.dry_run {
@@ -92,9 +91,11 @@ pub(in crate::job) fn each(
 }
 
 /// Reports a media set that the target has.
-pub(in crate::job) fn is_there(set: &ForeignMediaSet, report: &mut Report) {
+pub(in crate::job) fn is_there(set: &ForeignMediaSet, id: Uuid, report: &mut Report) {
     report.notes.push(format!("{} is there already, and is not taken in again", title(set)));
-    book(set, THERE, &Report::begin("copy"), 0, report);
+    let mut one = Report::begin("copy");
+    one.backup_set_id = Some(id.to_string());
+    book(set, THERE, &one, 0, report);
 }
 
 /// Reports a media set that would be taken in.
@@ -200,7 +201,7 @@ pub(in crate::job) fn write(
 fn book(set: &ForeignMediaSet, how: &str, one: &Report, read_bytes: u64, report: &mut Report) {
     let copied = CopyReport {
         kind: one.kind.clone().unwrap_or_else(|| "full".into()),
-        backup_set_id: set.set_id().to_string(),
+        backup_set_id: one.backup_set_id.clone().unwrap_or_default(),
         database: set.sets.first().map(|first| first.database.clone()),
         how: how.to_owned(),
         from_media_set_id: set.id.clone(),

@@ -1,7 +1,5 @@
 //! Takes media of other programs into a repository.
 
-use std::collections::HashSet;
-
 use fullbore_core::conduct::Conduct;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
@@ -11,9 +9,8 @@ use fullbore_repository::inventory::{Inventory, StoredSet};
 use fullbore_repository::{self, Repository};
 use uuid::Uuid;
 
+use super::Setting;
 use super::backup::{self as into_repository, Wanted};
-use super::copy::refuse_others;
-use super::{Setting, title};
 use crate::job::backup::{self, Predecessor, Within};
 use crate::job::copy::Request;
 use crate::job::foreign::{self, ForeignDevices, stored};
@@ -45,7 +42,12 @@ pub fn run(
         true => Inventory::default(), // It does not exist yet.
         false => setting.inventory(&repository, conduct, &mut report.warnings)?,
     };
-    let usable = inventory.sets.iter().filter(|set| set.is_usable());
+    // Media that were damaged are no reason to leave out good ones.
+    let is_good = |set: &&StoredSet| {
+        let position = set.record.position.last.value();
+        set.is_usable() && fullbore_engines::damaged_at_source(&set.record.engine, &position).is_none()
+    };
+    let usable = inventory.sets.iter().filter(is_good);
     let there = usable.map(|set| set.record.backup_set_id).collect();
     let mut target = Target { found, request, setting, repository, inventory, there, is_old: false };
     foreign::each(found, request, conduct, report, &mut |set, report| target.take(set, conduct, report))
@@ -59,19 +61,18 @@ struct Target<'a> {
     repository: Repository,
     inventory: Inventory,
     /// The sets that it has.
-    there: HashSet<Uuid>,
+    there: Vec<Uuid>,
     /// True if sets were added since the inventory was taken.
     is_old: bool,
 }
 
 impl Target<'_> {
     fn take(&mut self, set: &ForeignMediaSet, conduct: &Conduct, report: &mut Report) -> Result<()> {
-        let id = set.set_id();
-        if self.there.contains(&id) {
-            foreign::is_there(set, report);
+        // A set that is incomplete or damaged does not count: the media are taken in again, as a set of their own.
+        if let Some(id) = self.there.iter().find(|id| set.is_stored_as(**id)) {
+            foreign::is_there(set, *id, report);
             return Ok(());
         }
-        self.refuse_remains(id)?;
         if self.request.dry_run {
             return foreign::plan(self.found, set, self.request, report);
         }
@@ -87,20 +88,18 @@ impl Target<'_> {
         };
         // The full may have been refused.
         let base: Vec<StoredSet> = base.into_iter().filter(|_| backup.kind == SetKind::Differential).collect();
-        let (repository, inventory, setting) = (&self.repository, &self.inventory, self.setting);
+        let (repository, setting) = (&self.repository, self.setting);
         let database = Some(backup.source.name().to_owned());
         let record = setting.as_task(repository, "copy", database, conduct, report, |task, report| {
             into_repository::lease(&base, task, repository)?;
             into_repository::renew_locks(&into_repository::ids_of(&base), repository, setting, conduct, report)?;
-            task.writes_copy(id, Uuid::new_v4(), Vec::new())?;
-            refuse_others(repository, inventory, task, id)?;
             let within = Some(Within { repository, task, second: None });
             foreign::write(&session, set, &backup, predecessor, within, conduct, report)
         })?;
         if let Some(record) = record {
             setting.describe(repository, record, &mut report.warnings);
         }
-        self.there.insert(id);
+        self.there.push(session.id);
         self.is_old = true;
         Ok(())
     }
@@ -136,17 +135,5 @@ impl Target<'_> {
             }
             predecessor => predecessor,
         }
-    }
-
-    /// Refuses a set that the repository has, but that cannot be used.
-    fn refuse_remains(&self, id: Uuid) -> Result<()> {
-        let remains = self.inventory.sets.iter().find(|set| set.record.backup_set_id == id);
-        let Some(remains) = remains else { return Ok(()) };
-        let why = match &remains.incomplete {
-            _ if remains.tombstone => "is being removed from the repository".to_owned(),
-            Some(why) => format!("is in the repository, but incomplete: {why}"),
-            None => "is in the repository, but was found damaged there".to_owned(),
-        };
-        Err(Error::refused(title(&remains.record), why, "remove its families, and take the media in again"))
     }
 }

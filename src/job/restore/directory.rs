@@ -269,8 +269,7 @@ pub(super) fn last_title(chain: &[discovery::Found]) -> String {
 
 /// Refuses a set with pages that were damaged at the source; with `--continue-after-error`, names them.
 pub(super) fn refuse_damage(manifest: &Manifest, title: &str, request: &Request, report: &mut Report) -> Result<()> {
-    let pages = fullbore_engines::pages(&manifest.engine);
-    match pages.and_then(|pages| pages.damaged_at_source(&manifest.position.last.value())) {
+    match fullbore_engines::damaged_at_source(&manifest.engine, &manifest.position.last.value()) {
         None => Ok(()),
         Some(said) if request.continue_after_error => {
             report.warnings.push(format!("{title}: {said}"));

@@ -8,7 +8,7 @@ use fullbore_engines::foreign_set::layout::LAYOUTS_MAX;
 use fullbore_engines::foreign_set::target::{FamilyFiles, StoredMedia};
 
 use super::super::reading;
-use super::directory::{manifests, unpack};
+use super::directory::{last_title, manifests, refuse_damage, unpack};
 use super::{Check, Into, Recovery, Request, plan_line};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
@@ -70,6 +70,7 @@ pub(super) fn restore(
     };
     check_directory(directory, request.mkdir)?;
     std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
+    refuse_damage(manifest, &last_title(chain), request, report)?;
     let stored = StoredMedia::of(&manifest.streams)?;
     let bytes = stored.bytes();
     let layouts = layouts(last, &stored)?;

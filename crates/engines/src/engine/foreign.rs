@@ -197,16 +197,36 @@ pub struct ForeignSet {
 }
 
 impl ForeignMediaSet {
-    /// The identity of a backup set that holds these media. It depends on their identities alone: media that are stored
-    /// twice have one identity.
-    pub fn set_id(&self) -> Uuid {
+    /// A new identity for a backup set that will hold these media. It begins with the identity of the media, and ends
+    /// with random bytes: so a second attempt, and another repository, have sets of their own.
+    pub fn new_set_id(&self) -> Uuid {
+        let (mut id, (_, random)) = ([0; 16], Uuid::new_v4().as_u64_pair());
+        id[..8].copy_from_slice(&self.identity());
+        id[8..].copy_from_slice(&random.to_be_bytes());
+        uuid::Builder::from_custom_bytes(id).into_uuid()
+    }
+
+    /// True if a backup set with this identity holds these media.
+    pub fn is_stored_as(&self, set: Uuid) -> bool {
+        set.get_version_num() == uuid::Version::Custom as usize && set.as_bytes().starts_with(&self.identity())
+    }
+
+    /// True if these are the same media: of one media set, with the same backup sets and as many families.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        let sets = |media: &Self| media.sets.iter().map(|set| set.id.clone()).collect::<Vec<_>>();
+        self.id == other.id && sets(self) == sets(other) && self.devices.len() == other.devices.len()
+    }
+
+    /// The first half of the identity of sets that hold these media: from the media set and its backup sets.
+    fn identity(&self) -> [u8; 8] {
         let mut digest = blake3::Hasher::new_derive_key("fullbore 2026-11 identity of stored media of another program");
         for id in std::iter::once(&self.id).chain(self.sets.iter().map(|set| &set.id)) {
             digest.update(id.as_bytes()).update(b"\n");
         }
         let mut id = [0; 16];
         id.copy_from_slice(digest.finalize().as_bytes().split_at(16).0);
-        uuid::Builder::from_custom_bytes(id).into_uuid()
+        let (first, _) = uuid::Builder::from_custom_bytes(id).into_uuid().as_u64_pair();
+        first.to_be_bytes()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fullbore_core::Result;
 use fullbore_core::source::Source;
+use fullbore_core::units::counted;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -25,6 +26,8 @@ pub struct ForeignSession {
     pub writer: String,
     /// What to look at.
     pub warnings: Vec<String>,
+    /// Damage that is stored as it is.
+    pub damage: Vec<String>,
 }
 
 impl Session for ForeignSession {
@@ -44,6 +47,13 @@ impl Session for ForeignSession {
         let mut position = self.facts.clone();
         if let Value::Object(fields) = &mut position {
             fields.insert(FILES.to_owned(), self.source.has_files().into());
+            if let Some(first) = self.damage.first() {
+                let all = counted(self.damage.len() as u64, "place");
+                fields.insert(
+                    DAMAGE.to_owned(),
+                    format!("{all} of the media were damaged already; the first: {first}").into(),
+                );
+            }
         }
         Ok(position)
     }
@@ -69,6 +79,14 @@ impl Session for ForeignSession {
         Err("it is in files of another program".to_owned())
     }
 }
+
+/// What a stored set says of damage in its media.
+pub(crate) fn damage(position: &Value) -> Option<String> {
+    Some(position.get(DAMAGE)?.as_str()?.to_owned())
+}
+
+/// The field of a position that tells of damage.
+const DAMAGE: &str = "damaged_at_source";
 
 /// The field of a position that tells whether the set has pages by their place.
 const FILES: &str = "has_pages_by_place";

@@ -202,14 +202,25 @@ impl FamilyFiles {
             let failed = |e| Error::io("sync", growing.temporary.display().to_string(), e);
             growing.file.sync_all().map_err(failed)?;
         }
-        let mut published = Vec::new();
+        let names = self.families.iter().map(|growing| self.directory.join(&growing.family.laid.name));
+        if let Some(in_the_way) = names.into_iter().find(|to| self.replace && to.is_dir()) {
+            let why = "is a directory in the place of a file";
+            return Err(Error::refused(in_the_way.display().to_string(), why, "remove it, or name another directory"));
+        }
+        let mut published: Vec<PathBuf> = Vec::new();
         for growing in self.families.drain(..) {
             let to = self.directory.join(&growing.family.laid.name);
             let renamed = match self.replace {
                 true => std::fs::rename(&growing.temporary, &to),
                 false => rename_noreplace(&growing.temporary, &to),
             };
-            renamed.map_err(|e| Error::io("give its name to", to.display().to_string(), e))?;
+            if let Err(error) = renamed {
+                // Some of the families alone would look like all of them.
+                for path in published.iter().filter(|_| !self.replace) {
+                    let _ = std::fs::remove_file(path);
+                }
+                return Err(Error::io("give its name to", to.display().to_string(), error));
+            }
             published.push(to);
         }
         sync_directory(&self.directory)?;
@@ -250,7 +261,9 @@ fn remove_leftovers(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let id = name.to_str().and_then(|name| name.strip_prefix(WORKING));
-        let is_ours = id.is_some_and(|id| Uuid::parse_str(id).is_ok());
+        // Opening a pipe would wait for its other end.
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let is_ours = is_file && id.is_some_and(|id| Uuid::parse_str(id).is_ok());
         let file = is_ours.then(|| File::open(entry.path()).ok()).flatten().map(LockableFile::from);
         if file.is_some_and(|file| file.try_lock().is_ok()) {
             let _ = std::fs::remove_file(entry.path()); // It costs space, and nothing else.
