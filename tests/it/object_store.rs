@@ -506,7 +506,7 @@ fn a_repository_in_a_store_is_backed_up_into_pruned_and_restored_from_by_two_hos
     world.assert_copy();
     let tasks = host("one", "tasks --repo s3://media/night/ --json").done().json();
     assert!(tasks.as_array().unwrap().iter().all(|task| task["ended_at"].is_string()), "{tasks}");
-    host("three", "list --repo s3://nowhere/night/").refused(1, "s3://nowhere", "bucket");
+    host("three", "list --repo s3://nowhere/night/").refused(2, "s3://nowhere", "bucket");
 }
 
 /// The host dies between two requests: the next run of another host puts it right.
