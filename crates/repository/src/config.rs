@@ -334,7 +334,9 @@ mod tests {
         assert_ne!(load("keep-free-pages = true").unwrap().engine, EngineDefaults::default());
         let text = load("free-pages = true").unwrap_err().to_string();
         assert!(text.contains("line 3") && text.contains("`free-pages`") && text.contains("keep-free-pages"), "{text}");
-        assert!(load("keep-free-pages = 1").unwrap_err().to_string().contains("line 4"));
+        let text = load("keep-free-pages = 1").unwrap_err().to_string();
+        assert!(text.contains("line 3") && text.contains("keep-free-pages: its value is neither true"), "{text}");
+        assert_ne!(load("max-wal-growth = \"2GiB\"").unwrap().engine, EngineDefaults::default());
     }
 
     #[test]
