@@ -307,6 +307,27 @@ fn a_copy_that_was_killed_is_repeated_and_a_chain_goes_to_a_repository_that_has_
 }
 
 #[test]
+fn a_file_that_is_replaced_before_it_is_read_is_not_taken_in_under_the_old_identity() {
+    let world = world();
+    let media = |number: u32| {
+        let mut full = set(BackupKind::Full, number);
+        full.copies = vec![extents(8, 8, number.into())];
+        written(&full, number)
+    };
+    world.write("1.bak", &media(1));
+    world.write("2.bak", &media(2));
+    let running = world.start("copy --from 1.bak --from 2.bak --to-repo night --throttle 128KiB/s");
+    world.media_begun("a");
+    world.write("2.bak", &media(3));
+    running.wait().with_code(4).says(&["not taken in", "was replaced by other media"]);
+    assert_eq!(list(&world).len(), 1);
+    world.run("copy --from 2.bak --to-repo night").done();
+    let last = list(&world).last().unwrap().clone();
+    world.run(&format!("restore --repo night --set {} --into bak:out --mkdir", id(&last))).done();
+    assert!(world.read("out/2.bak") == media(3));
+}
+
+#[test]
 fn media_go_into_a_directory_and_a_dry_run_writes_nothing() {
     let world = world();
     fs::create_dir(world.at("sets")).unwrap();
