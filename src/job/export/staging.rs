@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{rename_noreplace, sync_directory};
+use fullbore_core::io::{rename_together, sync_directory};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
@@ -112,24 +112,8 @@ impl Staging {
             names.extend(path.file_name().map(ToOwned::to_owned));
         }
         names.sort();
-        let in_the_way = names.iter().map(|name| self.into.join(name)).find(|to| self.replace && to.is_dir());
-        if let Some(to) = in_the_way {
-            let hint = "remove it, or name another directory";
-            return Err(Error::refused(to.display().to_string(), "is a directory in the place of a file", hint));
-        }
-        let mut published: Vec<PathBuf> = Vec::new();
-        for name in &names {
-            let (from, to) = (directory.join(name), self.into.join(name));
-            let renamed = if self.replace { fs::rename(&from, &to) } else { rename_noreplace(&from, &to) };
-            if let Err(error) = renamed {
-                // Some of the tables alone would look like all of them.
-                for path in published.iter().filter(|_| !self.replace) {
-                    let _ = fs::remove_file(path);
-                }
-                return Err(failed("rename to", &to, error));
-            }
-            published.push(to);
-        }
+        let renames = names.iter().map(|name| (directory.join(name), self.into.join(name)));
+        rename_together(&renames.collect::<Vec<_>>(), self.replace)?;
         sync_directory(&self.into)?;
         if let Some(parent) = self.into.parent().filter(|parent| self.made && !parent.as_os_str().is_empty()) {
             sync_directory(parent)?;

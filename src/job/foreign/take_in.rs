@@ -33,8 +33,8 @@ pub fn take_in(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
     let places: Vec<String> = request.to.iter().map(Device::to_string).collect();
     let there = discovery::find(&places, &conduct.stores).map(|found| found.known()).unwrap_or_default();
     each(found, request, conduct, report, &mut |set, report| {
-        let usable = there.iter().filter(|known| known.incomplete.is_none()).map(|known| known.backup_set_id);
-        if let Some(id) = usable.into_iter().find(|id| set.is_stored_as(*id)) {
+        let mut usable = there.iter().filter(|known| known.incomplete.is_none()).map(|known| known.backup_set_id);
+        if let Some(id) = usable.find(|id| set.is_stored_as(*id)) {
             is_there(set, id, report);
             return Ok(());
         }

@@ -182,7 +182,7 @@ fn into_target(
             let id = found.set.backup_set_id;
             // Shows other hosts that this run writes the set. Its families are recorded once no other run writes it.
             task.writes_copy(id, Uuid::new_v4(), Vec::new())?;
-            refuse_others(&target.repository, &target.inventory, task, id)?;
+            target.refuse_others(task, id)?;
             let arrival = Some(Arrival { repository: &target.repository, task });
             let record = One { arrival, ..one(found) }.run(conduct, report)?;
             if let Some(record) = record {
@@ -279,57 +279,58 @@ impl<'a> Target<'a> {
             None => Ok(()),
         }
     }
-}
 
-/// Refuses if another run writes the same set: a repository has one copy of a set.
-pub(super) fn refuse_others(repository: &Repository, inventory: &Inventory, task: &Task, set: Uuid) -> Result<()> {
-    if let Some(record) = repository.read::<SetRecord>(&format::set_name(set))?
-        && inventory.sets.iter().all(|known| known.record.backup_set_id != set)
-    {
-        let why = "was copied by another run since this copy began";
-        return Err(Error::refused(title(&record), why, "run it again: it skips the sets that are there"));
-    }
-    let now = repository.now()?;
-    let known = tasks(repository, now)?;
-    let lives = |other: &&KnownTask| other.record.state.is_open() && !other.is_dead(now);
-    let wrote = |other: &&KnownTask| {
-        let ended_well = other.record.state == TaskState::Success;
-        other.record.task != task.id() && other.record.writes == Some(set) && !ended_well
-    };
-    let prune = known.iter().filter(lives).find(|other| other.record.verb == "prune");
-    if let (Some(prune), true) = (prune, known.iter().any(|other| wrote(&other))) {
-        // Leftovers of an earlier attempt have the names of this attempt. A prune that begins later sees this run.
-        let why = format!("has leftovers of an earlier copy, and {} may be removing them", prune.title());
-        return Err(Error::refused(format!("backup set {set}"), why, "wait until it has ended"));
-    }
-    for other in known.iter().filter(wrote).filter(|other| other.record.state.is_open()) {
-        // For a process of this machine there is no need to wait for the end of its lease.
-        let is_gone = other.record.runs_as.as_ref().is_some_and(Process::is_gone);
-        if !other.is_dead(now) && !is_gone {
-            let why = format!("is being written by {}", other.title());
-            let hint = "wait for it, or end it with `fullbore cancel`";
-            return Err(Error::refused(format!("backup set {set}"), why, hint));
+    /// Refuses if another run writes the same set: a repository has one copy of a set.
+    fn refuse_others(&self, task: &Task, set: Uuid) -> Result<()> {
+        let repository = &self.repository;
+        if let Some(record) = repository.read::<SetRecord>(&format::set_name(set))?
+            && self.inventory.sets.iter().all(|known| known.record.backup_set_id != set)
+        {
+            let why = "was copied by another run since this copy began";
+            return Err(Error::refused(title(&record), why, "run it again: it skips the sets that are there"));
         }
-        end(repository, other, task)?;
+        let now = repository.now()?;
+        let known = tasks(repository, now)?;
+        let lives = |other: &&KnownTask| other.record.state.is_open() && !other.is_dead(now);
+        let wrote = |other: &&KnownTask| {
+            let ended_well = other.record.state == TaskState::Success;
+            other.record.task != task.id() && other.record.writes == Some(set) && !ended_well
+        };
+        let prune = known.iter().filter(lives).find(|other| other.record.verb == "prune");
+        if let (Some(prune), true) = (prune, known.iter().any(|other| wrote(&other))) {
+            // Leftovers of an earlier attempt have the names of this attempt. A prune that begins later sees this run.
+            let why = format!("has leftovers of an earlier copy, and {} may be removing them", prune.title());
+            return Err(Error::refused(format!("backup set {set}"), why, "wait until it has ended"));
+        }
+        for other in known.iter().filter(wrote).filter(|other| other.record.state.is_open()) {
+            // For a process of this machine there is no need to wait for the end of its lease.
+            let is_gone = other.record.runs_as.as_ref().is_some_and(Process::is_gone);
+            if !other.is_dead(now) && !is_gone {
+                let why = format!("is being written by {}", other.title());
+                let hint = "wait for it, or end it with `fullbore cancel`";
+                return Err(Error::refused(format!("backup set {set}"), why, hint));
+            }
+            self.end(other, task)?;
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Makes sure that a dead run never commits, and that prune does not take the files of this run for its leftovers.
-fn end(repository: &Repository, other: &KnownTask, task: &Task) -> Result<()> {
-    let Some(decision) = other.record.decision() else { return Ok(()) };
-    let ours = DecisionRecord { decision: Decision::Removed, task: task.id() };
-    if decided(repository, decision, Decision::Removed, task.id())? != ours {
-        let why = "was interrupted during commit, or its files are being removed now";
-        return Err(Error::refused(
-            other.title(),
-            why,
-            format!("run `fullbore prune --repo {} --confirm`, then copy again", repository.name),
-        ));
+    /// Makes sure that a dead run never commits, and that prune does not take the files of this run for its leftovers.
+    fn end(&self, other: &KnownTask, task: &Task) -> Result<()> {
+        let Some(decision) = other.record.decision() else { return Ok(()) };
+        let ours = DecisionRecord { decision: Decision::Removed, task: task.id() };
+        if decided(&self.repository, decision, Decision::Removed, task.id())? != ours {
+            let why = "was interrupted during commit, or its files are being removed now";
+            return Err(Error::refused(
+                other.title(),
+                why,
+                format!("run `fullbore prune --repo {} --confirm`, then copy again", self.repository.name),
+            ));
+        }
+        let mut record = other.record.clone();
+        (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));
+        record.error = Some(format!("its process ended unexpectedly; copy {} continues it", task.id()));
+        record.needs.clear();
+        self.repository.records.write(&format::task_name(record.task), &format::encode(&record)?)
     }
-    let mut record = other.record.clone();
-    (record.state, record.ended_at) = (TaskState::Error, Some(jiff::Timestamp::now().to_string()));
-    record.error = Some(format!("its process ended unexpectedly; copy {} continues it", task.id()));
-    record.needs.clear();
-    repository.records.write(&format::task_name(record.task), &format::encode(&record)?)
 }

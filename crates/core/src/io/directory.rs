@@ -41,6 +41,29 @@ fn look_and_rename(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Renames several files, from and to: all of them or none. With `replace`, files of the new names are replaced, and an
+/// error does not bring them back. Not durable before [`sync_directory`].
+///
+/// # Errors
+/// A name is taken, by a directory if `replace` is given; or a file cannot be renamed.
+pub fn rename_together(renames: &[(PathBuf, PathBuf)], replace: bool) -> Result<()> {
+    if let Some((_, to)) = renames.iter().find(|(_, to)| replace && to.is_dir()) {
+        let why = "is a directory in the place of a file";
+        return Err(Error::refused(to.display().to_string(), why, "remove it, or name another directory"));
+    }
+    for (done, (from, to)) in renames.iter().enumerate() {
+        let renamed = if replace { fs::rename(from, to) } else { rename_noreplace(from, to) };
+        if let Err(error) = renamed {
+            // Some of the files alone would look like all of them.
+            for (_, named) in renames.iter().take(done).filter(|_| !replace) {
+                let _ = fs::remove_file(named); // The error of the rename is the one to tell.
+            }
+            return Err(Error::io("rename to", to.display().to_string(), error));
+        }
+    }
+    Ok(())
+}
+
 /// Makes the names in `directory` durable.
 pub fn sync_directory(directory: &Path) -> Result<()> {
     // The parent of a relative name is empty, and means the working directory.

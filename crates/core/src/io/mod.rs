@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 
 pub use crate::memory::{ALIGNMENT, Memory};
 pub use child::end_with_this_thread;
-pub use directory::{directory_of, free_space, real_path, rename_noreplace, sync_directory};
+pub use directory::{directory_of, free_space, real_path, rename_noreplace, rename_together, sync_directory};
 pub use file::OpenedFile;
 pub use holes::{hole_bytes, written_ranges};
 pub use home::{config_home, home, is_credential, state_home};

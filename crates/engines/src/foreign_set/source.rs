@@ -57,7 +57,7 @@ enum Content {
     File(u16),
 }
 
-/// A part of a stream that one reader takes.
+/// A part of a stream. One reader takes it.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     stream: u32,

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{LockableFile, free_space, rename_noreplace, sync_directory};
+use fullbore_core::io::{LockableFile, free_space, rename_together, sync_directory};
 use fullbore_core::media::ManifestStream;
 use fullbore_core::units::show_bytes;
 use fullbore_core::unpack::Target;
@@ -196,35 +196,20 @@ impl FamilyFiles {
     ///
     /// # Errors
     /// A family is not what was stored: then none gets its name. Or a file cannot be read, synced or renamed.
-    pub fn publish(mut self) -> Result<Vec<PathBuf>> {
+    pub fn publish(self) -> Result<Vec<PathBuf>> {
         for growing in &self.families {
             growing.check()?;
             let failed = |e| Error::io("sync", growing.temporary.display().to_string(), e);
             growing.file.sync_all().map_err(failed)?;
         }
-        let names = self.families.iter().map(|growing| self.directory.join(&growing.family.laid.name));
-        if let Some(in_the_way) = names.into_iter().find(|to| self.replace && to.is_dir()) {
-            let why = "is a directory in the place of a file";
-            return Err(Error::refused(in_the_way.display().to_string(), why, "remove it, or name another directory"));
-        }
-        let mut published: Vec<PathBuf> = Vec::new();
-        for growing in self.families.drain(..) {
-            let to = self.directory.join(&growing.family.laid.name);
-            let renamed = match self.replace {
-                true => std::fs::rename(&growing.temporary, &to),
-                false => rename_noreplace(&growing.temporary, &to),
-            };
-            if let Err(error) = renamed {
-                // Some of the families alone would look like all of them.
-                for path in published.iter().filter(|_| !self.replace) {
-                    let _ = std::fs::remove_file(path);
-                }
-                return Err(Error::io("give its name to", to.display().to_string(), error));
-            }
-            published.push(to);
-        }
+        let renames = self
+            .families
+            .iter()
+            .map(|growing| (growing.temporary.clone(), self.directory.join(&growing.family.laid.name)));
+        let renames: Vec<(PathBuf, PathBuf)> = renames.collect();
+        rename_together(&renames, self.replace)?;
         sync_directory(&self.directory)?;
-        Ok(published)
+        Ok(renames.into_iter().map(|(_, to)| to).collect())
     }
 }
 

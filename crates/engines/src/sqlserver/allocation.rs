@@ -7,14 +7,19 @@ use super::page::{PAGE, PageId};
 
 /// The type of a PFS page.
 pub const PFS: u8 = 11;
-/// Pages that one PFS page describes. It has one byte for each of them.
-const INTERVAL: u32 = 8088;
+/// The number of pages that one PFS page describes. Each page has one byte there.
+pub const INTERVAL: u32 = 8088;
 /// Where these bytes begin: behind the header of the page and the head of its record.
 const FIRST: usize = 100;
 /// The bit of a page in use.
 const IN_USE: u8 = 0x40;
 /// The PFS page of the first interval; those of the others are their first pages.
 const FIRST_PFS: u32 = 1;
+
+/// The PFS page that says whether a page is in use.
+pub fn pfs_of(id: PageId) -> PageId {
+    PageId { page: (id.page / INTERVAL * INTERVAL).max(FIRST_PFS), ..id }
+}
 
 /// The pages in use, one bit for each page: 16 KiB for each GiB of a database.
 #[derive(Debug, Default)]
@@ -32,10 +37,8 @@ struct Interval {
 impl Allocation {
     /// Learns from a PFS page whose check was good. `round` is the number of the copy.
     pub fn learn(&mut self, id: PageId, page: &[u8; PAGE], round: u32) {
-        let interval = id.page / INTERVAL;
-        let expected = if interval == 0 { FIRST_PFS } else { interval * INTERVAL };
-        let key = (id.file, interval);
-        if id.page != expected || self.intervals.get(&key).is_some_and(|known| known.round > round) {
+        let key = (id.file, id.page / INTERVAL);
+        if id != pfs_of(id) || self.intervals.get(&key).is_some_and(|known| known.round > round) {
             return;
         }
         let used = page.get(FIRST..FIRST + INTERVAL as usize).unwrap_or_default();

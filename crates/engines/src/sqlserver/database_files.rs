@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{rename_noreplace, sync_directory};
+use fullbore_core::io::{rename_together, sync_directory};
 use fullbore_core::{Error, Result};
 
 use super::allocation::{Allocation, PFS};
@@ -294,18 +294,9 @@ impl DatabaseFiles {
             let failed = |e| Error::io("sync", written.temporary.display().to_string(), e);
             written.file.sync_all().map_err(failed)?;
         }
-        let mut published: Vec<PathBuf> = Vec::new();
-        for written in self.files.values() {
-            let to = self.directory.join(&written.restored.name);
-            if let Err(error) = rename_noreplace(&written.temporary, &to) {
-                // Some of the files alone would look like a database.
-                for path in &published {
-                    let _ = std::fs::remove_file(path);
-                }
-                return Err(Error::io("rename to", to.display().to_string(), error));
-            }
-            published.push(to);
-        }
+        let renames =
+            self.files.values().map(|written| (written.temporary.clone(), self.directory.join(&written.restored.name)));
+        rename_together(&renames.collect::<Vec<_>>(), false)?;
         sync_directory(&self.directory)?;
         Ok(std::mem::take(&mut self.files).into_values().map(|written| written.restored).collect())
     }

@@ -98,6 +98,19 @@ fn torn_bits_match(page: &[u8; PAGE]) -> bool {
     sectors.iter().skip(1).all(|sector| u32::from(sector[SECTOR - 1]) & 3 == pattern)
 }
 
+/// Puts back the bits that torn-page detection has replaced: the two lowest bits of the last byte of each sector but the
+/// first. The bits of sector `s` are bits `2s` and `2s + 1` of the field.
+pub fn put_torn_bits_back(page: &mut [u8; PAGE]) {
+    let flags = Fields(page).u16(FLAGS).unwrap_or_default();
+    if flags & HAS_TORN_BITS == 0 || flags & HAS_CHECKSUM != 0 {
+        return;
+    }
+    let kept = stored(page);
+    for (sector, number) in page.as_chunks_mut::<SECTOR>().0.iter_mut().zip(0..SECTORS).skip(1) {
+        sector[SECTOR - 1] = sector[SECTOR - 1] & !3 | (kept >> (2 * number)) as u8 & 3;
+    }
+}
+
 /// The place that the header of a page names. `None` if the header cannot be of the page at `slot` in its extent.
 pub fn place(page: &[u8; PAGE], slot: u32) -> Option<PageId> {
     let fields = Fields(page);

@@ -1,15 +1,12 @@
 //! The pages of an allocation unit: the leaf level of an index by its links, a heap by its IAM pages.
 
-use super::super::allocation::Allocation;
+use super::super::allocation::{Allocation, pfs_of};
 use super::super::fields::Fields;
 use super::super::page::{PAGE, PAGES_PER_EXTENT, PageId};
 use super::data_files::DataFiles;
 use super::data_page::{DataPage, kind, page_pointer};
 use super::system_tables::Unit;
 use super::{Decoded, field, unknown};
-
-/// Pages of one PFS interval.
-const PFS_INTERVAL: u32 = 8088;
 
 /// An IAM page: its first slot has the first extent that it describes and eight single pages; its second slot has one bit
 /// for each extent.
@@ -122,8 +119,7 @@ impl InUse {
         if let Some(known) = self.known.is_in_use(id) {
             return Ok(known);
         }
-        let number = (id.page / PFS_INTERVAL * PFS_INTERVAL).max(1);
-        let map = PageId { file: id.file, page: number };
+        let map = pfs_of(id);
         let page = files.page(map)?;
         let bytes: Option<&[u8; PAGE]> = page.bytes().try_into().ok();
         if let Some(bytes) = bytes.filter(|_| page.kind() == super::super::allocation::PFS) {
@@ -131,7 +127,7 @@ impl InUse {
         }
         match self.known.is_in_use(id) {
             Some(known) => Ok(known),
-            None => unknown(format!("page {}:{number} does not say which pages are in use", id.file)),
+            None => unknown(format!("page {}:{} does not say which pages are in use", map.file, map.page)),
         }
     }
 }

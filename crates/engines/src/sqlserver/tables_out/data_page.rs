@@ -2,7 +2,7 @@
 //! storage internals"); they are verified on genuine files.
 
 use super::super::fields::Fields;
-use super::super::page::{PAGE, PageId};
+use super::super::page::{PAGE, PageId, put_torn_bits_back};
 use super::{Decoded, field, unknown};
 
 /// Where the records begin.
@@ -154,19 +154,4 @@ impl DataPage {
 pub fn page_pointer(fields: Fields<'_>, at: usize) -> Decoded<Option<PageId>> {
     let id = PageId { page: field(fields.u32(at))?, file: field(fields.u16(at.saturating_add(4)))? };
     Ok((id.file > 0).then_some(id))
-}
-
-/// Torn-page detection replaces the two lowest bits of the last byte of each sector but the first. The bits of sector `s`
-/// are bits `2s` and `2s + 1` of the field at 60.
-fn put_torn_bits_back(page: &mut [u8; PAGE]) {
-    const FLAG_TORN: u16 = 0x100;
-    const FLAG_CHECKSUM: u16 = 0x200;
-    let flags = Fields(&page[..]).u16(4).unwrap_or_default();
-    if flags & FLAG_TORN == 0 || flags & FLAG_CHECKSUM != 0 {
-        return;
-    }
-    let kept = Fields(&page[..]).u32(60).unwrap_or_default();
-    for (sector, number) in page.as_chunks_mut::<512>().0.iter_mut().zip(0_u32..).skip(1) {
-        sector[511] = sector[511] & !3 | (kept >> (2 * number)) as u8 & 3;
-    }
 }

@@ -65,7 +65,8 @@ fn table(object: &Object, catalog: &Catalog) -> TableDefinition {
     let of_first = rowsets.first().map_or(&[][..], |rowset| stored(rowset));
     let mut notes = Vec::new();
     let mut rows: Vec<(&ColumnRow, TableColumn)> = Vec::new();
-    for row in catalog.columns.get(&object.id).map_or(&[][..], Vec::as_slice) {
+    let described = catalog.columns.get(&object.id).map_or(&[][..], Vec::as_slice);
+    for row in described {
         let is_stored = find(of_first, row.id).is_some();
         if row.status & status::COLUMN_SET != 0 {
             notes.push(format!("column {} is a set of sparse columns: they are columns of their own", row.name));
@@ -76,7 +77,6 @@ fn table(object: &Object, catalog: &Catalog) -> TableDefinition {
         }
     }
     let schema = catalog.schemas.get(&object.schema).cloned();
-    let described = catalog.columns.get(&object.id).map_or(&[][..], Vec::as_slice);
     let mut refused = refused(&rowsets, &rows).or_else(|| undescribed(object, described, of_first));
     let mut partitions = Vec::new();
     for rowset in &rowsets {

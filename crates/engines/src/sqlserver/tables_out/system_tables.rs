@@ -207,11 +207,15 @@ struct SystemTables<'a> {
     warnings: Vec<String>,
 }
 
-impl SystemTables<'_> {
+impl<'a> SystemTables<'a> {
+    /// The rows of a system table: its heap or its clustered index.
+    fn rowset(&self, object: i64) -> Option<&'a Rowset> {
+        self.rowsets.iter().find(|rowset| i64::from(rowset.object) == object && rowset.index <= 1)
+    }
+
     /// Warns if the database has counted another number of rows in this system table.
     fn compare_count(&mut self, object: i64, found: usize) {
-        let own = |rowset: &&Rowset| i64::from(rowset.object) == object && rowset.index <= 1;
-        let Some(stored) = self.rowsets.iter().find(own).map(|rowset| rowset.rows) else { return };
+        let Some(stored) = self.rowset(object).map(|rowset| rowset.rows) else { return };
         if u64::try_from(stored).ok() != Some(found as u64) {
             self.warnings.push(format!(
                 "the system table {object} has {}, and the database has counted {stored}: tables or columns may be \
@@ -222,8 +226,7 @@ impl SystemTables<'_> {
     }
 
     fn rows<T>(&mut self, object: i64, row: impl Fn(&Record<'_>) -> Decoded<T>) -> Decoded<Vec<T>> {
-        let own = |rowset: &&Rowset| i64::from(rowset.object) == object && rowset.index <= 1;
-        let Some(rowset) = self.rowsets.iter().find(own) else {
+        let Some(rowset) = self.rowset(object) else {
             return unknown(format!("the system table {object} is missing"));
         };
         if rowset.compression != 0 {
@@ -241,8 +244,7 @@ impl SystemTables<'_> {
 
     /// The same for a table that not every version has.
     fn rows_if_any<T>(&mut self, object: i64, row: impl Fn(&Record<'_>) -> Decoded<T>) -> Decoded<Vec<T>> {
-        let is_there = self.rowsets.iter().any(|rowset| i64::from(rowset.object) == object && rowset.index <= 1);
-        if is_there { self.rows(object, row) } else { Ok(Vec::new()) }
+        if self.rowset(object).is_some() { self.rows(object, row) } else { Ok(Vec::new()) }
     }
 }
 

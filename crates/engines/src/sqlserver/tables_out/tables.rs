@@ -39,7 +39,7 @@ impl DatabaseTables {
     ///
     /// # Errors
     /// The system tables have a form that is not known, or a page is damaged.
-    pub fn open(files: DataFiles, locale: u32, about: About) -> Result<Self> {
+    pub fn open(files: DataFiles, locale: u32, mut about: About) -> Result<Self> {
         let read = Catalog::read(&files).and_then(|catalog| Ok((super::chain::collation(&files)?, catalog)));
         let (collation, catalog) = read.map_err(|trouble| match trouble {
             Trouble::Failed(error) => error,
@@ -50,7 +50,6 @@ impl DatabaseTables {
             ),
         })?;
         let definitions = tables(&catalog);
-        let mut about = about;
         about.warnings.extend(catalog.warnings);
         let shown = definitions.iter().map(|definition| definition.table.clone()).collect();
         Ok(Self { files, pages: CodePages::new(collation, locale), definitions, shown, about })

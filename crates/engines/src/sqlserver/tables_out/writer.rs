@@ -263,7 +263,7 @@ impl DatabaseWriter {
     fn image(mut self) -> Vec<u8> {
         self.put(0, 15, (0, 0), 0, &WrittenPage::default());
         let extents = (self.pages.len() as u32).div_ceil(PAGES_PER_EXTENT);
-        assert!(extents * PAGES_PER_EXTENT < 8088, "one PFS page says which pages are in use");
+        assert!(extents * PAGES_PER_EXTENT < allocation::INTERVAL, "one PFS page says which pages are in use");
         self.pages.resize((extents * PAGES_PER_EXTENT) as usize, None);
         let used = (0..).zip(&self.pages).filter(|(number, page)| *number == 1 || page.is_some());
         let used: Vec<u32> = used.map(|(number, _)| number).collect();
