@@ -1,7 +1,7 @@
 //! Fuzzing without cargo-fuzz: libFuzzer and the address sanitizer on the pinned stable compiler.
 //!
 //! `RUSTC_BOOTSTRAP=1` lets stable take `-Zsanitizer`; the coverage flags are the ones cargo-fuzz passes. The targets
-//! are in `fuzz/fuzz_targets`, their committed seeds in `fuzz/seeds/TARGET`; what a run finds goes to `target/fuzz`.
+//! are in `fuzz/src/targets`, their committed seeds in `fuzz/seeds/TARGET`; what a run finds goes to `target/fuzz`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,10 +27,10 @@ const MEMORY: u32 = 2_048;
 
 /// Builds all targets and runs each for its share of `seconds`; a finding in any of them fails, and its file is named.
 ///
-/// With `seed` a target tries the same inputs in the same order each time, as far as it gets: `./test` gives one, so that what
-/// fails there fails everywhere. Without it every run searches elsewhere, which is what a campaign wants.
+/// With `seed` a target tries the same inputs in the same order each time, as far as it gets. Without it every run searches
+/// elsewhere.
 pub fn run(root: &Path, seconds: u64, seed: Option<u32>) -> anyhow::Result<()> {
-    let targets = targets(&root.join("fuzz/fuzz_targets"))?;
+    let targets = targets(&root.join("fuzz/src/targets"))?;
     let output = root.join("target/fuzz");
     build(root, &output)?;
     let each = (seconds / targets.len() as u64).max(1);
@@ -48,30 +48,32 @@ pub fn run(root: &Path, seconds: u64, seed: Option<u32>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The targets' names: each file has its line in `main.rs`, and each line its file.
+/// The targets' names: each file has its line in `mod.rs`, and each line its file.
 fn targets(folder: &Path) -> anyhow::Result<Vec<String>> {
-    let program = fs::read_to_string(folder.join("main.rs")).context("cannot read fuzz/fuzz_targets/main.rs")?;
-    let list = program.split_once("\ntargets! {").and_then(|(_, rest)| rest.split_once('}'));
-    let (list, _) = list.context("fuzz/fuzz_targets/main.rs has no `targets! { … }`")?;
+    let program = fs::read_to_string(folder.join("mod.rs")).context("cannot read fuzz/src/targets/mod.rs")?;
+    let list = program.split_once("$to! {").and_then(|(_, rest)| rest.split_once('}'));
+    let (list, _) = list.context("fuzz/src/targets/mod.rs has no `$to! { … }`")?;
     let mut named: Vec<String> = list.split_whitespace().map(str::to_owned).collect();
     named.sort();
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).context("cannot list fuzz/fuzz_targets")? {
+    for entry in fs::read_dir(folder).context("cannot list fuzz/src/targets")? {
         let path: PathBuf = entry?.path();
-        let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "main");
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "mod");
         if path.extension().is_some_and(|extension| extension == "rs") {
             files.extend(stem.map(str::to_owned));
         }
     }
     files.sort();
-    ensure!(named == files, "main.rs names {named:?}, but fuzz/fuzz_targets holds {files:?}");
+    ensure!(named == files, "mod.rs names {named:?}, but fuzz/src/targets holds {files:?}");
     ensure!(!named.is_empty(), "there is no fuzz target");
     Ok(named)
 }
 
 fn build(root: &Path, output: &Path) -> anyhow::Result<()> {
     let mut build = cargo();
-    build.args(["build", "--release", "--locked", "--bins", "--target", TRIPLE]).current_dir(root.join("fuzz"));
+    build
+        .args(["build", "--release", "--locked", "--bins", "--target", TRIPLE])
+        .current_dir(root.join("fuzz/libfuzzer"));
     build.env("CARGO_TARGET_DIR", output).env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
     build.env_remove("CARGO_ENCODED_RUSTFLAGS");
     finish(&mut build).context(
@@ -118,7 +120,7 @@ mod tests {
     #[test]
     fn a_target_without_its_line_in_the_program_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("main.rs"), "\ntargets! {\n    pool\n}\n").unwrap();
+        fs::write(folder.path().join("mod.rs"), "        $to! {\n    pool\n}\n").unwrap();
         assert!(targets(folder.path()).is_err());
         fs::write(folder.path().join("pool.rs"), "").unwrap();
         assert_eq!(targets(folder.path()).unwrap(), ["pool"]);

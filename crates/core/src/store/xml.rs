@@ -1,6 +1,6 @@
 //! The XML in answers of stores: an answer as a tree of elements, bounded, and without entities of its own.
 //!
-//! `fuzz/fuzz_targets/store_answer.rs` includes this file, so it uses nothing else of the crate.
+//! `fuzz/src/targets/store_answer.rs` includes this file, so it uses nothing else of the crate.
 //!
 //! Public source: Extensible Markup Language (XML) 1.0, fifth edition.
 

@@ -4,7 +4,7 @@ use fullbore_core::media::{ENTRY, IndexEntry, MAX_INDEX_ENTRIES};
 
 /// One input.
 pub fn run(input: &[u8]) {
-    let whole = !input.is_empty() && input.len() % ENTRY == 0 && input.len() / ENTRY <= MAX_INDEX_ENTRIES;
+    let whole = !input.is_empty() && input.len().is_multiple_of(ENTRY) && input.len() / ENTRY <= MAX_INDEX_ENTRIES;
     match IndexEntry::decode_all(input) {
         Ok(entries) => {
             assert!(whole && entries.len() == input.len() / ENTRY);

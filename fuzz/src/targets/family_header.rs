@@ -1,7 +1,7 @@
 //! The header of a family: no bytes make it panic, and what is accepted is written again as the same.
 
 use fullbore_core::media::{FamilyHeader, HEADER_MIN};
-use fullbore_fuzz::with_header_crc;
+use crate::with_header_crc;
 
 /// One input.
 pub fn run(input: &[u8]) {

@@ -13,7 +13,7 @@ use fullbore_core::pool::Pool;
 use fullbore_core::supply::Supply;
 use fullbore_core::testkit::{MemorySupply, Shelf};
 use fullbore_core::unpack::{BaseMap, Family, MediaSet, NullTarget, Target, Unpack};
-use fullbore_fuzz::{Layout, open_set, sample};
+use crate::{Layout, open_set, sample};
 
 /// Larger transfers would only be slower.
 const TRANSFER_MAX: u32 = 256 << 10;

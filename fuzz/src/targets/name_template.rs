@@ -6,7 +6,8 @@ use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::SetKind;
 
 // The file itself: the rest of the control plane is not wanted here.
-#[path = "../../src/job/names.rs"]
+#[path = "../../../src/job/names.rs"]
+#[allow(dead_code)]
 mod names;
 
 /// One input.

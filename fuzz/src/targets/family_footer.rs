@@ -1,7 +1,7 @@
 //! The footer, with the commit record or without.
 
 use fullbore_core::media::{FOOTER, Footer};
-use fullbore_fuzz::with_crc_at_end;
+use crate::with_crc_at_end;
 
 /// One input.
 pub fn run(input: &[u8]) {

@@ -1,7 +1,7 @@
 //! Header and body of a block: bounded before anything is sized by them, and written again as they were read.
 
 use fullbore_core::media::{BLOCK_HEADER, BlockBody, BlockHeader, Run};
-use fullbore_fuzz::with_crc_at_end;
+use crate::with_crc_at_end;
 
 const TRANSFER: u32 = 1 << 16;
 

@@ -1,7 +1,7 @@
 //! Sidecars with rotated keys.
 
 use fullbore_core::cipher::Sidecar;
-use fullbore_fuzz::with_crc_at_end;
+use crate::with_crc_at_end;
 
 /// One input.
 pub fn run(input: &[u8]) {
