@@ -1,5 +1,5 @@
-//! Which module uses which: the arrows between the top modules of each crate, as `ARCHITECTURE.md` has them. There is no
-//! cycle.
+//! Which module uses which: the arrows between the top modules of each crate, and between the modules of `src/job`, as
+//! `ARCHITECTURE.md` has them. There is no cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,6 +11,9 @@ use super::source::{Source, closing_brace, is_word};
 const MAP: &str = "ARCHITECTURE.md";
 /// The first line of their block.
 const FENCE: &str = "```arrows";
+
+/// A module whose own modules have arrows too: the jobs are most of the program.
+const INSIDE: &str = "job";
 
 /// A module, and the modules that it uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
@@ -35,13 +38,29 @@ impl Arrows {
         if matches!(module.last(), Some(&("mod" | "lib" | "main"))) {
             module.pop();
         }
-        let Some(&own) = module.first() else { return };
-        if own.ends_with("tests") || own == "testkit" || file.contains("/tests") {
+        if module.iter().any(|name| name.ends_with("tests") || *name == "testkit") || file.contains("/tests") {
             return;
         }
         let code: String = source.code_lines().flat_map(|(_, line)| [line, "\n"]).collect();
-        let used = self.0.entry(folder.clone()).or_default().entry(own.to_owned()).or_default();
-        used.extend(used_modules(&code, &module).into_iter().filter(|name| name != own && is_module(&folder, name)));
+        self.add_within(&folder, &[], &module, &code, &is_module);
+        if module.first() == Some(&INSIDE) {
+            self.add_within(&format!("{folder}/{INSIDE}"), &[INSIDE], &module, &code, &is_module);
+        }
+    }
+
+    /// Adds what the `code` of `module` uses of the modules in `parent`, whose files are in `folder`.
+    fn add_within(
+        &mut self,
+        folder: &str,
+        parent: &[&str],
+        module: &[&str],
+        code: &str,
+        is_module: impl Fn(&str, &str) -> bool,
+    ) {
+        let Some(own) = module.get(parent.len()) else { return };
+        let used = self.0.entry(folder.to_owned()).or_default().entry((*own).to_owned()).or_default();
+        let names = used_modules(code, module, parent).into_iter();
+        used.extend(names.filter(|name| name != own && is_module(folder, name)));
     }
 
     /// The same from the block in `ARCHITECTURE.md`.
@@ -121,8 +140,8 @@ pub fn check(actual: &Arrows, map: &str, found: &mut Vec<Breach>) {
     }
 }
 
-/// The top modules that the code of `module` names, by `crate::` or `super::`.
-fn used_modules(code: &str, module: &[&str]) -> BTreeSet<String> {
+/// The modules in `parent` that the code of `module` names, by `crate::` or `super::`.
+fn used_modules(code: &str, module: &[&str], parent: &[&str]) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for start in ["crate::", "super::"] {
         for (at, _) in code.match_indices(start) {
@@ -131,16 +150,19 @@ fn used_modules(code: &str, module: &[&str]) -> BTreeSet<String> {
                 continue; // The end of another word, or a `super` that the first one of the chain stands for.
             }
             let mut rest = &code[at..];
-            let mut up = 0;
+            let mut above = module.len();
             while let Some(more) = rest.strip_prefix("super::") {
-                (rest, up) = (more, up + 1);
+                (rest, above) = (more, above.saturating_sub(1));
             }
-            let from_top = rest.strip_prefix("crate::");
-            if from_top.is_none() && up < module.len() {
-                used.insert(module[0].to_owned());
-                continue;
+            if let Some(more) = rest.strip_prefix("crate::") {
+                (rest, above) = (more, 0);
             }
-            used.extend(first_words(from_top.unwrap_or(rest)));
+            // The words up to `parent` are in the path. A path that starts below it stays in the module.
+            let mut down = parent.get(above..).into_iter().flatten();
+            let inside = down.try_fold(rest, |rest, name| rest.strip_prefix(name)?.strip_prefix("::"));
+            if above <= parent.len() {
+                used.extend(inside.into_iter().flat_map(first_words));
+            }
         }
     }
     used
