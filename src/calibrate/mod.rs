@@ -8,6 +8,7 @@ mod disk;
 mod in_memory;
 mod pace;
 mod places;
+mod probe;
 mod probe_file;
 mod sample;
 mod schedule;

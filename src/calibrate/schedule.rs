@@ -9,6 +9,7 @@ use fullbore_core::{Error, Result};
 use super::disk::both;
 use super::pace::Pace;
 use super::places::{self, Medium};
+use super::probe::Probe;
 use super::probe_file::ProbeFile;
 use super::sample::{self, BLOCK, Packed};
 use super::shapes::{SMALL_BLOCK, USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file, usual};
@@ -32,12 +33,14 @@ const ROUNDS: u32 = 2;
 /// After this many more rounds, a stalled round is one of three.
 const ROUNDS_TO_SETTLE: u32 = 2;
 /// The most rounds: more would add little.
-const ROUNDS_MOST: u32 = 9;
+const ROUNDS_MOST: usize = 9;
 /// The factor for refinement after the coarse set; and the factor for opening, allocating and syncing besides rounds.
 const REFINEMENT: f64 = 1.4;
 const BESIDES: f64 = 1.5;
-/// The rank of reading and writing small blocks at once, among the ways of a place.
-const RANK_OF_SMALL: usize = 4;
+/// The rank of the other mixes and sizes of reading and writing at once, among the ways of a place: on one device, and on
+/// two, which rarely share a limit.
+const RANK_ON_ONE_DEVICE: usize = 4;
+const RANK_ON_TWO_DEVICES: usize = 100;
 /// After these shares of the time, no new cell of the coarse set begins, and no new cell around the fastest. The rest
 /// of the time is for second rounds, which show chance.
 const COARSE_UNTIL: f64 = 0.65;
@@ -52,38 +55,6 @@ const SAMPLE: usize = 16;
 const SAMPLE_THOROUGH: usize = 32;
 /// Shorter files may be in caches of lower layers.
 const SHORT: u64 = 256 << 20;
-
-/// One measurement.
-#[derive(Debug, Clone, Copy)]
-enum Probe {
-    Cell(usize, AccessPattern),
-    Both(usize),
-    /// The number of the codec, and the number of its cell in the profile.
-    Codec(usize, usize),
-    Checksum(usize),
-    Cipher(usize),
-    HandOver,
-    TinyJobs(usize),
-}
-
-impl Probe {
-    /// Its length in rounds: each direction alone and both, packing and unpacking.
-    fn rounds(&self) -> f64 {
-        match self {
-            Self::Both(_) | Self::TinyJobs(_) => 3.0,
-            Self::Codec(..) => 2.0,
-            Self::Cell(..) | Self::Checksum(_) | Self::Cipher(_) | Self::HandOver => 1.0,
-        }
-    }
-
-    fn is_of_places(&self) -> bool {
-        matches!(self, Self::Cell(..) | Self::Both(_))
-    }
-
-    fn is_in_memory(&self) -> bool {
-        matches!(self, Self::Codec(..) | Self::Checksum(_) | Self::Cipher(_) | Self::HandOver)
-    }
-}
 
 /// A running calibration.
 pub(super) struct Run<'a> {
@@ -162,11 +133,7 @@ impl<'a> Run<'a> {
         self.pass(&more, time.mul_f64(REFINED_UNTIL))?;
         probes.extend(more);
         self.look_again()?;
-        for _ in 1..ROUNDS_MOST {
-            if !self.pass(&probes, time)? {
-                break;
-            }
-        }
+        self.again(&probes)?;
         self.note_what_may_mislead();
         super::drop_empty(&mut self.profile);
         super::refuse_nothing(&self.profile, self.request)?;
@@ -184,6 +151,19 @@ impl<'a> Run<'a> {
             self.pass(&doubtful, Duration::MAX)?;
         }
         Ok(())
+    }
+
+    /// Measures again what has the fewest rounds, until the time is over. A single round may be far off by chance.
+    fn again(&mut self, probes: &[Probe]) -> Result<()> {
+        let mut rounds: Vec<usize> = probes.iter().map(|probe| probe.rounds_in(&self.profile)).collect();
+        loop {
+            let left = self.request.time.saturating_sub(self.begun.elapsed());
+            let fits = |at: &usize| rounds[*at] < ROUNDS_MOST && self.takes(&probes[*at]) <= left;
+            let Some(next) = (0..probes.len()).filter(fits).min_by_key(|at| rounds[*at]) else { return Ok(()) };
+            self.pace.conduct.check()?;
+            self.measure_one(probes[next])?;
+            rounds[next] = (rounds[next] + 1).max(probes[next].rounds_in(&self.profile));
+        }
     }
 
     /// One round of each; false if `most` of the time is over before the last.
@@ -232,7 +212,11 @@ impl<'a> Run<'a> {
         let disk =
             |at: &usize, used| self.profile.places[*at].used == used && matches!(self.media[*at], Medium::Disk(_));
         let read = (0..self.media.len()).find(|at| disk(at, Use::Read));
-        for written in (0..self.media.len()).filter(|at| disk(at, Use::Write)) {
+        let written: Vec<usize> = (0..self.media.len()).filter(|at| disk(at, Use::Write)).collect();
+        let device = |at: usize| self.profile.places[at].device;
+        let one_device = written.iter().all(|at| read.is_some_and(|read| device(*at) == device(read)));
+        let rank = if one_device { RANK_ON_ONE_DEVICE } else { RANK_ON_TWO_DEVICES };
+        for written in written {
             let Some(read) = read else { break };
             let usual = (USUAL_BLOCK, EVEN);
             for way in [usual, (USUAL_BLOCK, WRITE_HEAVY), (SMALL_BLOCK, EVEN), (SMALL_BLOCK, WRITE_HEAVY)] {
@@ -242,7 +226,7 @@ impl<'a> Run<'a> {
                 } else if self.is_told_by_another(written) {
                     continue;
                 } else {
-                    rest.push((RANK_OF_SMALL, probe));
+                    rest.push((rank, probe));
                 }
                 let ((block_bytes, written_per_read), queue_depth, rounds) = (way, USUAL_DEPTH, Vec::new());
                 let pair = Together { read, written, block_bytes, queue_depth, written_per_read, rounds };

@@ -17,8 +17,9 @@ use crate::throughput::{
     Asking, Ceiling, CeilingPart, CodecCost, Machine, Measured as Request, Parameter, Path, Side, Uncertain,
 };
 
-/// From this share of the sum on, two places share no limit (2: they do not disturb each other at all).
-const SEPARATE: f64 = 1.8;
+/// Two places share no limit if one of them is as fast as alone, or nearly: this share of it. The other one may be slower,
+/// because both move bytes in a fixed mix.
+const SEPARATE: f64 = 0.9;
 /// The model's bounds for the share of the sum that a shared device does (`docs/MODEL.md`, section 1).
 const SIMULTANEOUS: (f64, f64) = (0.1, 2.0);
 
@@ -231,11 +232,13 @@ impl Profile {
         let mut least: Option<(f64, f64, f64)> = None;
         for &written in media {
             let Some(even) = self.measured_at_once(database, written, transfer) else { return };
-            let shares = self.shares_of_sum(made, even, transfer);
-            let Some(share) = median(shares.iter().copied()) else { return };
-            if !self.share_a_device(even.read, even.written) && share >= SEPARATE {
+            // One undisturbed round is enough: a disk slows both down in every round.
+            let separate = even.rounds.iter().map(share_of_the_faster).fold(0.0, f64::max) >= SEPARATE;
+            if !self.share_a_device(even.read, even.written) && separate {
                 return;
             }
+            let shares = self.shares_of_sum(made, even, transfer);
+            let Some(share) = median(shares.iter().copied()) else { return };
             if least.is_none_or(|(known, ..)| share < known) {
                 // Only with the same places and blocks: otherwise the two shares differ for other reasons too.
                 let of = |pair: &Together| (pair.read, pair.written, pair.block_bytes);
@@ -353,6 +356,12 @@ fn worker_seconds(threads: u64, rounds: &[Round]) -> Option<f64> {
 fn share_of_sum(round: &BothRound, (read_alone, written_alone): (f64, f64)) -> f64 {
     let of = |bytes: u64, alone: f64| bytes as f64 / round.seconds / alone;
     of(round.read_bytes, read_alone) + of(round.written_bytes, written_alone)
+}
+
+/// The greater share of its own speed that a side had while both were moved at once.
+fn share_of_the_faster(round: &BothRound) -> f64 {
+    let of = |bytes: u64, alone: f64| bytes as f64 / round.seconds / alone;
+    of(round.read_bytes, round.read_alone).max(of(round.written_bytes, round.written_alone))
 }
 
 /// The sequential cells of a direction: those of direct I/O if there are any, as jobs use direct I/O.

@@ -301,6 +301,19 @@ fn a_device_that_is_read_and_written_at_once_is_one_station_of_the_model() {
 }
 
 #[test]
+fn a_slow_place_beside_a_fast_one_shares_nothing_with_it() {
+    let mut profile = profile();
+    // As much is written as is read, so the fast side waits for the slow one.
+    profile.together = vec![pair(MIB, EVEN, at_once((80, 80), (250.0, 80.0)))];
+    let asked = Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB };
+    assert_eq!(profile.path(&asked).path.simultaneous, None);
+    profile.together[0].rounds.push(at_once((60, 60), (250.0, 80.0)));
+    assert_eq!(profile.path(&asked).path.simultaneous, None, "one round was disturbed");
+    profile.together[0].rounds = vec![at_once((60, 60), (250.0, 80.0)); 2];
+    assert!(profile.path(&asked).path.simultaneous.is_some(), "both are slower than alone");
+}
+
+#[test]
 fn a_write_heavy_mix_is_a_factor_of_an_even_one() {
     let mut profile = profile();
     let even = pair(MIB, EVEN, at_once((80, 80), (400.0, 100.0)));
