@@ -25,7 +25,7 @@ pub use engine::{
     Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, ForeignDescription,
     ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable, ForeignTables,
     ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems,
-    Surveyed, TableColumn, TextOfTable, TimeOfDay,
+    Surveyed, TableColumn, TextOfTable, TimeOfDay, families_at_once,
 };
 pub use foreign_set::bytes::{FamilyBytes, InOrder};
 pub use sqlserver::compressed;

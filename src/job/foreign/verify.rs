@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullbore_core::conduct::Conduct;
+use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
-use fullbore_engines::{ForeignMediaSet, ForeignVerification};
+use fullbore_engines::{ForeignMediaSet, ForeignVerification, families_at_once};
 use serde_json::Value;
 
-use super::{ForeignDevices, all_bytes_pool};
+use super::{AHEAD, ForeignDevices, READ};
 use crate::report::Report;
 
 /// Verifies every media set; fills `report`, also when damage is found. With `file`, only damage in the set at this
@@ -70,7 +71,8 @@ fn verify_set(
     file: Option<u16>,
     conduct: &Conduct,
 ) -> Result<ForeignVerification> {
-    let pool = all_bytes_pool()?;
+    // Each family that is being read has at most its own share of the buffers, so no one waits for another.
+    let pool = Pool::new((AHEAD + 1) * families_at_once(set.devices.len()), READ)?;
     let families = set.devices.iter().map(|name| found.open(name, &pool, conduct));
     found.media.verify(families.collect::<Result<_>>()?, file)
 }

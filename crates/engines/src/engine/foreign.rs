@@ -17,6 +17,12 @@ use super::foreign_tables::ForeignTables;
 /// How many bytes [`ForeignMedia::recognises`] gets.
 pub const FOREIGN_HEAD: usize = 16;
 
+/// So many of `families` are read side by side: one for each processor, and 8 at most.
+pub fn families_at_once(families: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    families.min(cores).clamp(1, 8)
+}
+
 /// One family of media.
 pub struct ForeignFamily {
     /// The device, for messages.

@@ -9,7 +9,7 @@
 //! | checksums | [`backup_checksum`] (CSUM), [`page`] (pages of a database) |
 //! | families of one media set | [`media`] |
 //! | HEADERONLY, FILELISTONLY, LABELONLY | [`tables`] |
-//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`coverage`] |
+//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`allocation_maps`] (GAM and IAM), [`coverage`] |
 //! | sets that hold backup files | [`survey`] (the place of each extent), [`position`] (their names), [`engine`] |
 //! | `restore` | [`restore`], [`chain`] (which sets), [`database_files`] (pages and log at their places) |
 //! | `export` | [`tables_out`] (pages, records, values) |
@@ -19,6 +19,7 @@
 
 pub mod allocation;
 pub mod backup_checksum;
+pub mod allocation_maps;
 mod chain;
 pub mod block;
 pub mod compressed;
