@@ -91,7 +91,16 @@ fn a_list_has_the_sets_of_a_database_in_the_order_of_its_log() {
         devices[0].ends_with("c.bak") && devices[1].ends_with("b.trn") && devices[2].ends_with("a.trn"),
         "{devices:?}"
     );
-    assert!(world.run("list .").done().text().contains("TRANSACTION LOG"));
+    let text = world.run("list .").done().text();
+    for words in ["TRANSACTION LOG", "points in time of shop", "a full, then 2 log backups", "log records are not read"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let object = world.run("list . --json").done().object();
+    assert_eq!(object["restorable"][0]["ranges"][0]["log_backups"], 2, "{object}");
+    std::fs::remove_file(world.at("b.trn")).unwrap();
+    let text = world.run("list .").done().text();
+    assert!(text.contains("not restorable: the log from LSN 1000000020000001 to LSN 1000000030000001"), "{text}");
 }
 
 #[test]

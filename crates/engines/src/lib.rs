@@ -24,8 +24,9 @@ use uuid::Uuid;
 pub use engine::{
     Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, ForeignDescription,
     ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable, ForeignTables,
-    ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems,
-    Surveyed, TableColumn, TextOfTable, TimeOfDay, families_at_once,
+    ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck, PageEngine, PointInTime, Restorable,
+    RestorableRange, RestoredFile, Restorer, Row, Stems, Surveyed, TableColumn, TextOfTable, TimeOfDay,
+    families_at_once,
 };
 pub use foreign_set::bytes::{FamilyBytes, InOrder};
 pub use sqlserver::compressed;

@@ -170,10 +170,50 @@ pub struct ForeignMediaSet {
     /// Its backup sets, in the order of their positions.
     pub sets: Vec<ForeignSet>,
     /// The reason why it cannot be restored: a family is missing, or does not belong to the others.
+    /// What can be restored of each database on them.
+    pub restorable: Vec<Restorable>,
     pub incomplete: Option<Error>,
 }
 
 /// A backup set.
+/// The points in time of one database that can be restored.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Restorable {
+    /// The database.
+    pub database: String,
+    /// Ranges without a gap, in the order of the log.
+    pub ranges: Vec<RestorableRange>,
+    /// What is missing, and what cannot be restored without it.
+    pub missing: Vec<String>,
+}
+
+/// A range of the log that can be restored. Both of its ends are sure. Between them, a time is possible if there are log
+/// backups: the other program finds it in log records, which are not read here.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct RestorableRange {
+    /// The end of the full, or of the differential.
+    pub from: PointInTime,
+    /// The end of the last log backup; without log backups the same as `from`.
+    pub to: PointInTime,
+    /// The identity of the full.
+    pub full: String,
+    /// The identity of the differential.
+    pub differential: Option<String>,
+    /// How many log backups follow.
+    pub log_backups: u64,
+    /// The identity of the recovery fork at the end.
+    pub recovery_fork: String,
+}
+
+/// A place in the log of a database.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct PointInTime {
+    /// Its LSN, as the other program prints it.
+    pub lsn: String,
+    /// The time, by the clock of the server and in its zone.
+    pub time: Option<String>,
+}
+
 #[derive(Debug)]
 pub struct ForeignSet {
     /// Its number on the media, from 1.

@@ -13,7 +13,7 @@ use super::media::{self, Family, MediaSet, guid};
 use super::restore::{grouped, layers, titles, write};
 use super::tables_out::data_files::DataFiles;
 use super::tables_out::tables::{About, DatabaseTables};
-use super::{position, restore, survey, tables, verify};
+use super::{points, position, restore, survey, tables, verify};
 use crate::engine::{
     Engine, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet,
     ForeignTables, ForeignVerification, Surveyed,
@@ -56,7 +56,8 @@ impl ForeignMedia for SqlServerBackup {
         warnings.extend(found.iter().flat_map(warnings_about));
         let groups = media::group(found);
         warnings.extend(groups.iter().flat_map(warnings_about_copies));
-        Ok(ForeignDescription { media_sets: groups.iter().map(described).collect(), warnings })
+        let media_sets = groups.iter().map(described).collect();
+        Ok(ForeignDescription { media_sets, restorable: points::restorable(&groups), warnings })
     }
 
     fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification> {

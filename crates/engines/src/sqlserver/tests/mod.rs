@@ -4,6 +4,7 @@
 mod allocation;
 pub(super) mod genuine_files;
 mod genuine_tables;
+mod points;
 mod restored_files;
 mod stored_media;
 
