@@ -262,15 +262,17 @@ fn print_restorable(databases: &[Restorable]) {
     }
 }
 
-/// Refuses `--file` for fullbore's own media, which have one set each.
+/// Refuses `--file` for fullbore's own media, which have one set each, at position 1.
 ///
 /// # Errors
 /// It was given.
 pub fn refuse_file(file: Option<u16>) -> Result<()> {
     let hint = "choose a set of fullbore with --set";
     match file {
-        Some(file) => Err(Error::usage(format!("--file {file}"), "is for backup files of other programs", hint)),
-        None => Ok(()),
+        Some(file) if file != 1 => {
+            Err(Error::usage(format!("--file {file}"), "is for backup files of other programs", hint))
+        }
+        _ => Ok(()),
     }
 }
 

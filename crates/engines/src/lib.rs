@@ -22,7 +22,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 pub use engine::{
-    Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, ForeignDescription,
+    Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, FilePlaces, ForeignDescription,
     ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable, ForeignTables,
     ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck, PageEngine, PointInTime, Restorable,
     RestorableRange, RestoredFile, Restorer, Row, Stems, Surveyed, TableColumn, TextOfTable, TimeOfDay,

@@ -20,7 +20,7 @@ use crate::report::Report;
 pub fn verify(found: &ForeignDevices, file: Option<u16>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
-    let description = found.describe(&conduct.stores)?;
+    let description = found.describe_first(conduct)?;
     let orphans: Vec<Error> = description.without_base().into_iter().map(missing_base).collect();
     report.warnings.extend(description.warnings);
     // A missing family comes before everything else.

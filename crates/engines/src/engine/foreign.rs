@@ -1,6 +1,6 @@
 //! Media that a database system writes by itself, and that this program reads without a server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fullbore_core::{Error, Result};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -64,8 +64,8 @@ pub trait ForeignMedia: Sync {
     /// As of [`verify`](Self::verify).
     fn survey(&self, families: Vec<ForeignFamily>) -> Result<Surveyed>;
 
-    /// Writes the files of a database into a directory, which is empty: a full, and the newest differential over it.
-    /// `open` opens a device again from its first byte. `wanted` is the beginning of the identity of one set.
+    /// Writes the files of a database: a full, and the newest differential over it. `open` opens a device again from its
+    /// first byte. `wanted` is the beginning of the identity of one set.
     ///
     /// # Errors
     /// A set or a family is missing, damage was found, or a file cannot be written. Then no file is left.
@@ -74,7 +74,7 @@ pub trait ForeignMedia: Sync {
         devices: &[String],
         open: &dyn Fn(&str) -> Result<ForeignFamily>,
         wanted: Option<&str>,
-        into: &Path,
+        into: &FilePlaces,
     ) -> Result<ForeignRestore>;
 
     /// Opens the tables of the database that [`restore`](Self::restore) would write. `scratch` is an empty directory for
@@ -104,11 +104,27 @@ pub struct Surveyed {
     pub delivered: Delivered,
 }
 
+/// Where the files of a database go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilePlaces {
+    /// The directory of files that are not moved.
+    pub directory: PathBuf,
+    /// Files that go elsewhere: the logical name in the database, and the path.
+    pub moves: Vec<(String, PathBuf)>,
+}
+
+impl FilePlaces {
+    /// All files in one directory.
+    pub fn in_directory(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), moves: Vec::new() }
+    }
+}
+
 /// A file of a database that was restored.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct RestoredFile {
-    /// Its name in the directory.
-    pub name: String,
+    /// Its path.
+    pub path: PathBuf,
     /// Its logical name in the database.
     pub logical: String,
     /// Its length in bytes.
@@ -154,28 +170,12 @@ impl Serialize for Row {
 pub struct ForeignDescription {
     /// The media sets.
     pub media_sets: Vec<ForeignMediaSet>,
+    /// What can be restored of each database on them.
+    pub restorable: Vec<Restorable>,
     /// What to look at.
     pub warnings: Vec<String>,
 }
 
-/// A media set.
-#[derive(Debug)]
-pub struct ForeignMediaSet {
-    /// Its identity.
-    pub id: String,
-    /// The devices of its families that are there, in the order of the families.
-    pub devices: Vec<String>,
-    /// The label of each of these families.
-    pub labels: Vec<Row>,
-    /// Its backup sets, in the order of their positions.
-    pub sets: Vec<ForeignSet>,
-    /// The reason why it cannot be restored: a family is missing, or does not belong to the others.
-    /// What can be restored of each database on them.
-    pub restorable: Vec<Restorable>,
-    pub incomplete: Option<Error>,
-}
-
-/// A backup set.
 /// The points in time of one database that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Restorable {
@@ -214,6 +214,22 @@ pub struct PointInTime {
     pub time: Option<String>,
 }
 
+/// A media set.
+#[derive(Debug)]
+pub struct ForeignMediaSet {
+    /// Its identity.
+    pub id: String,
+    /// The devices of its families that are there, in the order of the families.
+    pub devices: Vec<String>,
+    /// The label of each of these families.
+    pub labels: Vec<Row>,
+    /// Its backup sets, in the order of their positions.
+    pub sets: Vec<ForeignSet>,
+    /// The reason why it cannot be restored: a family is missing, or does not belong to the others.
+    pub incomplete: Option<Error>,
+}
+
+/// A backup set.
 #[derive(Debug)]
 pub struct ForeignSet {
     /// Its number on the media, from 1.

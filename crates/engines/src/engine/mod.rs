@@ -22,7 +22,7 @@ pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
 pub use file::{Depth, FileEngine, Over};
 pub use foreign::{
-    Coverage, FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
+    Coverage, FOREIGN_HEAD, FilePlaces, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
     ForeignRestore, ForeignSet, ForeignVerification, PointInTime, Restorable, RestorableRange, RestoredFile, Row,
     Surveyed, families_at_once,
 };
