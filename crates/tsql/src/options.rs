@@ -100,6 +100,16 @@ impl Given {
     }
 }
 
+/// FILE: the position of a set on its media.
+pub(crate) fn file(option: &Given) -> Result<u16> {
+    Ok(u16::try_from(option.number(1, u16::MAX.into())?).unwrap_or(1))
+}
+
+/// True for options that ask for what fullbore always does, and for options of tapes.
+pub(crate) fn has_no_effect(option: &str) -> bool {
+    ["CHECKSUM", "STOP_ON_ERROR", "REWIND", "NOREWIND", "UNLOAD", "NOUNLOAD"].contains(&option)
+}
+
 /// Options behind WITH; none if there is no WITH.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use fullbore_core::{Error, Result};
 use super::expression::{Value, Variables, moment};
 use super::lexemes::Position;
 use super::names::Names;
-use super::options::{Given, options};
+use super::options::{Given, file, has_no_effect, options};
 use super::parser::Parser;
 use super::restored_files::{Files, to_files};
 use super::statement::{Action, Command, Expected, buffer_count, database_name, places, step};
@@ -147,16 +147,6 @@ fn first_set(option: &Given) -> Result<Vec<String>> {
         1 => Ok(Vec::new()),
         _ => Err(option.wrong("these media have one backup set", "write FILE = 1")),
     }
-}
-
-/// FILE: the position of a set on its media.
-pub(crate) fn file(option: &Given) -> Result<u16> {
-    Ok(u16::try_from(option.number(1, u16::MAX.into())?).unwrap_or(1))
-}
-
-/// True for options that ask for what fullbore always does, and for options of tapes.
-pub(crate) fn has_no_effect(option: &str) -> bool {
-    ["CHECKSUM", "STOP_ON_ERROR", "REWIND", "NOREWIND", "UNLOAD", "NOUNLOAD"].contains(&option)
 }
 
 fn show(parser: &mut Parser, variables: &Variables, names: &Names, (at, verb): (Position, &[&str])) -> Result<Command> {

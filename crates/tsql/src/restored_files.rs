@@ -6,8 +6,7 @@ use fullbore_core::{Error, Result};
 use super::expression::Value;
 use super::lexemes::Position;
 use super::names::Names;
-use super::options::Given;
-use super::restore::{file, has_no_effect};
+use super::options::{Given, file, has_no_effect};
 use super::statement::{Action, Command, Expected, step};
 
 /// The statement up to WITH.
