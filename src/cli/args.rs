@@ -146,6 +146,10 @@ pub struct Backup {
     /// fails, and neither side keeps anything usable. Only one; `fullbore copy` makes more copies.
     #[arg(long, value_name = "REPOSITORY", requires = "repo", conflicts_with_all = ["measure_limit", "to"])]
     pub copy_to: Option<String>,
+    /// Write the same stripes to these devices too, in the same pass (MIRROR TO). If one side fails, the backup fails.
+    /// Repeatable.
+    #[arg(long, value_name = "DEVICE", requires = "to", conflicts_with_all = ["measure_limit", "repo"])]
+    pub mirror_to: Vec<String>,
     /// Number of stripes, 1 to 64, spread evenly over the devices [default: one per device].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,
@@ -481,6 +485,14 @@ pub struct Restore {
     /// runs the restore].
     #[arg(long, value_name = "USER[:GROUP]", help_heading = "MySQL and MariaDB")]
     pub owner: Option<String>,
+    /// Backup files of SQL Server: write the file of the database with this logical name to PATH (MOVE). The others go
+    /// into the directory of --into. Repeatable.
+    #[arg(long = "move", value_names = ["NAME", "PATH"], num_args = 2, conflicts_with = "repo", help_heading = "SQL Server")]
+    pub moves: Vec<String>,
+    /// Backup files of SQL Server: the set at this position of its media (FILE = N) [default: the newest full and
+    /// differential].
+    #[arg(long, value_name = "N", conflicts_with_all = ["set", "latest", "repo"], help_heading = "SQL Server")]
+    pub file: Option<u16>,
     /// With log sets: stop after the last commit that was seen at or before this time. The time has a zone:
     /// 2026-11-22T10:00:00+01:00, 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin] [default: the newest commit].
     #[arg(long, value_name = "TIME", conflicts_with_all = ["set", "table", "start_check"])]
@@ -506,6 +518,13 @@ pub struct Restore {
     /// Messages and report.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
+}
+
+impl Restore {
+    /// `--move`: the logical names, with their paths.
+    pub fn moved(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.moves.as_chunks::<2>().0.iter().map(|[name, path]| (name.as_str(), path.as_str()))
+    }
 }
 
 /// Read and check every byte of a backup; write nothing. Exit code 3 when damage is found.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fullbore::config::Config;
-use fullbore::job::backup::{self, Auto, Request};
+use fullbore::job::backup::{self, Auto, Mirror, Request};
 use fullbore::job::repository::backup::Wanted;
 use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result};
@@ -23,6 +23,8 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     let request = request(args, config)?;
     let flag = args.kept.first();
     outside::refuse(flag, &request.to)?;
+    let mirror = mirror(args)?;
+    outside::refuse(flag, &mirror)?;
     [&args.repo, &args.copy_to]
         .into_iter()
         .try_for_each(|name| outside::refuse_in_repository(flag, name.as_ref(), config))?;
@@ -60,11 +62,26 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
         |conduct, report| {
             outside::say_of_defaults(config, &request.to, report);
             super::compare_with(args.profile.as_deref(), conduct, report)?;
-            backup::run(&request, conduct, report)
+            let second = (!mirror.is_empty()).then(|| Mirror {
+                to: mirror.clone(),
+                name_template: request.name_template.clone(),
+                stores: conduct.stores.clone(),
+            });
+            backup::run(&Request { mirror: second, ..request.clone() }, conduct, report)
         },
         |report| closing::backup(report, &args.shown),
         piped,
     )
+}
+
+/// `--mirror-to`.
+fn mirror(args: &Backup) -> Result<Vec<Device>> {
+    let devices: Vec<Device> = args.mirror_to.iter().map(|text| Device::parse(text)).collect::<Result<_>>()?;
+    if let Some(pipe) = devices.iter().find(|device| matches!(device.place(), Destination::Pipe)) {
+        let why = "standard output can be the first place only";
+        return Err(Error::usage(format!("--mirror-to {pipe}"), why, "name it with --to"));
+    }
+    Ok(devices)
 }
 
 fn request(args: &Backup, config: &Config) -> Result<Request> {

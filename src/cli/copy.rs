@@ -11,6 +11,7 @@ use fullbore::job::reading::Reading;
 use fullbore::job::repository::copy::Between;
 use fullbore::job::repository::{self, Setting};
 use fullbore::{Error, Result, units};
+use fullbore_core::conduct::Conduct;
 use fullbore_core::device::{Destination, Device};
 use fullbore_core::plan::Knobs;
 
@@ -133,7 +134,7 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
             let request = Request { from_stores, ..request };
             let stores = request.from_stores.as_ref().unwrap_or(&conduct.stores);
             let foreign = match between.from {
-                None => foreign::find(&request.reading.from, stores)?,
+                None => foreign::find(&request.reading.from, &Conduct { stores: stores.clone(), ..conduct.clone() })?,
                 Some(_) => None,
             };
             match (foreign, between.to, in_repositories) {

@@ -24,8 +24,9 @@ pub struct Export {
     /// Export only this table: dbo.Orders, or Orders. Repeatable [default: all tables].
     #[arg(long, value_name = "TABLE")]
     pub table: Vec<String>,
-    /// Export only these columns, in this order, separated by commas [default: all columns].
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    /// Export only these columns, in this order, separated by commas. A name may have brackets: "OrderID,[Ship, City]"
+    /// [default: all columns].
+    #[arg(long, value_name = "COLUMNS")]
     pub columns: Vec<String>,
     /// Export only the rows for which this is true: COLUMN = VALUE, also <> < <= > >= and IS [NOT] NULL, joined by AND.
     /// Texts have single quotes. They are compared exactly, also in upper and lower case.
@@ -71,7 +72,7 @@ pub fn run(args: &Export, config: &Config) -> Result<u8> {
             Format::Sqlite => export::Format::Sqlite,
         },
         tables: args.table.clone(),
-        columns: args.columns.clone(),
+        columns: export::column_names(&args.columns)?,
         condition: args.condition.as_deref().map(Condition::parse).transpose()?,
         into: Request::directory(&args.into)?,
         replace: args.replace,

@@ -2,7 +2,8 @@
 
 use fullbore::job::reading::Reading;
 use fullbore::{Error, Result};
-use fullbore_engines::{ForeignDescription, ForeignMediaSet, ForeignSet, Row};
+use fullbore_core::units::counted;
+use fullbore_engines::{ForeignDescription, ForeignMediaSet, ForeignSet, PointInTime, Restorable, Row};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -69,7 +70,7 @@ pub fn inspect(
     question: Question,
     media: &InspectedMedia,
 ) -> Result<u8> {
-    let ForeignDescription { media_sets, warnings } = description;
+    let ForeignDescription { media_sets, warnings, .. } = description;
     let is_there = |file: &u16| media_sets.iter().flat_map(|set| &set.sets).any(|set| set.position == *file);
     if let Some(file) = media.file.filter(|file| !is_there(file)) {
         let hint = "`inspect header` without --file shows all sets";
@@ -167,6 +168,7 @@ struct Listed<'a> {
 struct Lists<'a> {
     media: &'a str,
     sets: Vec<Listed<'a>>,
+    restorable: &'a [Restorable],
     warnings: &'a [String],
 }
 
@@ -188,10 +190,16 @@ pub fn list(description: &ForeignDescription, title: &str, args: &List) -> Resul
         why_incomplete: media.incomplete.as_ref().map(Error::one_line),
         base_is_missing: without_base.iter().any(|(_, id)| *id == set.id),
     });
-    let lists = Lists { media: title, sets: listed.collect(), warnings: &description.warnings };
+    let lists = Lists {
+        media: title,
+        sets: listed.collect(),
+        restorable: &description.restorable,
+        warnings: &description.warnings,
+    };
     let code = missing_first(description);
     if args.shown.report.write("list", &lists)? {
         print_list(&lists.sets);
+        print_restorable(lists.restorable);
     }
     description.warnings.iter().for_each(|warning| show::warning(warning));
     Ok(code)
@@ -220,15 +228,51 @@ fn print_list(sets: &[Listed]) {
     }
 }
 
-/// Refuses `--file` for fullbore's own media, which have one set each.
+/// The points in time, a line for each range, and what is missing.
+fn print_restorable(databases: &[Restorable]) {
+    let time = |point: &PointInTime| point.time.clone().unwrap_or_else(|| "an unknown time".to_owned());
+    let mut has_logs = false;
+    for Restorable { database, ranges, missing } in databases {
+        show::line(&format!("points in time of {} that can be restored", show::value(database)));
+        for range in ranges {
+            let base = range.differential.as_ref().map_or("a full", |_| "a full and a differential");
+            let line = match range.log_backups {
+                0 => format!("  {}, LSN {}: {base}", time(&range.from), range.from.lsn),
+                logs => format!(
+                    "  {} to {}, LSN {} to {}: {base}, then {}",
+                    time(&range.from),
+                    time(&range.to),
+                    range.from.lsn,
+                    range.to.lsn,
+                    counted(logs, "log backup")
+                ),
+            };
+            has_logs |= range.log_backups > 0;
+            show::line(&line);
+        }
+        if ranges.is_empty() {
+            show::line("  none");
+        }
+        missing.iter().for_each(|what| show::line(&format!("  not restorable: {what}")));
+    }
+    if has_logs {
+        show::line(
+            "times are by the server's clock; log records are not read, so a time inside a log backup is not checked",
+        );
+    }
+}
+
+/// Refuses `--file` for fullbore's own media, which have one set each, at position 1.
 ///
 /// # Errors
 /// It was given.
 pub fn refuse_file(file: Option<u16>) -> Result<()> {
     let hint = "choose a set of fullbore with --set";
     match file {
-        Some(file) => Err(Error::usage(format!("--file {file}"), "is for backup files of other programs", hint)),
-        None => Ok(()),
+        Some(file) if file != 1 => {
+            Err(Error::usage(format!("--file {file}"), "is for backup files of other programs", hint))
+        }
+        _ => Ok(()),
     }
 }
 

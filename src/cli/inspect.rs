@@ -7,6 +7,7 @@ use fullbore::job::inspect::{self, Remarks, SetSummary};
 use fullbore::job::repository::list::ListedSet;
 use fullbore::job::repository::{self, Setting};
 pub(super) use fullbore::report::WITH_WARNINGS;
+use fullbore_core::conduct::Conduct;
 use fullbore_core::media::Manifest;
 use serde::Serialize;
 
@@ -38,9 +39,9 @@ pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
         Inspected::Label(media) => (media, Question::Label),
     };
     let from = [&media.place[..], &media.from].concat();
-    let stores = super::stores(config)?;
-    if let Some(found) = foreign::find(&from, &stores)? {
-        return super::foreign::inspect(&found.describe(&stores)?, found.media.title(), question, media);
+    let conduct = Conduct { stores: super::stores(config)?, ..Conduct::default() };
+    if let Some(found) = foreign::find_or_pipe(&from, &conduct)? {
+        return super::foreign::inspect(&found.describe()?, found.media.title(), question, media);
     }
     super::foreign::refuse_file(media.file)?;
     match &args.what {
@@ -83,11 +84,12 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
     if let Some(name) = &args.repository.repo {
         return list_repository(name, args, config);
     }
-    let (from, stores) = ([&args.place[..], &args.from].concat(), super::stores(config)?);
-    if let Some(found) = foreign::find(&from, &stores)? {
-        return super::foreign::list(&found.describe(&stores)?, found.media.title(), args);
+    let from = [&args.place[..], &args.from].concat();
+    let conduct = Conduct { stores: super::stores(config)?, ..Conduct::default() };
+    if let Some(found) = foreign::find(&from, &conduct)? {
+        return super::foreign::list(&found.describe()?, found.media.title(), args);
     }
-    let (mut sets, remarks) = inspect::header(&from, &stores)?;
+    let (mut sets, remarks) = inspect::header(&from, &conduct.stores)?;
     sets.retain(|set| is_asked(args.state, set.complete));
     let sets = newest(sets, args.last);
     let Remarks { warnings, notes, .. } = &remarks;

@@ -33,6 +33,8 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         place_outside: args.place_outside,
         owner: args.owner.as_deref().map(Owner::parse).transpose()?,
         continue_after_error: args.continue_after_error,
+        moves: args.moved().map(|(name, path)| (name.to_owned(), path.into())).collect(),
+        file: args.file,
         tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
     };
     super::refuse_report_in_database(args.shown.report.to().as_ref(), &fullbore_engines::identity(&args.into))?;
@@ -43,7 +45,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         |conduct, report| {
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             match &args.repository.repo {
-                None => match foreign::find(&request.reading.from, &conduct.stores)? {
+                None => match foreign::find(&request.reading.from, conduct)? {
                     Some(found) => foreign::restore(&found, &request, conduct, report),
                     None => restore::run(&request, conduct, report),
                 },

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser};
 use fullbore::config::Config;
+use fullbore::job::foreign;
 use fullbore::report::{Report, WITH_WARNINGS};
 use fullbore::{Error, Result};
+use fullbore_core::conduct::Conduct;
 use fullbore_core::io::read_whole;
 use fullbore_tsql::{Action, Command, Names, SCRIPT_MAX, read_script};
 
@@ -19,7 +21,8 @@ use super::show;
 /// on SQLite, MySQL and MariaDB. fullbore reads the whole script before it runs the first statement. A word that it does
 /// not have is an error with its line: it ignores nothing. The script ends with the first statement that fails.
 ///
-/// Media are those of fullbore: SQL Server cannot read them.
+/// Backups are media of fullbore: SQL Server cannot read them. RESTORE reads backup files of SQL Server too. Their
+/// database becomes files: its name in the configuration is a directory (`dir:PATH`).
 #[derive(Debug, Args)]
 pub struct Sql {
     /// The statements.
@@ -133,7 +136,8 @@ fn run_command(command: &Command, arguments: Option<Arguments>, config: &Config)
         return 0;
     };
     super::LAST_REPORT.take();
-    let code = super::dispatch(arguments, config).unwrap_or_else(|error| {
+    let ended = check_media(command, config).and_then(|()| super::dispatch(arguments, config));
+    let code = ended.unwrap_or_else(|error| {
         show::error(&error);
         error.exit_kind().exit_code()
     });
@@ -153,13 +157,57 @@ fn run_command(command: &Command, arguments: Option<Arguments>, config: &Config)
     code
 }
 
+/// Compares the media of a RESTORE with what the statement says about them.
+fn check_media(command: &Command, config: &Config) -> Result<()> {
+    let values = |flag: &str| -> Vec<String> {
+        let pairs = command.words.iter().zip(command.words.iter().skip(1));
+        pairs.filter(|(word, _)| *word == flag).map(|(_, value)| value.clone()).collect()
+    };
+    let (from, into) = (values("--from"), values("--into"));
+    let wanted = command.expected.media_name.as_ref();
+    let becomes_files = into.first().is_none_or(|into| into.starts_with("dir:"));
+    if from.is_empty() || wanted.is_none() && becomes_files {
+        return Ok(());
+    }
+    let conduct = Conduct { stores: super::stores(config)?, ..Conduct::default() };
+    let found = foreign::find(&from, &conduct)?;
+    match (&found, &command.action) {
+        (Some(found), Action::Restore { database, .. }) if !becomes_files => {
+            let why =
+                format!("`{}` is a {}, which becomes files of SQL Server", from.join("`, `"), found.media.title());
+            let hint = format!("name a directory in fullbore.toml, in [sql.databases]: {database} = \"dir:/path\"");
+            return Err(Error::usage(format!("{}: database [{database}]", command.at), why, hint));
+        }
+        _ => {}
+    }
+    let Some((name, at)) = wanted else { return Ok(()) };
+    let thing = format!("{at}: MEDIANAME");
+    let Some(found) = found else {
+        return Err(Error::usage(thing, "media of fullbore have no name of their own", "leave it out"));
+    };
+    let media_sets = found.describe()?.media_sets;
+    let labels = media_sets.iter().flat_map(|set| &set.labels);
+    let other = labels.filter_map(|label| label.get("MediaName")).find(|there| there.as_str() != Some(name));
+    match other {
+        None => Ok(()),
+        Some(there) => {
+            let why = format!("the media have the name {}", there.as_str().unwrap_or("NULL"));
+            Err(Error::refused(format!("{thing} = '{name}'"), why, "name the right media, or leave MEDIANAME out"))
+        }
+    }
+}
+
 /// The messages of SQL Server for a statement that has ended well. Its pages have 8 KiB.
 fn messages(command: &Command, report: Option<&Report>) -> Vec<String> {
     let (Action::Backup { statement, database } | Action::Restore { statement, database }, Some(report)) =
         (&command.action, report)
     else {
         let is_valid = command.action == Action::Verify;
-        return if is_valid { vec!["The backup set on file 1 is valid.".into()] } else { Vec::new() };
+        return if is_valid {
+            vec![format!("The backup set on file {} is valid.", command.expected.file.unwrap_or(1))]
+        } else {
+            Vec::new()
+        };
     };
     let pages = report.source_bytes.div_ceil(8192);
     let speed = if report.elapsed_s > 0.0 { report.source_bytes as f64 / report.elapsed_s / 1_048_576.0 } else { 0.0 };

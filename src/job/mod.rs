@@ -17,6 +17,7 @@ pub mod verify;
 
 mod space;
 mod exclusive;
+mod into_directory;
 mod names;
 mod recover;
 mod samples;

@@ -162,8 +162,22 @@ fn nothing_is_replaced_without_being_asked_and_an_export_that_fails_leaves_nothi
     let at = bytes.windows(name.len()).position(|window| window == name).unwrap();
     bytes[at] ^= 1;
     world.write("bad.bak", &bytes);
-    world.run("export --from bad.bak --format csv --into dir:bad").with_code(3);
+    for format in ["csv", "parquet", "sqlite"] {
+        let ended = world.run(&format!("export --from bad.bak --format {format} --into dir:bad-{format}")).with_code(4);
+        ended.says(&["dbo.Orders: `shop` is damaged", "is in use and is not right", "the table is not exported"]);
+    }
+    // The heap of the sample shares an extent with it.
+    let names = ["dbo.Documents.csv", "dbo.PagePacked.csv", "dbo.RowPacked.csv"];
+    assert_eq!(world.names("bad-csv"), names, "a damaged page ends its own tables");
+    world.run("export --from bad.bak --table Orders --format csv --into dir:bad").with_code(3);
     assert!(!world.at("bad").exists());
+    world.run("export --from x.bak --table Orders --columns [Name],OrderID --format csv --into dir:some").done();
+    assert!(world.text("some/dbo.Orders.csv").starts_with("Name,OrderID\r\n"));
+    world.run("export --from x.bak --columns [Name --format csv --into dir:bad").refused(
+        2,
+        "--columns [Name",
+        "no end",
+    );
     world.run("export --from x.bak --format csv --into dir:no/parent").with_code(2);
     world.write("not.bak", b"something else");
     world.run("export --from not.bak --format csv --into dir:bad").with_code(2).says(&["no backup file of SQL Server"]);

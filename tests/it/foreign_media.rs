@@ -7,6 +7,7 @@ use fullbore_engines::sqlserver::writer::{
     FamilyWriter, sample_extents, sample_full, sample_label, sample_log, sample_media_set, sample_set,
 };
 
+use crate::pipe::fed;
 use crate::world::World;
 
 /// A full in two stripes, `1.bak` and `2.bak`.
@@ -91,7 +92,16 @@ fn a_list_has_the_sets_of_a_database_in_the_order_of_its_log() {
         devices[0].ends_with("c.bak") && devices[1].ends_with("b.trn") && devices[2].ends_with("a.trn"),
         "{devices:?}"
     );
-    assert!(world.run("list .").done().text().contains("TRANSACTION LOG"));
+    let text = world.run("list .").done().text();
+    for words in ["TRANSACTION LOG", "points in time of shop", "a full, then 2 log backups", "log records are not read"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let object = world.run("list . --json").done().object();
+    assert_eq!(object["restorable"][0]["ranges"][0]["log_backups"], 2, "{object}");
+    std::fs::remove_file(world.at("b.trn")).unwrap();
+    let text = world.run("list .").done().text();
+    assert!(text.contains("not restorable: the log from LSN 1000000020000001 to LSN 1000000030000001"), "{text}");
 }
 
 #[test]
@@ -116,7 +126,8 @@ fn media_of_both_programs_are_not_taken_for_one_and_compressed_files_are_named()
     let sets = world.run("list a").done().text();
     assert!(sets.contains("sqlite") && !sets.contains("shop"), "{sets}");
     world.run("verify a a/x.bak").refused(2, "x.bak", "of fullbore");
-    world.run("inspect header a --file 1").refused(2, "--file 1", "other programs");
+    world.run("inspect header a --file 1").done();
+    world.run("inspect header a --file 2").refused(2, "--file 2", "other programs");
     world.write("c.bak", b"MSSQLBAK\x02\0\0\0 and more");
     world.run("inspect header c.bak").refused(3, "c.bak", "inside its header");
 }
@@ -167,4 +178,62 @@ fn a_differential_without_its_full_is_named_by_list_and_verify() {
     world.write("d.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish());
     world.run("verify d.bak").refused(3, "the full backup 00000000", "cannot be restored without it");
     assert!(world.run("list d.bak").done().text().contains("full is missing"));
+}
+
+#[test]
+fn one_family_comes_through_a_pipe_and_a_missing_one_is_named_before_its_pages_are_read() {
+    let world = striped();
+    let full = sample_full(true);
+    let packed = Writer::of_stream(&full).container;
+    for bytes in [&full, &packed] {
+        let shown = fed(&world, "inspect header --from - --json", bytes).done().object();
+        assert_eq!(shown["media_sets"][0]["sets"][0]["header"]["DatabaseName"], "shop");
+        let text = fed(&world, "verify --from -", bytes).done().text();
+        assert!(text.contains("protected by page checksum and backup checksum"), "{text}");
+    }
+    let files = fed(&world, "inspect files -", &full).done().text();
+    assert!(files.contains("LogicalName            shop_log"), "{files}");
+    assert!(fed(&world, "inspect label --from -", &full).done().text().contains("MediaSetId"));
+    let missing = format!("family 2 of 2 of media set {}: missing", sample_media_set());
+    let half = world.read("1.bak");
+    fed(&world, "inspect label --from -", &half).with_code(3).says(&[&missing]);
+    // The damage behind it is not read.
+    fed(&world, "verify --from -", &half[..half.len() - 9]).with_code(3).says(&[&missing]);
+    fed(&world, "verify --from -", &full[..full.len() - 9]).with_code(3).says(&["cut off"]);
+    let mut bad = full.clone();
+    let page = bad.windows(6).position(|window| window == [9, 0, 0, 0, 1, 0]).unwrap();
+    bad[page + 3000] ^= 1;
+    fed(&world, "verify --from -", &bad).with_code(3).says(&["page 1:9: its checksum does not match"]);
+    for line in ["list --from -", "restore --from - --into dir:out --mkdir", "copy --from - --to a/"] {
+        fed(&world, line, &full).refused(2, "--from -", "a pipe can be read once");
+    }
+    fed(&world, "verify --from - --from 1.bak", &full).refused(2, "--from -", "alone");
+}
+
+#[test]
+fn two_files_that_claim_to_be_one_family_are_refused_unless_they_are_copies() {
+    let world = World::new();
+    let full = |extents: &[u32]| {
+        let mut set = sample_set(BackupKind::Full, 1);
+        set.copies = vec![sample_extents(extents, 8)];
+        FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish()
+    };
+    world.write("a.bak", &full(&[0, 1]));
+    world.write("b.bak", &full(&[0, 1, 2]));
+    for verb in ["verify", "inspect header", "list", "restore --into dir:out --mkdir", "copy --to sets/ --mkdir"] {
+        let ended = world.run(&format!("{verb} --from a.bak --from b.bak")).with_code(3);
+        ended.says(&["`a.bak` and `b.bak` say that they are the same family"]);
+    }
+    world.write("b.bak", &full(&[0, 1]));
+    world
+        .run("verify --from a.bak --from b.bak")
+        .with_code(4)
+        .says(&["`b.bak` holds a family that another file holds"]);
+    // A copy that was cut off does not count.
+    let whole = full(&[0, 1]);
+    world.write("a.bak", &whole[..whole.len() - 700]);
+    world
+        .run("verify --from a.bak --from b.bak")
+        .with_code(4)
+        .says(&["`a.bak` holds a family that another file holds"]);
 }

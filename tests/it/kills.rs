@@ -7,7 +7,7 @@ use crate::program::Ended;
 use crate::world::World;
 
 /// Moments for `count` kills of a run that takes `whole` when nothing stops it.
-fn moments(seed: u64, count: u32, whole: Duration) -> Vec<Duration> {
+pub fn moments(seed: u64, count: u32, whole: Duration) -> Vec<Duration> {
     let mut random = fastrand::Rng::with_seed(seed);
     // Many of them near the end, where names change.
     let share = |at| if at % 2 == 0 { random.f64() * 1.1 } else { 0.75 + random.f64() * 0.35 };
@@ -15,7 +15,7 @@ fn moments(seed: u64, count: u32, whole: Duration) -> Vec<Duration> {
 }
 
 /// Runs `line` and kills it after `delay`.
-fn killed(world: &World, line: &str, delay: Duration) -> Ended {
+pub fn killed(world: &World, line: &str, delay: Duration) -> Ended {
     let running = world.start(line);
     std::thread::sleep(delay);
     running.signal("KILL");
@@ -29,7 +29,7 @@ fn small() -> World {
 }
 
 #[track_caller]
-fn no_errors(ended: Ended) {
+pub fn no_errors(ended: Ended) {
     assert!([0, 4].contains(&ended.code), "{ended}");
 }
 

@@ -1,5 +1,8 @@
 //! `fullbore sql`: T-SQL runs jobs, and its messages have the words of SQL Server.
 
+use fullbore_engines::sqlserver::configuration::BackupKind;
+use fullbore_engines::sqlserver::writer::{FamilyWriter, sample_extents, sample_label, sample_log, sample_set};
+
 use crate::database;
 use crate::world::World;
 
@@ -116,4 +119,89 @@ fn the_procedures_of_rds_show_the_tasks_of_the_repository() {
     world.run("backup sqlite:app.db --repo night").done();
     let said = world.run_with(&["sql", "exec msdb.dbo.rds_task_status"]).done().text();
     assert!(said.contains("SUCCESS") || said.contains("app"), "{said}");
+}
+
+/// `x.bak`: a full at position 1, and a log at position 2.
+fn world_with_backup_files() -> World {
+    let world = world();
+    let text = String::from_utf8(world.read("fullbore.toml")).unwrap();
+    world.write("fullbore.toml", text.replace("copy = ", "old = \"dir:out\"\ncopy = ").as_bytes());
+    let mut full = sample_set(BackupKind::Full, 1);
+    full.copies = vec![sample_extents(&[0, 1], 2)];
+    let mut log = sample_set(BackupKind::Log, 2);
+    log.logs = vec![sample_log(1 << 16)];
+    world.write("x.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&full).set(&log).finish());
+    std::fs::create_dir(world.at("out")).unwrap();
+    world
+}
+
+#[test]
+fn statements_about_backup_files_of_sql_server_have_its_columns_and_words() {
+    let world = world_with_backup_files();
+    let said = world.run_with(&["sql", "RESTORE HEADERONLY FROM DISK='x.bak' WITH FILE = 2"]).done().text();
+    assert!(said.contains("TRANSACTION LOG") && !said.contains("file 1"), "{said}");
+    let said = world.run_with(&["sql", "RESTORE FILELISTONLY FROM DISK='x.bak' WITH FILE = 1"]).done().text();
+    assert!(said.contains("LogicalName            shop_log"), "{said}");
+    let said = world.run_with(&["sql", "RESTORE LABELONLY FROM DISK='x.bak' WITH MEDIANAME = 'nightly'"]).done().text();
+    assert!(said.contains("MediaName              nightly"), "{said}");
+    let said = world.run_with(&["sql", "RESTORE VERIFYONLY FROM DISK='x.bak' WITH FILE = 2, CHECKSUM"]).done().text();
+    assert!(said.contains("The backup set on file 2 is valid."), "{said}");
+    world.run_with(&["sql", "RESTORE HEADERONLY FROM DISK='x.bak' WITH FILE = 3"]).refused(2, "--file 3", "no set");
+    let other = world.run_with(&["sql", "RESTORE VERIFYONLY FROM DISK='x.bak' WITH MEDIANAME = 'weekly'"]).with_code(1);
+    other.says(&["column 43: MEDIANAME = 'weekly'", "the media have the name nightly"]);
+    world.run("backup sqlite:app.db --to own.bore").done();
+    let own = "RESTORE HEADERONLY FROM DISK='own.bore' WITH";
+    world.run_with(&["sql", &format!("{own} FILE = 1")]).done();
+    world.run_with(&["sql", &format!("{own} MEDIANAME = 'x'")]).refused(2, "MEDIANAME", "no name of their own");
+}
+
+#[test]
+fn a_backup_file_of_sql_server_becomes_files_where_move_and_the_configuration_say() {
+    let world = world_with_backup_files();
+    let restore = "RESTORE DATABASE old FROM DISK='x.bak' WITH FILE = 1, MOVE 'shop' TO 'D:\\Backup\\new.mdf'";
+    let said = world.run_with(&["sql", restore]).done().text();
+    assert!(said.contains("RESTORE DATABASE successfully processed"), "{said}");
+    assert_eq!((world.names("a"), world.names("out")), (vec!["new.mdf".to_owned()], vec!["shop_log".to_owned()]));
+    let page = &world.read("a/new.mdf")[9 * 8192..10 * 8192];
+    assert_eq!(u32::from_le_bytes(page[32..36].try_into().unwrap()), 9, "page 9 is at its place");
+    world.run_with(&["sql", restore]).with_code(1).says(&["new.mdf", "exists already"]);
+    let wrong = "RESTORE DATABASE old FROM DISK='x.bak' WITH MOVE 'shap' TO 'a/y'";
+    world.run_with(&["sql", wrong]).refused(2, "--move shap", "`shop`, `shop_log`");
+    let same = "RESTORE DATABASE old FROM DISK='x.bak' WITH MOVE 'shop' TO 'a/y', MOVE 'shop_log' TO 'a/Y'";
+    world.run_with(&["sql", same]).with_code(1).says(&["two files of the database have this name"]);
+    assert_eq!(world.names("a"), ["new.mdf"], "a restore that fails leaves nothing");
+    let into_sqlite = world.run_with(&["sql", "RESTORE DATABASE copy FROM DISK='x.bak'"]).with_code(2);
+    into_sqlite.says(&["line 1, column 1: database [copy]", "SQL Server backup", "copy = \"dir:/path\""]);
+    world.run("restore --from x.bak --into dir:out --move shop out/z --file 7").refused(
+        2,
+        "--file 7",
+        "no set at this",
+    );
+    world.run("backup sqlite:app.db --to own.bore").done();
+    world.run("restore --from own.bore --into sqlite:copy.db --move a b").refused(2, "--move a", "other programs");
+    world.run("restore --from own.bore --into sqlite:copy.db --file 2").refused(2, "--file 2", "other programs");
+    world.run("restore --from own.bore --into sqlite:copy.db --file 1").done();
+}
+
+#[test]
+fn mirror_to_writes_the_same_families_twice_and_with_format_replaces_both() {
+    let world = world();
+    let backup = "BACKUP DATABASE shop TO DISK='a/1.bore', DISK='a/2.bore' MIRROR TO DISK='b/1.bore', DISK='b/2.bore'";
+    world.run_with(&["sql", backup]).done();
+    let same = |name: &str| assert!(world.read(&format!("a/{name}")) == world.read(&format!("b/{name}")), "{name}");
+    ["1.bore", "2.bore"].into_iter().for_each(same);
+    world.run_with(&["sql", backup]).with_code(1).says(&["exists"]);
+    database::change(&world.at("app.db"), 1);
+    let before = world.read("b/1.bore");
+    world.run_with(&["sql", &format!("{backup} WITH FORMAT")]).done();
+    ["1.bore", "2.bore"].into_iter().for_each(same);
+    assert!(world.read("b/1.bore") != before);
+    // Families of both sides are one set.
+    world.run("restore --from a/1.bore --from b/2.bore --into sqlite:copy.db").done();
+    world.assert_copy();
+    world.write("b/2.bore", b"no family");
+    world.run_with(&["sql", &format!("{backup} WITH FORMAT")]).with_code(1).says(&["b/2.bore"]);
+    same("1.bore");
+    world.run("backup sqlite:app.db --to c.bore --mirror-to c.bore").refused(2, "c.bore", "the backup itself");
+    world.run("backup sqlite:app.db --to c.bore --mirror-to -").refused(2, "--mirror-to", "first place");
 }

@@ -229,16 +229,20 @@ fn hint_for(source: &io::Error) -> &'static str {
         io::ErrorKind::NotFound => "check the path; a missing directory may be a disk that is not mounted",
         io::ErrorKind::NotADirectory => "a part of this path is a file, not a directory: check the path",
         io::ErrorKind::PermissionDenied => "run as a user that may do this, or change the permissions",
-        io::ErrorKind::StorageFull => "free space there, add a device with --to, or choose a stronger --compression",
+        io::ErrorKind::StorageFull => {
+            "free space there, or name another place; a backup can have more devices (--to) or a stronger --compression"
+        }
         io::ErrorKind::QuotaExceeded => "the quota of this user or directory is used up",
         io::ErrorKind::ReadOnlyFilesystem => "the file system is mounted read-only",
         io::ErrorKind::FileTooLarge => {
-            "the file system or `ulimit -f` allows no larger file: raise the limit, or use more --stripes"
+            "the file system or `ulimit -f` allows no larger file: raise the limit; a backup can have more --stripes"
         }
-        io::ErrorKind::AlreadyExists => "nothing is overwritten without --init",
+        io::ErrorKind::AlreadyExists => {
+            "nothing is overwritten: name another place; a backup can have --init, a restore --replace"
+        }
         _ => match source.raw_os_error() {
             Some(5) => "the device reports a hardware error; look at the kernel log (dmesg)",
-            Some(24) => "too many open files: raise `ulimit -n` or lower --stripes",
+            Some(24) => "too many open files: raise `ulimit -n`; a backup can have fewer --stripes",
             _ => "",
         },
     }

@@ -22,10 +22,11 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 pub use engine::{
-    Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, ForeignDescription,
+    Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, FilePlaces, ForeignDescription,
     ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable, ForeignTables,
-    ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck, PageEngine, RestoredFile, Restorer, Row, Stems,
-    Surveyed, TableColumn, TextOfTable, TimeOfDay,
+    ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck, PageEngine, PointInTime, Restorable,
+    RestorableRange, RestoredFile, Restorer, Row, Stems, Surveyed, TableColumn, TextOfTable, TimeOfDay,
+    families_at_once,
 };
 pub use foreign_set::bytes::{FamilyBytes, InOrder};
 pub use sqlserver::compressed;

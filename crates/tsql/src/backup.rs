@@ -1,5 +1,7 @@
 //! BACKUP DATABASE and BACKUP LOG, as `fullbore backup`.
 
+use fullbore_core::plan::{BlockSize, TransferSize};
+use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 
 use super::expression::Variables;
@@ -7,7 +9,32 @@ use super::lexemes::{Lexeme, Position};
 use super::names::Names;
 use super::options::{Given, options};
 use super::parser::Parser;
-use super::statement::{Action, Command, database_name, places, step};
+use super::statement::{Action, Command, buffer_count, database_name, places, step};
+
+/// The largest RETAINDAYS of SQL Server.
+const DAYS_MAX: u64 = 99_999;
+/// Options that are a word alone.
+const ALONE: [&str; 19] = [
+    "INIT",
+    "NOINIT",
+    "FORMAT",
+    "NOFORMAT",
+    "SKIP",
+    "NOSKIP",
+    "COPY_ONLY",
+    "DIFFERENTIAL",
+    "CHECKSUM",
+    "NO_CHECKSUM",
+    "NO_COMPRESSION",
+    "STOP_ON_ERROR",
+    "CONTINUE_AFTER_ERROR",
+    "REWIND",
+    "NOREWIND",
+    "UNLOAD",
+    "NOUNLOAD",
+    "LOAD",
+    "NOLOAD",
+];
 
 /// Reads the statement behind the word BACKUP.
 ///
@@ -21,6 +48,11 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
     }
     let (database, named_at) = database_name(parser, variables)?;
     let url = names.database(&database, named_at)?.to_owned();
+    if url.starts_with("dir:") {
+        let why = format!("`{url}` is a directory for restored files of SQL Server, not a database");
+        let hint = "back it up with SQL Server; fullbore copy takes its files into a repository";
+        return Err(Error::usage(format!("{named_at}: database [{database}]"), why, hint));
+    }
     if !parser.is_word("TO") {
         let why = "parts of a database (FILE, FILEGROUP, READ_WRITE_FILEGROUPS) cannot be backed up alone";
         return Err(if matches!(parser.peek(), Some(Lexeme::Word(_))) {
@@ -31,16 +63,13 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
     }
     parser.want_word("TO")?;
     let places = places(parser, variables, names)?;
-    if parser.is_word("MIRROR") {
-        let why = "a backup writes each family once";
-        let hint = "use a second repository: fullbore backup --copy-to, or fullbore copy";
-        return Err(Error::usage(format!("{}: MIRROR TO", parser.at()), why, hint));
-    }
+    let mirrored = mirror(parser, variables, names, places.0.len())?;
     let given = options(parser, variables)?;
     let mut words = vec!["backup".to_owned(), url];
     for place in &places.0 {
         words.extend(["--to".into(), place.clone()]);
     }
+    words.extend(mirrored.into_iter().flat_map(|place| ["--mirror-to".to_owned(), place]));
     let mut stats = None;
     let differential = given.iter().any(|option| option.name == "DIFFERENTIAL");
     if let Some(option) = given.iter().find(|option| option.name == "DIFFERENTIAL").filter(|_| what == "LOG") {
@@ -66,15 +95,38 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
             words.extend(more.into_iter().filter(|word| word != "--init" || !words.contains(word)).collect::<Vec<_>>());
         }
     }
-    Ok(Command { at, words, action: Action::Backup { statement: format!("BACKUP {what}"), database }, stats })
+    let action = Action::Backup { statement: format!("BACKUP {what}"), database };
+    Ok(Command { stats, ..Command::new(at, words, action) })
+}
+
+/// `MIRROR TO DISK = …`: the second places of `families` families.
+fn mirror(parser: &mut Parser, variables: &Variables, names: &Names, families: usize) -> Result<Vec<String>> {
+    let at = parser.at();
+    if !parser.take_word("MIRROR") {
+        return Ok(Vec::new());
+    }
+    parser.want_word("TO")?;
+    let mirrored = places(parser, variables, names)?.0;
+    if mirrored.len() != families {
+        let why = format!("it has {}, and TO has {families}", counted(mirrored.len() as u64, "device"));
+        return Err(Error::usage(format!("{at}: MIRROR TO"), why, "name as many devices as behind TO"));
+    }
+    if let Some(discarded) = mirrored.iter().find(|place| *place == "nul:") {
+        return Err(Error::usage(format!("{at}: MIRROR TO"), format!("`{discarded}` keeps nothing"), "leave it out"));
+    }
+    if parser.is_word("MIRROR") {
+        let why = "a backup writes each family twice at most";
+        let hint = "make more copies with fullbore copy";
+        return Err(Error::usage(format!("{}: MIRROR TO", parser.at()), why, hint));
+    }
+    Ok(mirrored)
 }
 
 /// The words of fullbore for one option.
 fn of_backup(option: &Given, names: &Names, what: &str) -> Result<Vec<String>> {
     let flag = |name: &str, value: String| Ok(vec![format!("--{name}"), value]);
     let none = Ok(Vec::new());
-    let has_value = ["COMPRESSION", "ENCRYPTION", "MAXTRANSFERSIZE", "BUFFERCOUNT", "BLOCKSIZE", "NAME", "DESCRIPTION"];
-    if !has_value.contains(&option.name.as_str()) && option.name != "RETAINDAYS" {
+    if ALONE.contains(&option.name.as_str()) {
         option.alone()?;
     }
     match option.name.as_str() {
@@ -84,12 +136,12 @@ fn of_backup(option: &Given, names: &Names, what: &str) -> Result<Vec<String>> {
         "COMPRESSION" => compression(option),
         "NO_COMPRESSION" => flag("compression", "none".into()),
         "ENCRYPTION" => encryption(option, names),
-        "MAXTRANSFERSIZE" => flag("max-transfer-size", option.number()?.to_string()),
-        "BUFFERCOUNT" => flag("buffer-count", option.number()?.to_string()),
-        "BLOCKSIZE" => flag("block-size", option.number()?.to_string()),
+        "MAXTRANSFERSIZE" => flag("max-transfer-size", option.checked(TransferSize::new, 1_048_576)?.to_string()),
+        "BUFFERCOUNT" => buffer_count(option),
+        "BLOCKSIZE" => flag("block-size", option.checked(BlockSize::new, 4096)?.to_string()),
         "NAME" => flag("name", option.text()?),
         "DESCRIPTION" => flag("description", option.text()?),
-        "RETAINDAYS" => flag("lock-until", format!("{}d", option.number()?)),
+        "RETAINDAYS" => flag("lock-until", format!("{}d", option.number(1, DAYS_MAX)?)),
         // What fullbore always does.
         "DIFFERENTIAL" | "CHECKSUM" | "STOP_ON_ERROR" | "NOFORMAT" | "NOINIT" | "NOSKIP" => none,
         // Tapes.

@@ -12,10 +12,11 @@ mod options;
 mod parser;
 mod procedures;
 mod restore;
+mod restored_files;
 mod script;
 mod statement;
 
 pub use lexemes::{Position, SCRIPT_MAX};
 pub use names::Names;
 pub use script::read_script;
-pub use statement::{Action, Command};
+pub use statement::{Action, Command, Expected};

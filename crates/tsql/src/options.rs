@@ -31,17 +31,38 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// The option's value as a whole number above 0.
+    /// The option's value as a whole number from `least` to `most`.
     ///
     /// # Errors
-    /// There is none, or it is not such a number.
-    pub fn number(&self) -> Result<u64> {
+    /// There is none, or it is not such a number. A text of digits is not a number.
+    pub fn number(&self, least: u64, most: u64) -> Result<u64> {
+        let wrong = |why: &str| {
+            let hint = format!("write {} = {least}, or a number up to {most}", self.name);
+            Err(self.wrong(format!("it needs a whole number, {why}"), hint))
+        };
         match &self.value {
-            Some(Value::Number(number)) if *number > 0 => Ok(number.unsigned_abs()),
-            Some(Value::Text(digits)) if digits.parse::<u64>().is_ok_and(|number| number > 0) => {
-                Ok(digits.parse().unwrap_or(1))
-            }
-            _ => Err(self.wrong("it needs a whole number above 0", format!("write {} = 1", self.name))),
+            Some(Value::Number(number)) => match u64::try_from(*number) {
+                Ok(found) if (least..=most).contains(&found) => Ok(found),
+                _ if *number < 0 => wrong(&format!("and {number} is below 0")),
+                _ => wrong(&format!("and {number} is not between {least} and {most}")),
+            },
+            Some(Value::Text(text)) => wrong(&format!("and '{text}' is a text")),
+            Some(Value::Time(_)) => wrong("and this is a time"),
+            Some(Value::Null) => wrong("and this is NULL"),
+            None => wrong("and it has no value"),
+        }
+    }
+
+    /// The option's value, which `check` accepts; `example` is one that it accepts.
+    ///
+    /// # Errors
+    /// It is not a whole number, or `check` refuses it: then with the reason of `check`.
+    pub fn checked<T>(&self, check: impl FnOnce(u64) -> Result<T>, example: u64) -> Result<u64> {
+        let number = self.number(1, u32::MAX.into())?;
+        match check(number) {
+            Ok(_) => Ok(number),
+            Err(Error::Usage { why, .. }) => Err(self.wrong(why, format!("write {} = {example}", self.name))),
+            Err(other) => Err(other),
         }
     }
 
@@ -77,6 +98,16 @@ impl Given {
     pub fn unknown(&self, statement: &str) -> Error {
         self.wrong(format!("fullbore has no such option of {statement}"), HINT)
     }
+}
+
+/// FILE: the position of a set on its media.
+pub(crate) fn file(option: &Given) -> Result<u16> {
+    Ok(u16::try_from(option.number(1, u16::MAX.into())?).unwrap_or(1))
+}
+
+/// True for options that ask for what fullbore always does, and for options of tapes.
+pub(crate) fn has_no_effect(option: &str) -> bool {
+    ["CHECKSUM", "STOP_ON_ERROR", "REWIND", "NOREWIND", "UNLOAD", "NOUNLOAD"].contains(&option)
 }
 
 /// Options behind WITH; none if there is no WITH.
@@ -117,6 +148,7 @@ fn option(parser: &mut Parser, variables: &Variables) -> Result<Given> {
         parser.want_word("TO")?;
         given.to = Some(variables.value(parser)?);
     } else if parser.take_sign('=') {
+        refuse_fraction(&given, parser)?;
         given.value = Some(variables.value(parser)?);
     } else if parser.take_sign('(') {
         loop {
@@ -128,6 +160,18 @@ fn option(parser: &mut Parser, variables: &Variables) -> Result<Given> {
         parser.want_sign(')')?;
     }
     Ok(given)
+}
+
+/// The error of a number such as `1.5` names its option.
+fn refuse_fraction(given: &Given, parser: &Parser) -> Result<()> {
+    let sign = usize::from(parser.peek() == Some(&Lexeme::Sign('-')));
+    match parser.ahead(sign) {
+        Some(Lexeme::Number(digits)) if digits.parse::<i64>().is_err() => {
+            let why = format!("it needs a whole number, and {digits} is not one that fits");
+            Err(given.wrong(why, format!("write {} = 1", given.name)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `ALGORITHM = AES_256`, or `SERVER CERTIFICATE = [name]`.

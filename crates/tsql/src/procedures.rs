@@ -174,7 +174,7 @@ impl Arguments {
             ("block_size", "block-size"),
         ])?);
         let action = Action::Backup { statement: "BACKUP DATABASE".into(), database };
-        Ok(Command { at: self.at, words, action, stats: None })
+        Ok(Command::new(self.at, words, action))
     }
 
     fn restore(&mut self, names: &Names, statement: &str) -> Result<Command> {
@@ -199,19 +199,15 @@ impl Arguments {
         self.numbers(&[("block_size", "block-size"), ("max_transfer_size", "max-transfer-size")])?;
         words.extend(["--into".into(), names.database(&database, self.at)?.to_owned()]);
         let action = Action::Restore { statement: statement.into(), database };
-        Ok(Command { at: self.at, words, action, stats: None })
+        Ok(Command::new(self.at, words, action))
     }
 
     fn finish(&mut self, names: &Names) -> Result<Command> {
         let database = self.text("db_name")?;
         let into = names.database(&database, self.at)?.to_owned();
         let words = ["restore".into(), "--recovery".into(), "--into".into(), into].into();
-        Ok(Command {
-            at: self.at,
-            words,
-            action: Action::Restore { statement: "RESTORE DATABASE".into(), database },
-            stats: None,
-        })
+        let action = Action::Restore { statement: "RESTORE DATABASE".into(), database };
+        Ok(Command::new(self.at, words, action))
     }
 
     fn repository(&self, names: &Names) -> Result<String> {
@@ -237,7 +233,7 @@ impl Arguments {
                 None => vec!["tasks".into(), "--repo".into(), repository],
             },
         };
-        Ok(Command { at: self.at, words, action: Action::Show, stats: None })
+        Ok(Command::new(self.at, words, Action::Show))
     }
 
     fn cancel(&mut self, names: &Names) -> Result<Command> {
@@ -247,6 +243,6 @@ impl Arguments {
             || Error::usage(format!("{}: rds_cancel_task", self.at), "it names no task", "write @task_id = …");
         let task = task.ok_or_else(missing)?;
         let words = vec!["cancel".into(), task, "--repo".into(), repository];
-        Ok(Command { at: self.at, words, action: Action::Show, stats: None })
+        Ok(Command::new(self.at, words, Action::Show))
     }
 }

@@ -1,13 +1,15 @@
 //! RESTORE: DATABASE, LOG, HEADERONLY, FILELISTONLY, LABELONLY, VERIFYONLY.
 
+use fullbore_core::plan::{BlockSize, TransferSize};
 use fullbore_core::{Error, Result};
 
 use super::expression::{Value, Variables, moment};
 use super::lexemes::Position;
 use super::names::Names;
-use super::options::{Given, options};
+use super::options::{Given, file, has_no_effect, options};
 use super::parser::Parser;
-use super::statement::{Action, Command, database_name, places, step};
+use super::restored_files::{Files, to_files};
+use super::statement::{Action, Command, Expected, buffer_count, database_name, places, step};
 
 /// Reads the statement behind the word RESTORE.
 ///
@@ -36,17 +38,18 @@ fn database(
 ) -> Result<Command> {
     let (database, named_at) = database_name(parser, variables)?;
     let mut into = names.database(&database, named_at)?.to_owned();
-    let mut words = vec!["restore".to_owned()];
+    let from = if parser.take_word("FROM") { places(parser, variables, names)?.0 } else { Vec::new() };
     // `RESTORE DATABASE shop WITH RECOVERY` ends a restore in steps.
-    let finishes = !parser.is_word("FROM");
-    let mut directories = Vec::new();
-    if !finishes {
-        parser.want_word("FROM")?;
-        let found = places(parser, variables, names)?;
-        directories = found.directories();
-        words.extend(found.0.iter().flat_map(|place| ["--from".to_owned(), place.clone()]));
+    let finishes = from.is_empty();
+    if what == "LOG" && finishes {
+        return Err(parser.unexpected("FROM"));
     }
     let given = options(parser, variables)?;
+    if into.starts_with("dir:") {
+        return to_files(&Files { at, what, database, into, from }, &given, names);
+    }
+    let mut words = vec!["restore".to_owned()];
+    words.extend(from.into_iter().flat_map(|place| ["--from".to_owned(), place]));
     let (mut stats, mut steps, mut moves) = (None, finishes.then_some("--recovery"), false);
     for option in &given {
         match option.name.as_str() {
@@ -70,7 +73,7 @@ fn database(
                 }
                 (into, moves) = (target, moves || is_data);
             }
-            _ => words.extend(of_restore(option, what)?),
+            _ => words.extend(of_restore(option, what, &into)?),
         }
     }
     // RECOVERY is the default of T-SQL: a full alone needs no flag, and a step after others does.
@@ -80,11 +83,9 @@ fn database(
         Some(steps) => words.push(steps.into()),
         None => {}
     }
-    if what == "LOG" && directories.is_empty() {
-        return Err(parser.unexpected("FROM"));
-    }
     words.extend(["--into".into(), into]);
-    Ok(Command { at, words, action: Action::Restore { statement: format!("RESTORE {what}"), database }, stats })
+    let action = Action::Restore { statement: format!("RESTORE {what}"), database };
+    Ok(Command { stats, ..Command::new(at, words, action) })
 }
 
 /// `MOVE 'logical' TO 'path'`: a database in one file is restored there. Its log, an LDF file, has no file here. True if the
@@ -103,34 +104,46 @@ fn moved(option: &Given, into: &str, names: &Names) -> Result<(String, bool)> {
     Ok((format!("{scheme}:{}", names.device(path, option.at)?), true))
 }
 
-fn of_restore(option: &Given, what: &str) -> Result<Vec<String>> {
+/// The words of fullbore for one option. `into` is the URL of the target: its engine is in messages.
+fn of_restore(option: &Given, what: &str, into: &str) -> Result<Vec<String>> {
     let flag = |name: &str, value: String| Ok(vec![format!("--{name}"), value]);
-    if !["STOPAT", "BUFFERCOUNT", "FILE", "BLOCKSIZE", "MAXTRANSFERSIZE", "STANDBY"].contains(&option.name.as_str()) {
+    let engine = into.split_once(':').map_or(into, |(engine, _)| engine);
+    if ["REPLACE", "RESTART", "CONTINUE_AFTER_ERROR", "NO_CHECKSUM"].contains(&option.name.as_str()) {
         option.alone()?;
+    }
+    if has_no_effect(&option.name) {
+        return option.alone().map(|()| Vec::new());
     }
     match option.name.as_str() {
         "REPLACE" => Ok(vec!["--replace".into()]),
         "RESTART" => Ok(vec!["--resume".into()]),
         "STOPAT" => flag("stop-at", moment(option.value.as_ref(), option.at)?),
-        "BUFFERCOUNT" => flag("buffer-count", option.number()?.to_string()),
+        "BUFFERCOUNT" => buffer_count(option),
         "CONTINUE_AFTER_ERROR" => Ok(vec!["--continue-after-error".into()]),
         "FILE" => first_set(option),
         // fullbore finds these sizes on the media, and always checks.
-        "BLOCKSIZE" | "MAXTRANSFERSIZE" => option.number().map(|_| Vec::new()),
-        "CHECKSUM" | "STOP_ON_ERROR" => Ok(Vec::new()),
-        "REWIND" | "NOREWIND" | "UNLOAD" | "NOUNLOAD" => Ok(Vec::new()),
+        "BLOCKSIZE" => option.checked(BlockSize::new, 4096).map(|_| Vec::new()),
+        "MAXTRANSFERSIZE" => option.checked(TransferSize::new, 1_048_576).map(|_| Vec::new()),
         "NO_CHECKSUM" => Err(option.wrong("fullbore always checks", "leave it out")),
         "STOPATMARK" | "STOPBEFOREMARK" => {
-            Err(option.wrong("fullbore stops at a time", "write STOPAT = '2026-11-26T10:00:00'"))
+            let why = format!("a log of {engine} has no marks and no LSNs of SQL Server");
+            Err(option.wrong(why, "write STOPAT = '2026-11-26T10:00:00'"))
         }
-        "STANDBY" => Err(option.wrong("a database cannot be read between two steps", "write NORECOVERY")),
-        _ => Err(option.unknown(&format!("RESTORE {what}"))),
+        "STANDBY" => {
+            let why = format!("a database of {engine} cannot be read between two steps");
+            Err(option.wrong(why, "write NORECOVERY"))
+        }
+        "MEDIANAME" => {
+            let why = format!("media of fullbore, which a restore into {engine} reads, have no name of their own");
+            Err(option.wrong(why, "leave it out"))
+        }
+        _ => Err(option.unknown(&format!("RESTORE {what} into {engine}"))),
     }
 }
 
 /// FILE = 1: media of fullbore have one set.
 fn first_set(option: &Given) -> Result<Vec<String>> {
-    match option.number()? {
+    match file(option)? {
         1 => Ok(Vec::new()),
         _ => Err(option.wrong("these media have one backup set", "write FILE = 1")),
     }
@@ -139,17 +152,23 @@ fn first_set(option: &Given) -> Result<Vec<String>> {
 fn show(parser: &mut Parser, variables: &Variables, names: &Names, (at, verb): (Position, &[&str])) -> Result<Command> {
     parser.want_word("FROM")?;
     let places = places(parser, variables, names)?;
+    let is_verify = verb == ["verify"];
     let mut words: Vec<String> = verb.iter().map(|word| (*word).to_owned()).collect();
     words.extend(places.0.iter().flat_map(|place| ["--from".to_owned(), place.clone()]));
-    let mut stats = None;
+    let (mut stats, mut expected) = (None, Expected::default());
     for option in options(parser, variables)? {
         match option.name.as_str() {
-            "STATS" => stats = Some(step(&option)?),
-            "FILE" => words.extend(first_set(&option)?),
-            "CHECKSUM" | "STOP_ON_ERROR" | "NOUNLOAD" | "UNLOAD" | "NOREWIND" | "REWIND" => {}
+            "STATS" if is_verify => stats = Some(step(&option)?),
+            "FILE" if verb != ["inspect", "label"] => {
+                let file = file(&option)?;
+                expected.file = Some(file);
+                words.extend(["--file".into(), file.to_string()]);
+            }
+            "MEDIANAME" => expected.media_name = Some((option.text()?, option.at)),
+            name if has_no_effect(name) => option.alone()?,
             _ => return Err(option.unknown("this RESTORE")),
         }
     }
-    let action = if verb == ["verify"] { Action::Verify } else { Action::Show };
-    Ok(Command { at, words, action, stats })
+    let action = if is_verify { Action::Verify } else { Action::Show };
+    Ok(Command { stats, expected, ..Command::new(at, words, action) })
 }

@@ -90,7 +90,7 @@ fn statement(parser: &mut Parser, variables: &mut Variables, names: &Names) -> R
         "SELECT" if matches!(parser.peek(), Some(Lexeme::Variable(_))) => set(parser, variables).map(|()| None),
         "PRINT" => {
             let action = Action::Print(variables.value(parser)?.text());
-            Ok(Some(Command { at, words: Vec::new(), action, stats: None }))
+            Ok(Some(Command::new(at, Vec::new(), action)))
         }
         // Every statement here names its database.
         "USE" => database_name(parser, variables).map(|_| None),

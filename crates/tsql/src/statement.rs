@@ -19,6 +19,17 @@ pub struct Command {
     pub action: Action,
     /// STATS: the step of progress in percent.
     pub stats: Option<u8>,
+    /// What is compared with the media before the command runs.
+    pub expected: Expected,
+}
+
+/// What a RESTORE says about its media.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// MEDIANAME, and its place: the media have this name.
+    pub media_name: Option<(String, Position)>,
+    /// FILE: the position of the set on its media.
+    pub file: Option<u16>,
 }
 
 /// What a command does.
@@ -46,9 +57,21 @@ pub enum Action {
     Print(String),
 }
 
+/// BUFFERCOUNT: any number of buffers. Whether there is memory for them is not known here.
+pub(crate) fn buffer_count(option: &Given) -> Result<Vec<String>> {
+    Ok(vec!["--buffer-count".into(), option.number(1, u32::MAX.into())?.to_string()])
+}
+
 /// The devices of a statement.
 #[derive(Debug)]
 pub(crate) struct Places(pub Vec<String>);
+
+impl Command {
+    /// A command line without options of its own.
+    pub(crate) fn new(at: Position, words: Vec<String>, action: Action) -> Self {
+        Self { at, words, action, stats: None, expected: Expected::default() }
+    }
+}
 
 impl Places {
     /// Their directories, each once.
@@ -66,11 +89,8 @@ impl Places {
 
 /// STATS and STATS = n: the step in percent.
 pub(crate) fn step(option: &Given) -> Result<u8> {
-    let step = if option.value.is_some() { option.number()? } else { 10 };
-    u8::try_from(step)
-        .ok()
-        .filter(|step| *step <= 100)
-        .ok_or_else(|| option.wrong("it is above 100", "write STATS = 10"))
+    let step = if option.value.is_some() { option.number(1, 100)? } else { 10 };
+    Ok(u8::try_from(step).unwrap_or(100))
 }
 
 /// A name, or a variable with one.

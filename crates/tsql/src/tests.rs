@@ -6,7 +6,7 @@ use super::*;
 fn names() -> Names {
     let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
     Names {
-        databases: map(&[("shop", "sqlite:/srv/shop.db"), ("Sales DB", "mysql://backup@db1")]),
+        databases: map(&[("shop", "sqlite:/srv/shop.db"), ("Sales DB", "mysql://backup@db1"), ("old", "dir:/srv/old")]),
         paths: map(&[("D:\\Backup", "/mnt/d"), ("E:\\Backup", "/mnt/e")]),
         certificates: map(&[("BackupCert", "/etc/fullbore/backup.pub")]),
         repository: Some("nightly".into()),
@@ -167,15 +167,26 @@ fn a_word_that_fullbore_does_not_have_is_an_error_with_its_place() {
         ),
         ("BACKUP DATABASE shop TO DISK='/a' WITH INIT, INIT", &["INIT", "twice"]),
         ("BACKUP DATABASE shop FILE='x' TO DISK='/a'", &["FILEGROUP"]),
-        ("BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='/b' WITH FORMAT", &["MIRROR TO", "--copy-to"]),
+        ("BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='/b', DISK='/c'", &["MIRROR TO", "2 devices", "TO has 1"]),
+        (
+            "BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='/b' MIRROR TO DISK='/c'",
+            &["column 55: MIRROR TO", "twice"],
+        ),
+        ("BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='NUL'", &["MIRROR TO", "keeps nothing"]),
+        ("BACKUP DATABASE old TO DISK='/a'", &["[old]", "dir:/srv/old", "SQL Server"]),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH MEDIANAME = 'x'", &["MEDIANAME", "no name of their own"]),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH MEDIADESCRIPTION = 'x'", &["MEDIADESCRIPTION", "DESCRIPTION"]),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH SNAPPY = 5", &["SNAPPY", "no such option"]),
         ("BACKUP DATABASE shop TO TAPE='/a'", &["TAPE", "DISK"]),
         ("BACKUP DATABASE other TO DISK='/a'", &["[other]", "[sql.databases]"]),
         ("BACKUP DATABASE shop TO DISK='Z:\\a.bak'", &["Z:\\a.bak", "[sql.paths]"]),
         ("BACKUP DATABASE shop TO DISK='/a' WITH COMPRESSION (ALGORITHM = MS_XPRESS)", &["MS_XPRESS", "ZSTD"]),
         ("BACKUP DATABASE shop TO DISK='/a' WITH ENCRYPTION (ALGORITHM = TRIPLE_DES_3KEY)", &["TRIPLE_DES_3KEY"]),
-        ("BACKUP DATABASE shop TO DISK='/a' WITH BUFFERCOUNT = 0", &["BUFFERCOUNT", "above 0"]),
+        ("BACKUP DATABASE shop TO DISK='/a' WITH BUFFERCOUNT = 0", &["BUFFERCOUNT", "not between 1"]),
         ("BACKUP DATABASE shop TO DISK='/a' WITH STATS = 300", &["STATS", "100"]),
-        ("RESTORE DATABASE shop FROM DISK='/a' WITH STANDBY = '/u'", &["STANDBY", "NORECOVERY"]),
+        ("RESTORE DATABASE shop FROM DISK='/a' WITH STANDBY = '/u'", &["STANDBY", "sqlite", "NORECOVERY"]),
+        ("RESTORE LOG [Sales DB] FROM DISK='/a' WITH STOPATMARK = 'x'", &["column 44: STOPATMARK", "mysql", "STOPAT"]),
+        ("RESTORE DATABASE shop FROM DISK='/a' WITH MEDIANAME = 'x'", &["MEDIANAME", "sqlite"]),
         ("RESTORE DATABASE shop FROM DISK='/a' WITH KEEP_CDC", &["KEEP_CDC"]),
         ("RESTORE DATABASE [Sales DB] FROM DISK='/a' WITH MOVE 'x' TO '/y'", &["MOVE", "one file"]),
         ("RESTORE DATABASE shop FROM DISK='/a' WITH FILE = 2", &["FILE", "one backup set"]),
@@ -200,6 +211,75 @@ fn a_word_that_fullbore_does_not_have_is_an_error_with_its_place() {
     }
 }
 
+#[test]
+fn a_value_of_another_type_or_size_is_an_error_with_its_option_and_place() {
+    let given = |option: &str| format!("BACKUP DATABASE shop TO DISK='/a' WITH {option}");
+    for (option, words) in [
+        ("BUFFERCOUNT = 'x'", &["line 1, column 40: BUFFERCOUNT", "'x' is a text"][..]),
+        ("BUFFERCOUNT = '5'", &["BUFFERCOUNT", "'5' is a text"]),
+        ("BUFFERCOUNT = -5", &["BUFFERCOUNT", "-5 is below 0"]),
+        ("BUFFERCOUNT = 99999999999", &["BUFFERCOUNT", "99999999999 is not between 1 and 4294967295"]),
+        ("BUFFERCOUNT = 99999999999999999999", &["column 40: BUFFERCOUNT", "99999999999999999999"]),
+        ("BUFFERCOUNT", &["BUFFERCOUNT", "it has no value"]),
+        ("BUFFERCOUNT = NULL", &["BUFFERCOUNT", "NULL"]),
+        ("BUFFERCOUNT = GETDATE()", &["BUFFERCOUNT", "time"]),
+        ("STATS = 1.5", &["column 40: STATS", "1.5"]),
+        ("STATS = -1.5", &["column 40: STATS", "1.5"]),
+        ("STATS = 0", &["STATS", "0 is not between 1 and 100"]),
+        ("MAXTRANSFERSIZE = 7", &["column 40: MAXTRANSFERSIZE", "7"]),
+        ("BLOCKSIZE = 1000", &["column 40: BLOCKSIZE", "1000"]),
+        ("RETAINDAYS = 100000", &["RETAINDAYS", "between 1 and 99999"]),
+        ("NAME = 5", &["NAME", "it needs a text"]),
+    ] {
+        refused(&given(option), words);
+    }
+    refused("RESTORE HEADERONLY FROM DISK='/a' WITH FILE = 70000", &["FILE", "between 1 and 65535"]);
+    refused("RESTORE HEADERONLY FROM DISK='/a' WITH STATS = 5", &["STATS", "no such option"]);
+    refused("RESTORE LABELONLY FROM DISK='/a' WITH FILE = 1", &["FILE", "no such option"]);
+    refused("DECLARE @n varchar(9) = '5' BACKUP DATABASE shop TO DISK='/a' WITH STATS = @n", &["STATS", "is a text"]);
+}
+
+#[test]
+fn a_mirror_and_backup_files_of_sql_server_are_command_lines() {
+    for (script, line) in [
+        (
+            "BACKUP DATABASE shop TO DISK='/a/1', DISK='/a/2' MIRROR TO DISK='/b/1', DISK='/b/2' WITH FORMAT",
+            "backup sqlite:/srv/shop.db --to /a/1 --to /a/2 --mirror-to /b/1 --mirror-to /b/2 --init",
+        ),
+        (
+            "RESTORE HEADERONLY FROM DISK='/x.bak', DISK='/y.bak' WITH FILE = 2",
+            "inspect header --from /x.bak --from /y.bak --file 2",
+        ),
+        (
+            "RESTORE VERIFYONLY FROM DISK='/x.bak' WITH FILE = 2, MEDIANAME = N'nightly'",
+            "verify --from /x.bak --file 2",
+        ),
+        (
+            "RESTORE DATABASE old FROM DISK='/x.bak', DISK='/d.bak' WITH MOVE 'shop' TO 'D:\\Backup\\shop.mdf', \
+             MOVE 'shop_log' TO '/log/shop.ldf', FILE = 1, RECOVERY, CHECKSUM, STATS = 5",
+            "restore --from /x.bak --from /d.bak --move shop /mnt/d/shop.mdf --move shop_log /log/shop.ldf --file 1 \
+             --into dir:/srv/old",
+        ),
+    ] {
+        assert_eq!(lines(script), [line]);
+    }
+    let named = &commands("RESTORE HEADERONLY FROM DISK='/x.bak' WITH MEDIANAME = N'nightly'").unwrap()[0];
+    assert_eq!(named.expected.media_name.as_ref().map(|(name, at)| (name.as_str(), at.column)), Some(("nightly", 44)));
+    for (options, words) in [
+        ("DATABASE old FROM DISK='/x' WITH REPLACE", &["column 42: REPLACE", "replaces nothing"][..]),
+        ("DATABASE old FROM DISK='/x' WITH NORECOVERY", &["NORECOVERY", "DISK = …, DISK = …"]),
+        ("DATABASE old FROM DISK='/x' WITH STANDBY = '/u'", &["STANDBY", "SQL Server"]),
+        ("DATABASE old FROM DISK='/x' WITH STOPBEFOREMARK = 'lsn:1'", &["STOPBEFOREMARK", "not documented"]),
+        ("DATABASE old FROM DISK='/x' WITH BUFFERCOUNT = 5", &["BUFFERCOUNT", "no such option"]),
+        ("DATABASE old FROM DISK='/x' WITH MOVE 'a' TO 'NUL'", &["MOVE", "not a file"]),
+        ("DATABASE old FROM DISK='/x' WITH MOVE 'a' TO '/b', MOVE 'a' TO '/c'", &["MOVE", "twice"]),
+        ("LOG old FROM DISK='/x'", &["RESTORE LOG", "not documented"]),
+        ("DATABASE old WITH RECOVERY", &["without FROM"]),
+    ] {
+        refused(&format!("RESTORE {options}"), words);
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn no_script_makes_the_reader_panic(script in "[A-Za-z@'\\[\\](),=;. \n0-9/*+-]{0,200}") {
@@ -209,7 +289,7 @@ proptest::proptest! {
     #[test]
     fn no_order_of_known_words_makes_the_reader_panic(words in proptest::collection::vec(proptest::sample::select(vec![
         "BACKUP", "RESTORE", "DATABASE", "LOG", "shop", "TO", "FROM", "DISK", "=", "'x'", ",", "WITH", "INIT", "MOVE", "STATS",
-        "COMPRESSION", "(", ")", "ALGORITHM", "GO", "\n", "DECLARE", "@a", "int", "SET", "EXEC", "rds_task_status", "+", "1",
+        "COMPRESSION", "MIRROR", "MEDIANAME", "FILE", "old", "(", ")", "ALGORITHM", "GO", "\n", "DECLARE", "@a", "int", "SET", "EXEC", "rds_task_status", "+", "1",
     ]), 0..30)) {
         let _ = commands(&words.join(" "));
     }

@@ -1,4 +1,4 @@
-//! `--copy-to`: the second places of a backup. Each family goes there in the same pass.
+//! `--copy-to` and `--mirror-to`: the second places of a backup. Each family goes there in the same pass.
 
 use fullbore_core::device::Device;
 use fullbore_core::plan::Plan;
@@ -81,7 +81,7 @@ pub(super) fn devices(
     };
     if let Some(device) = devices.iter().find(taken) {
         let why = "is a destination of the backup itself";
-        return Err(Error::usage(format!("--copy-to: {device}"), why, "name a repository in other places"));
+        return Err(Error::usage(format!("the second place {device}"), why, "name other places for the copies"));
     }
     Ok(devices)
 }

@@ -230,6 +230,10 @@ fn is_made_unique(request: &Request, device: &Device) -> bool {
 pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
     let stands_on = (prepared.base.id(), prepared.set.kind);
     let replaced = check_replaced(request.init, &prepared.devices, stands_on, stores)?;
+    let of_mirrors = match &request.mirror {
+        Some(mirror) => check_replaced(request.init, &prepared.mirrors, stands_on, &mirror.stores)?,
+        None => Vec::new(),
+    };
     let options = |device: &Device, old_set_id: Option<String>, stores: &Stores| sink::Options {
         old_set_id,
         init: request.init,
@@ -244,12 +248,12 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
     };
     // A sink that is dropped removes what it made.
     let open_one = |at: usize, device: &Device| -> Result<Box<dyn Sink>> {
-        let old_set_id = replaced.get(at).and_then(Option::as_ref).map(ToString::to_string);
-        let first = sink::open(device, options(device, old_set_id, stores))?;
+        let old_id = |replaced: &[Option<Uuid>]| replaced.get(at).and_then(Option::as_ref).map(ToString::to_string);
+        let first = sink::open(device, options(device, old_id(&replaced), stores))?;
         let Some((device, mirror)) = prepared.mirrors.get(at).zip(request.mirror.as_ref()) else { return Ok(first) };
         let options = sink::Options {
             name_is_unique: request.mirrored().is_some_and(|mirrored| is_made_unique(&mirrored, device)),
-            ..options(device, None, &mirror.stores)
+            ..options(device, old_id(&of_mirrors), &mirror.stores)
         };
         Ok(Box::new(MirrorSink::new(first, sink::open(device, options)?)))
     };

@@ -24,6 +24,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::{Cell, ForeignTables, TableColumn};
 
 pub use condition::Condition;
+pub use selection::column_names;
 
 use crate::report::{ExportedTable, Report};
 use csv_file::CsvFile;
@@ -89,13 +90,13 @@ impl Request {
 pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = std::time::Instant::now();
     report.into = Some(format!("dir:{}", request.into.display()));
-    let Some(found) = super::foreign::find(&request.from, &conduct.stores)? else {
+    let Some(found) = super::foreign::find(&request.from, conduct)? else {
         let why = "no backup file of SQL Server is there";
         let hint = "other backup sets are restored first: fullbore restore --from … --into …";
         return Err(Error::usage(format!("--from {}", request.from.join(" ")), why, hint));
     };
     let wanted = match request.file {
-        Some(file) => Some(found.identity_of(file, &conduct.stores)?),
+        Some(file) => Some(found.identity_of(file)?),
         None => request.set.clone(),
     };
     let staging = Staging::create(&request.into, request.replace)?;
@@ -105,9 +106,9 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     report.warnings.extend(tables.warnings().iter().cloned());
     report.notes.extend(tables.notes().iter().cloned());
     let chosen = selection::choose(&*tables, request)?;
-    let exported = export(&*tables, &chosen, request, &staging, conduct, report)?;
+    let Exported { tables: exported, damage } = export(&*tables, &chosen, request, &staging, conduct, report)?;
     if exported == 0 {
-        return Err(refused_all(chosen.len(), report));
+        return Err(damage.unwrap_or_else(|| refused_all(chosen.len(), report)));
     }
     conduct.check()?;
     report.source_bytes = staging.publish()?;
@@ -130,7 +131,15 @@ fn refused_all(count: usize, report: &mut Report) -> Error {
     )
 }
 
-/// Writes the tables; gives how many were exported.
+/// What was exported.
+#[derive(Default)]
+struct Exported {
+    tables: usize,
+    /// The first damage. The tables with damage are not exported.
+    damage: Option<Error>,
+}
+
+/// Writes the tables.
 fn export(
     tables: &dyn ForeignTables,
     chosen: &[Selected<'_>],
@@ -138,13 +147,13 @@ fn export(
     staging: &Staging,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<usize> {
+) -> Result<Exported> {
     let mut names = file_names::Names::default();
     let mut database = match request.format {
         Format::Sqlite => Some(SqliteFile::create(&staging.file(&names.database(tables.database(), ".db"))?)?),
         _ => None,
     };
-    let mut exported = 0;
+    let mut exported = Exported::default();
     for table in chosen {
         conduct.check()?;
         let mut line =
@@ -172,13 +181,20 @@ fn export(
                 line.rows = written.rows;
                 report.warnings.extend(written.warnings);
                 report.warnings.extend(table.other_count(written.read));
-                exported += 1;
+                exported.tables += 1;
             }
-            Err(error @ Error::Refused { .. }) => {
+            Err(error @ (Error::Refused { .. } | Error::Damaged { .. })) => {
                 let older = line.file.as_ref().filter(|name| request.into.join(name).exists());
                 let stays = older.map_or(String::new(), |name| format!("; {name} stays as it was before"));
-                report.warnings.push(format!("{}; the table is not exported{stays}", error.without_hint()));
-                (line.refused, line.file) = (Some(error.without_hint()), None);
+                let why = match error {
+                    Error::Damaged { .. } => format!("{}: {}", table.title(), error.without_hint()),
+                    _ => error.without_hint(),
+                };
+                report.warnings.push(format!("{why}; the table is not exported{stays}"));
+                (line.refused, line.file) = (Some(why), None);
+                if matches!(error, Error::Damaged { .. }) {
+                    exported.damage.get_or_insert(error);
+                }
             }
             Err(other) => return Err(other),
         }

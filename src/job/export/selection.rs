@@ -75,6 +75,53 @@ fn not_one(name: &str, found: &[usize], all: &[ForeignTable]) -> Error {
     )
 }
 
+/// The names in `--columns`: `OrderID,[Ship, City]`. In brackets, `]]` is a bracket.
+///
+/// # Errors
+/// A bracket has no end, or something is behind its end.
+pub fn column_names(texts: &[String]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for text in texts {
+        let wrong = |why: &str| {
+            Error::usage(format!("--columns {text}"), why, "write names with commas between them: \"a,[b c],[d]]e]\"")
+        };
+        let mut rest = text.as_str();
+        loop {
+            let (name, behind) = match rest.strip_prefix('[') {
+                Some(inside) => in_brackets(inside).ok_or_else(|| wrong("a bracket has no end"))?,
+                None => {
+                    let end = rest.find(',').unwrap_or(rest.len());
+                    let (name, behind) = rest.split_at(end);
+                    (name.to_owned(), behind)
+                }
+            };
+            if name.is_empty() {
+                return Err(wrong("a name is empty"));
+            }
+            names.push(name);
+            rest = match behind.strip_prefix(',') {
+                Some(rest) => rest,
+                None if behind.is_empty() => break,
+                None => return Err(wrong("something follows a bracket")),
+            };
+        }
+    }
+    Ok(names)
+}
+
+/// The name up to its bracket, and what is behind the bracket.
+fn in_brackets(text: &str) -> Option<(String, &str)> {
+    let (mut name, mut rest) = (String::new(), text);
+    loop {
+        let (before, behind) = rest.split_once(']')?;
+        name.push_str(before);
+        match behind.strip_prefix(']') {
+            Some(more) => (name, rest) = (name + "]", more),
+            None => return Some((name, behind)),
+        }
+    }
+}
+
 fn selected<'a>(place: usize, table: &'a ForeignTable, request: &Request) -> Result<Selected<'a>> {
     let mut read_columns = Vec::new();
     for name in &request.columns {
@@ -183,5 +230,21 @@ impl Selected<'_> {
             self.table.title(),
             counted(read, "row")
         ))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_columns_have_commas_between_them_and_may_have_brackets() {
+        let names = |text: &str| column_names(&[text.to_owned()]);
+        assert_eq!(names("a,[b, c],[d]]e],f").unwrap(), ["a", "b, c", "d]e", "f"]);
+        assert_eq!(column_names(&["a,b".into(), "[c]".into()]).unwrap(), ["a", "b", "c"]);
+        for (text, why) in [("[a", "no end"), ("[a]b", "follows a bracket"), ("a,,b", "is empty"), ("", "is empty")] {
+            assert!(names(text).unwrap_err().to_string().contains(why), "{text}");
+        }
     }
 }

@@ -7,6 +7,8 @@ use fullbore_core::io::{rename_together, sync_directory};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+use crate::job::into_directory::{self, Accepted};
+
 /// How the directory with unfinished files begins.
 const UNFINISHED: &str = ".export-unfinished-";
 
@@ -26,7 +28,7 @@ impl Staging {
     /// # Errors
     /// The directory holds files, is not a directory, or cannot be made.
     pub fn create(into: &Path, replace: bool) -> Result<Self> {
-        let made = prepare(into, replace)?;
+        let made = into_directory::make(into, Accepted { missing: true, files: replace, hint: &next_step })?;
         let unfinished = into.join(format!("{UNFINISHED}{}", Uuid::new_v4()));
         let staging = Self { into: into.to_owned(), unfinished, replace, made };
         fs::create_dir(&staging.unfinished)
@@ -131,28 +133,11 @@ impl Drop for Staging {
     }
 }
 
-/// True if the directory was made.
-fn prepare(into: &Path, replace: bool) -> Result<bool> {
-    let shown = into.display().to_string();
-    match fs::read_dir(into) {
-        Ok(_) if replace => Ok(false),
-        Ok(mut entries) => match entries.next() {
-            None => Ok(false),
-            Some(entry) => {
-                let name = entry.map(|entry| entry.file_name().to_string_lossy().into_owned()).unwrap_or_default();
-                let hint = if name.starts_with(UNFINISHED) {
-                    format!("an interrupted export has left {name}: remove it")
-                } else {
-                    "name an empty directory, or add --replace to replace files of the same names".to_owned()
-                };
-                Err(Error::refused(shown, "is not empty", hint))
-            }
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            fs::create_dir(into).map_err(|e| Error::io("make", shown, e).on_named_thing())?;
-            Ok(true)
-        }
-        Err(error) => Err(Error::io("look into", shown, error)),
+/// The next step if the directory holds this file.
+fn next_step(file: &str) -> String {
+    match file.starts_with(UNFINISHED) {
+        true => format!("an interrupted export has left {file}: remove it"),
+        false => "name an empty directory, or add --replace to replace files of the same names".to_owned(),
     }
 }
 

@@ -7,7 +7,7 @@ pub(in crate::job) mod stored;
 mod take_in;
 mod verify;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,11 +17,12 @@ use fullbore_core::media::FAMILY_MAGIC;
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::{Error, Result, io, supply};
-use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignTables};
+use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignTables, InOrder};
 use fullbore_repository::discovery::{self, Head};
 
 use bytes::{AllBytes, SparseBytes};
 pub use restore::restore;
+pub(in crate::job) use restore::{UNFINISHED, accepted, write_files};
 pub use take_in::take_in;
 pub(in crate::job) use take_in::{backup_of, each, is_there, plan, write};
 pub use verify::verify;
@@ -29,6 +30,8 @@ pub use verify::verify;
 /// Bytes of a buffer, and how many buffers are read ahead.
 const READ: usize = 1 << 20;
 const AHEAD: usize = 8;
+/// Bytes of a pipe that have the first description of a family.
+const PIPE_HEAD: usize = 1 << 20;
 
 /// The buffers of a device that is read from its first byte to its last.
 fn all_bytes_pool() -> Result<Arc<Pool>> {
@@ -40,19 +43,36 @@ pub struct ForeignDevices {
     /// The kind of media.
     pub media: &'static dyn ForeignMedia,
     devices: Vec<Device>,
+    /// Where its objects are.
+    stores: Stores,
 }
 
 /// The media of another program that `from` names. `None` if there are none: then `from` names fullbore's own media, or
 /// nothing that exists, and its reader says so.
 ///
 /// # Errors
-/// `from` names media of both kinds, or a file of neither kind beside them; or a device cannot be read.
-pub fn find(from: &[String], stores: &Stores) -> Result<Option<ForeignDevices>> {
+/// `from` names media of both kinds, or a file of neither kind beside them; or a device cannot be read, or is a pipe.
+pub fn find(from: &[String], conduct: &Conduct) -> Result<Option<ForeignDevices>> {
+    match find_or_pipe(from, conduct)? {
+        Some(found) if found.is_pipe() => {
+            let why = format!("a {} is read more than once here, and a pipe can be read once", found.media.title());
+            Err(Error::usage("--from -", why, "store it in a file, and name the file with --from"))
+        }
+        found => Ok(found),
+    }
+}
+
+/// The same for a job that reads once: `from` may be `-`.
+///
+/// # Errors
+/// As of [`find`].
+pub fn find_or_pipe(from: &[String], conduct: &Conduct) -> Result<Option<ForeignDevices>> {
     if from.iter().any(|text| text == "-") {
-        return Ok(None);
+        // The reader of fullbore's own media refuses other devices beside a pipe.
+        return if from.len() == 1 { on_pipe(conduct) } else { Ok(None) };
     }
     // The reader of fullbore's own media reports what is wrong with `from`.
-    let Ok(heads) = discovery::heads(from, stores, FOREIGN_HEAD) else { return Ok(None) };
+    let Ok(heads) = discovery::heads(from, &conduct.stores, FOREIGN_HEAD) else { return Ok(None) };
     let Some(media) = heads.iter().find_map(|head| fullbore_engines::foreign(&head.bytes)) else { return Ok(None) };
     let (theirs, others): (Vec<Head>, Vec<Head>) = heads.into_iter().partition(|head| media.recognises(&head.bytes));
     let is_named = |head: &Head| from.contains(&head.device.to_string());
@@ -70,23 +90,61 @@ pub fn find(from: &[String], stores: &Stores) -> Result<Option<ForeignDevices>> 
         let why = format!("is not a {}, as the other files are", media.title());
         return Err(Error::incomplete(format!("`{}`", head.device), why, "leave it out"));
     }
-    Ok(Some(ForeignDevices { media, devices: theirs.into_iter().map(|head| head.device).collect() }))
+    let devices = theirs.into_iter().map(|head| head.device).collect();
+    Ok(Some(ForeignDevices { media, devices, stores: conduct.stores.clone() }))
+}
+
+fn on_pipe(conduct: &Conduct) -> Result<Option<ForeignDevices>> {
+    let head = supply::head_of_stdin(FOREIGN_HEAD, &|| conduct.check())?;
+    let Some(media) = fullbore_engines::foreign(&head) else { return Ok(None) };
+    Ok(Some(ForeignDevices { media, devices: vec![Device::parse("-")?], stores: conduct.stores.clone() }))
 }
 
 impl ForeignDevices {
-    /// The descriptions on these media. Pages and log are not read.
+    /// Media in files that this program has written.
+    pub(in crate::job) fn in_files(media: &'static dyn ForeignMedia, paths: Vec<PathBuf>) -> Self {
+        Self { media, devices: paths.into_iter().map(Device::file).collect(), stores: Stores::default() }
+    }
+
+    /// The descriptions on these media. Pages and log are not read, except from a pipe.
     ///
     /// # Errors
     /// A device cannot be read, or holds nothing that can be described.
-    pub fn describe(&self, stores: &Stores) -> Result<ForeignDescription> {
-        self.describe_these(&self.names(), stores)
+    pub fn describe(&self) -> Result<ForeignDescription> {
+        if self.is_pipe() {
+            let (pool, names) = (all_bytes_pool()?, self.names());
+            let families = names.iter().map(|name| self.open(name, &pool, &Conduct::default()));
+            return self.media.describe(families.collect::<Result<_>>()?);
+        }
+        self.describe_these(&self.names())
+    }
+
+    /// What can be said before the pages are read: a pipe is not read by this.
+    ///
+    /// # Errors
+    /// As of [`describe`](Self::describe).
+    fn describe_first(&self, conduct: &Conduct) -> Result<ForeignDescription> {
+        if !self.is_pipe() {
+            return self.describe();
+        }
+        let head = supply::head_of_stdin(PIPE_HEAD, &|| conduct.check())?;
+        let family = ForeignFamily { device: "-".into(), bytes: Box::new(InOrder(std::io::Cursor::new(head))) };
+        let mut description = self.media.describe(vec![family])?;
+        // The head alone looks as if it were cut off.
+        description.warnings.clear();
+        Ok(description)
+    }
+
+    /// True for standard input, which is read once.
+    fn is_pipe(&self) -> bool {
+        self.devices.iter().any(|device| matches!(device.place(), Destination::Pipe))
     }
 
     /// The same of the devices with these names.
-    fn describe_these(&self, names: &[String], stores: &Stores) -> Result<ForeignDescription> {
+    fn describe_these(&self, names: &[String]) -> Result<ForeignDescription> {
         let families = names.iter().map(|name| {
             let device = self.device(name)?;
-            let supply = supply::open(device, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, stores)?;
+            let supply = supply::open(device, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, &self.stores)?;
             Ok(ForeignFamily { device: device.to_string(), bytes: Box::new(SparseBytes::new(supply)) })
         });
         self.media.describe(families.collect::<Result<_>>()?)
@@ -96,8 +154,8 @@ impl ForeignDevices {
     ///
     /// # Errors
     /// There is no such set, or several media sets have one; a device cannot be read.
-    pub fn identity_of(&self, file: u16, stores: &Stores) -> Result<String> {
-        let media_sets = self.describe(stores)?.media_sets;
+    pub fn identity_of(&self, file: u16) -> Result<String> {
+        let media_sets = self.describe()?.media_sets;
         let mut found: Vec<String> = media_sets
             .into_iter()
             .flat_map(|media| media.sets)
@@ -107,9 +165,9 @@ impl ForeignDevices {
         match (found.pop(), found.len()) {
             (Some(id), 0) => Ok(id),
             (found, _) => {
-                let why = if found.is_some() { "several media sets have" } else { "the media have no" };
+                let why = if found.is_some() { "several media sets have a set" } else { "the media have no set" };
                 let hint = "`fullbore inspect header` shows all sets; --set chooses one by its BackupSetGUID";
-                Err(Error::usage(format!("--file {file}"), format!("{why} a set at this position"), hint))
+                Err(Error::usage(format!("--file {file}"), format!("{why} at this position"), hint))
             }
         }
     }
@@ -133,7 +191,7 @@ impl ForeignDevices {
     /// The device that is shown as `name`, from its first byte to its last. Devices that are read one after the other share
     /// the buffers of `pool`: see [`all_bytes_pool`].
     fn open(&self, name: &str, pool: &Arc<Pool>, conduct: &Conduct) -> Result<ForeignFamily> {
-        let supply = supply::open(self.device(name)?, pool, AHEAD, io::Mode::from_environment()?, &conduct.stores)?;
+        let supply = supply::open(self.device(name)?, pool, AHEAD, io::Mode::from_environment()?, &self.stores)?;
         Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(AllBytes::new(supply, conduct)) })
     }
 

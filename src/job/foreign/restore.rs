@@ -1,15 +1,19 @@
 //! `restore` of media of other programs: the files of their database in a directory.
 
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullbore_core::conduct::Conduct;
 use fullbore_core::{Error, Result};
+use fullbore_engines::FilePlaces;
 
 use super::{ForeignDevices, all_bytes_pool};
+use crate::job::into_directory::{self, Accepted};
 use crate::job::restore::{Into, Recovery, Request};
 use crate::report::Report;
+
+/// How the directory begins that holds stored media while their database is restored.
+pub(in crate::job) const UNFINISHED: &str = ".restore-unfinished-";
 
 /// Writes the files of the database on these media into a directory; fills `report`.
 ///
@@ -24,25 +28,60 @@ pub fn restore(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
         let why = format!("a {title} becomes the files of its database, which only its own server opens");
         return Err(Error::usage("--into", why, "write --into dir:PATH, with an empty directory"));
     };
-    let made = empty_directory(into, request.mkdir)?;
+    // Files that are moved are not in it: each of their names is free, or the restore ends.
+    let made = into_directory::make(into, accepted(request.mkdir, !request.moves.is_empty()))?;
     conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
     report.into = Some(format!("dir:{}", into.display()));
-    let pool = all_bytes_pool()?;
-    let open = |name: &str| found.open(name, &pool, conduct);
-    let devices = found.names();
-    let done = found.media.restore(&devices, &open, request.reading.choice.set.as_deref(), into);
+    let places = FilePlaces { directory: into.clone(), moves: request.moves.clone() };
+    let wanted = match request.file {
+        Some(file) => found.identity_of(file).map(Some),
+        None => Ok(request.reading.choice.set.clone()),
+    };
+    let done = wanted.and_then(|wanted| write_files(found, &places, wanted.as_deref(), conduct, report));
     if done.is_err() && made {
         let _ = std::fs::remove_dir(into); // The error of the restore is the one to tell.
     }
-    let done = done?;
+    done?;
+    report.set_speed(begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The directory of a restore: empty, or with other files too.
+pub(in crate::job) fn accepted(missing: bool, files: bool) -> Accepted<'static> {
+    Accepted { missing, files, hint: &next_step }
+}
+
+fn next_step(file: &str) -> String {
+    match file.starts_with(UNFINISHED) {
+        true => format!("an interrupted restore has left {file}: remove it"),
+        false => "name an empty directory".to_owned(),
+    }
+}
+
+/// Writes the files of the database; fills `report`.
+///
+/// # Errors
+/// As of [`ForeignMedia::restore`](fullbore_engines::ForeignMedia::restore).
+pub(in crate::job) fn write_files(
+    found: &ForeignDevices,
+    places: &FilePlaces,
+    wanted: Option<&str>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let pool = all_bytes_pool()?;
+    let open = |name: &str| found.open(name, &pool, conduct);
+    let done = found.media.restore(&found.names(), &open, wanted, places)?;
     report.sets = done.sets;
     report.warnings.extend(done.warnings);
     for file in &done.files {
         report.source_bytes += file.bytes;
-        let name = into.join(&file.name).display().to_string();
         report.notes.push(format!(
-            "`{name}` is the file `{}`: {} bytes, {} of them written",
-            file.logical, file.size, file.bytes
+            "`{}` is the file `{}`: {} bytes, {} of them written",
+            file.path.display(),
+            file.logical,
+            file.size,
+            file.bytes
         ));
     }
     report.notes.push(
@@ -50,27 +89,7 @@ pub fn restore(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
          (this is not tried yet)"
             .to_owned(),
     );
-    report.set_speed(begun.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// True if the directory was made.
-fn empty_directory(path: &Path, mkdir: bool) -> Result<bool> {
-    match std::fs::read_dir(path) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(false),
-            Some(_) => Err(Error::refused(path.display().to_string(), "is not empty", "name an empty directory")),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && mkdir => {
-            std::fs::create_dir(path).map_err(|e| Error::io("make", path.display().to_string(), e))?;
-            Ok(true)
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let why = "this directory does not exist";
-            Err(Error::usage(path.display().to_string(), why, "make it, or add --mkdir"))
-        }
-        Err(error) => Err(Error::io("look into", path.display().to_string(), error)),
-    }
 }
 
 fn refuse_flags(request: &Request, title: &str) -> Result<()> {

@@ -43,7 +43,7 @@ pub fn open(
     }
     report.add_coverage(coverage);
     // What was read may be other media by now. What is stored below is compared with what was read.
-    let now = found.describe_these(&set.devices, &conduct.stores)?.media_sets;
+    let now = found.describe_these(&set.devices)?.media_sets;
     if !matches!(&now[..], [now] if now.is_same_as(set) && now.incomplete.is_none()) {
         let why = "was replaced by other media while it was read";
         return Err(Error::incomplete(format!("media set {}", set.id), why, "take it in when nobody writes to it"));
@@ -53,7 +53,7 @@ pub fn open(
         family.laid.name = own_name(&family.laid.name, &mut names);
     }
     let lengths = families.iter().map(|family| family.laid.length).collect();
-    let source = ForeignSource::new(families, files, delivered, open_places(found, set, lengths, conduct)?)?;
+    let source = ForeignSource::new(families, files, delivered, open_places(found, set, lengths)?)?;
     Ok(ForeignSession {
         engine: found.media.engine().name(),
         source,
@@ -82,7 +82,10 @@ const NUMBER: usize = 11;
 /// later one gets a number.
 fn own_name(device: &str, names: &mut BTreeSet<String>) -> String {
     let last = device.rsplit('/').next().unwrap_or_default();
-    let name = if is_file_name(last) { last } else { "family" };
+    // A line break or a `\` cannot be in the name of a file on every system.
+    let plain: String =
+        last.chars().map(|letter| if letter == '\\' || letter.is_control() { '_' } else { letter }).collect();
+    let name = if is_file_name(&plain) { plain.as_str() } else { "family" };
     // With a number, a long name would not be the name of a file any more.
     let start = if name.len() + NUMBER <= NAME_MAX { name } else { "family" };
     let numbered = (2..).map(|number: u32| format!("{start}.{number}"));
@@ -91,14 +94,9 @@ fn own_name(device: &str, names: &mut BTreeSet<String>) -> String {
 }
 
 /// `lengths` are those of the families when they were checked.
-fn open_places(
-    found: &ForeignDevices,
-    set: &ForeignMediaSet,
-    lengths: Vec<u64>,
-    conduct: &Conduct,
-) -> Result<OpenPlaces> {
+fn open_places(found: &ForeignDevices, set: &ForeignMediaSet, lengths: Vec<u64>) -> Result<OpenPlaces> {
     let devices = set.devices.iter().map(|name| found.device(name).cloned()).collect::<Result<Vec<Device>>>()?;
-    let stores = conduct.stores.clone();
+    let stores = found.stores.clone();
     Ok(Box::new(move |number| {
         let place = usize::from(number);
         let device = devices.get(place).ok_or(Error::Halted)?;
@@ -138,6 +136,7 @@ mod tests {
         let devices = ["/a/x.bak", "/b/x.bak", "s3://bucket/x.bak", "plain.bak", "/"];
         let found = devices.map(|device| own_name(device, &mut names));
         assert_eq!(found, ["x.bak", "x.bak.2", "x.bak.3", "plain.bak", "family"]);
+        assert_eq!(own_name("/a/shop\\full\n.bak", &mut names), "shop_full_.bak");
         let long = format!("/a/{}", "x".repeat(NAME_MAX));
         assert_eq!(own_name(&long, &mut names).len(), NAME_MAX);
         assert_eq!(own_name(&long, &mut names), "family.2");

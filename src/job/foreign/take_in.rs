@@ -60,7 +60,7 @@ pub(in crate::job) fn each(
     let begun = Instant::now();
     refuse_flags(request, found.media.title())?;
     conduct.progress.total.store(found.bytes(), std::sync::atomic::Ordering::Relaxed);
-    let description = found.describe(&conduct.stores)?;
+    let description = found.describe()?;
     report.warnings.extend(description.warnings);
     let mut media = description.media_sets;
     copy::refuse_one_name_for_many(request, media.len())?;

@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullbore_core::conduct::Conduct;
+use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
-use fullbore_engines::{ForeignMediaSet, ForeignVerification};
+use fullbore_engines::{ForeignMediaSet, ForeignVerification, families_at_once};
 use serde_json::Value;
 
-use super::{ForeignDevices, all_bytes_pool};
+use super::{AHEAD, ForeignDevices, READ};
 use crate::report::Report;
 
 /// Verifies every media set; fills `report`, also when damage is found. With `file`, only damage in the set at this
@@ -19,7 +20,7 @@ use crate::report::Report;
 pub fn verify(found: &ForeignDevices, file: Option<u16>, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
-    let description = found.describe(&conduct.stores)?;
+    let description = found.describe_first(conduct)?;
     let orphans: Vec<Error> = description.without_base().into_iter().map(missing_base).collect();
     report.warnings.extend(description.warnings);
     // A missing family comes before everything else.
@@ -70,7 +71,8 @@ fn verify_set(
     file: Option<u16>,
     conduct: &Conduct,
 ) -> Result<ForeignVerification> {
-    let pool = all_bytes_pool()?;
+    // Each family that is being read has at most its own share of the buffers, so no one waits for another.
+    let pool = Pool::new((AHEAD + 1) * families_at_once(set.devices.len()), READ)?;
     let families = set.devices.iter().map(|name| found.open(name, &pool, conduct));
     found.media.verify(families.collect::<Result<_>>()?, file)
 }

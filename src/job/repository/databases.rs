@@ -54,13 +54,15 @@ pub(super) fn here<'a>(sets: &'a [StoredSet], engine: &str, database: &str) -> V
     sets.iter().filter(is_it).collect()
 }
 
-/// Why this machine has no sets of that name, if another machine has some.
+/// Why this machine has no sets of that name, if only other machines have some.
 pub(super) fn elsewhere(sets: &[StoredSet], engine: &str, database: &str) -> Option<String> {
     let of_it = |set: &&StoredSet| set.record.engine == engine && set.record.database == database;
     let hosts: BTreeSet<&str> = sets.iter().filter(of_it).map(|set| &set.record.host[..]).collect();
+    let here = fullbore_core::resources::host();
+    // With sets of this machine, the reason is another one.
+    let is_elsewhere = !hosts.contains(here.as_str());
     let shown: Vec<String> = hosts.into_iter().map(on_its_line).collect();
-    (!shown.is_empty()).then(|| {
-        let here = fullbore_core::resources::host();
+    (!shown.is_empty() && is_elsewhere).then(|| {
         let others = shown.join(", ");
         format!(
             "this machine is `{here}`, but sets of that name are from {others}; if it is the same database, set \

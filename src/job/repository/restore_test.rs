@@ -119,6 +119,8 @@ fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> 
         recovery: restore::Recovery::AtOnce,
         place_outside: false,
         owner: None,
+        moves: Vec::new(),
+        file: None,
         tables: None,
     }
 }

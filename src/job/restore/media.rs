@@ -1,19 +1,23 @@
 //! RESTORE of stored media of another program: its files, byte for byte, under their names.
 
+use std::path::{Path, PathBuf};
+
 use fullbore_core::sink::check_directory;
 use fullbore_core::unpack::{MediaSet, NullTarget};
 use fullbore_core::{Error, Result};
-use fullbore_engines::ForeignMedia;
 use fullbore_engines::foreign_set::layout::LAYOUTS_MAX;
 use fullbore_engines::foreign_set::target::{FamilyFiles, StoredMedia};
+use fullbore_engines::{FilePlaces, ForeignMedia};
 
-use super::super::reading;
+use super::super::foreign::{self, ForeignDevices};
+use super::super::{into_directory, reading};
 use super::directory::{last_title, manifests, refuse_damage, unpack};
 use super::{Check, Into, Recovery, Request, plan_line};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
 use fullbore_repository::discovery;
+use uuid::Uuid;
 
 /// The name for the verdict of the work behind the last byte.
 const PROVING: &str = "proving the files";
@@ -43,7 +47,7 @@ pub(super) fn of_a_database(into: &Into, engine: &str) -> Error {
 pub(super) fn restore(
     chain: &[discovery::Found],
     mut opened: reading::Opened,
-    media: &dyn ForeignMedia,
+    media: &'static dyn ForeignMedia,
     request: &Request,
     conduct: &Conduct,
     report: &mut Report,
@@ -54,22 +58,73 @@ pub(super) fn restore(
         report.status = "planned".into();
         return Ok(());
     }
-    let manifests = manifests(chain, &mut opened, conduct);
-    let (Some(manifest), Some(last)) = (manifests.last(), opened.sets.back_mut()) else { return Ok(()) };
-    let directory = match &request.into {
-        Into::Media { directory, .. } => directory,
-        Into::Null => {
-            return chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report));
+    match &request.into {
+        Into::Media { directory, .. } => {
+            check_directory(directory, request.mkdir)?;
+            std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
+            give_back(chain, opened, directory, request, conduct, report).map(drop)
         }
-        Into::Directory(_) | Into::File { .. } => {
-            let why = format!("the set holds files of a {}: this version gives them back as they are", media.title());
-            let hint =
-                format!("write --into {0}:DIRECTORY; `restore --from FILE --into dir:PATH` reads them", media.scheme());
-            return Err(Error::usage(format!("--into {}", request.into), why, hint));
+        Into::Directory(directory) => to_files(chain, opened, media, directory, request, conduct, report),
+        Into::Null => chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report)),
+        Into::File { .. } => {
+            let why = format!("the set holds files of a {}", media.title());
+            let hint = format!("write --into {}:DIRECTORY for these files, or --into dir:PATH", media.scheme());
+            Err(Error::usage(format!("--into {}", request.into), why, hint))
         }
+    }
+}
+
+/// Restores the database that is on stored media: they are given back into a directory that is removed at the end.
+fn to_files(
+    chain: &[discovery::Found],
+    opened: reading::Opened,
+    media: &'static dyn ForeignMedia,
+    into: &Path,
+    request: &Request,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    if request.replace {
+        let why = "does not work where stored files become those of a database";
+        return Err(Error::usage("--replace", why, "name an empty directory"));
+    }
+    let made = into_directory::make(into, foreign::accepted(request.mkdir, false))?;
+    let restored = || {
+        let scratch = Scratch(into.join(format!("{}{}", foreign::UNFINISHED, Uuid::new_v4())));
+        std::fs::create_dir(&scratch.0).map_err(|e| Error::io("make", scratch.0.display().to_string(), e))?;
+        let paths = give_back(chain, opened, &scratch.0, request, conduct, report)?;
+        // The files that are given back are not the result.
+        report.notes.pop();
+        let found = ForeignDevices::in_files(media, paths);
+        foreign::write_files(&found, &FilePlaces::in_directory(into), None, conduct, report)
     };
-    check_directory(directory, request.mkdir)?;
-    std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
+    restored().inspect_err(|_| {
+        if made {
+            let _ = std::fs::remove_dir(into); // The error of the restore is the one to tell.
+        }
+    })
+}
+
+/// A directory that is removed.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0); // A warning would hide the result; the next restore names it.
+    }
+}
+
+/// Writes the families of a set into a directory; gives their paths. The last note names them.
+fn give_back(
+    chain: &[discovery::Found],
+    mut opened: reading::Opened,
+    directory: &Path,
+    request: &Request,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<Vec<PathBuf>> {
+    let manifests = manifests(chain, &mut opened, conduct);
+    let (Some(manifest), Some(last)) = (manifests.last(), opened.sets.back_mut()) else { return Ok(Vec::new()) };
     refuse_damage(manifest, &last_title(chain), request, report)?;
     let stored = StoredMedia::of(&manifest.streams)?;
     let bytes = stored.bytes();
@@ -86,7 +141,7 @@ pub(super) fn restore(
     let names = published.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
     let (count, bytes) = (counted(published.len() as u64, "file"), show_bytes(bytes));
     report.notes.push(format!("{count} of {bytes} with the digest that they had when they were stored: {names}"));
-    Ok(())
+    Ok(published)
 }
 
 /// The layouts of all families. Only these streams are read.

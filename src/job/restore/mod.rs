@@ -174,6 +174,10 @@ pub struct Request {
     pub place_outside: bool,
     /// `--owner`: the owner of the restored files of a server.
     pub owner: Option<Owner>,
+    /// `--move`: files of another program's database that go elsewhere, by their names in the database.
+    pub moves: Vec<(String, PathBuf)>,
+    /// `--file`: the position of a set on the media of another program.
+    pub file: Option<u16>,
     /// `--table`: exports single tables, and restores nothing else.
     pub tables: Option<Tables>,
 }
@@ -193,6 +197,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     report.into = Some(request.into.to_string());
     resume::refuse(request)?;
     refuse_check_of_nothing(request)?;
+    refuse_foreign_flags(request)?;
     if steps::go_on(request, conduct, report)? {
         report.set_speed(begun.elapsed().as_secs_f64());
         return Ok(());
@@ -206,6 +211,20 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     }
     report.set_speed(begun.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Refuses flags that only media of other programs have. Media of fullbore have one set, at position 1.
+fn refuse_foreign_flags(request: &Request) -> Result<()> {
+    let why = "is for backup files of other programs";
+    match (request.moves.first(), request.file) {
+        (Some((name, _)), _) => {
+            Err(Error::usage(format!("--move {name}"), why, "leave it out: --into names the target"))
+        }
+        (None, Some(file)) if file != 1 => {
+            Err(Error::usage(format!("--file {file}"), why, "choose a set of fullbore with --set"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The sets to restore, in order. An unreadable family does not stop the restore; a warning names it.

@@ -22,7 +22,7 @@ use crate::store::Stores;
 pub use file::FileSupply;
 #[cfg(feature = "s3")]
 pub use object::ObjectSupply;
-pub use pipe::PipeSupply;
+pub use pipe::{PipeSupply, head_of_stdin};
 #[cfg(any(test, feature = "testkit"))]
 pub(crate) use ranges::Ranges;
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,9 +15,49 @@ use crate::io::DeviceAccount;
 use crate::io::Statistics;
 use crate::pool::{Piece, Pool};
 
+/// Bytes of standard input that were looked at, and not read yet.
+static LOOKED_AT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+/// The first bytes of standard input: `length` of them, or fewer if it ends before. They stay: the next supply of
+/// standard input begins with them. While nothing comes, `go_on` is asked ten times in a second.
+///
+/// # Errors
+/// Standard input is a terminal or cannot be read; or the error of `go_on`.
+pub fn head_of_stdin(length: usize, go_on: &dyn Fn() -> Result<()>) -> Result<Vec<u8>> {
+    let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut file = stdin()?;
+    while looked_at.len() < length {
+        go_on()?;
+        let mut more = vec![0; length - looked_at.len()];
+        match bytes_wait(&file).and_then(|wait| if wait { file.read(&mut more).map(Some) } else { Ok(None) }) {
+            Ok(None) => {}
+            Ok(Some(0)) => break,
+            Ok(Some(count)) => looked_at.extend(more.iter().take(count)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(error) => return Err(Error::io("read", "standard input", error)),
+        }
+    }
+    Ok(looked_at.iter().take(length).copied().collect())
+}
+
+fn stdin() -> Result<File> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Err(Error::usage(
+            "--from -",
+            "standard input is a terminal",
+            "send a family to it: … | fullbore restore --from -",
+        ));
+    }
+    let owned = stdin.as_fd().try_clone_to_owned().map_err(|error| Error::io("open", "standard input", error))?;
+    Ok(File::from(owned))
+}
+
 /// A supply without a size, read once.
 pub struct PipeSupply {
     device: String,
+    /// Bytes that were read from the file already.
+    before: io::Cursor<Vec<u8>>,
     file: File,
     pool: Arc<Pool>,
     position: u64,
@@ -32,22 +72,17 @@ impl PipeSupply {
     /// # Errors
     /// A usage error when it is a terminal.
     pub fn stdin(pool: &Arc<Pool>) -> Result<Self> {
-        let stdin = io::stdin();
-        if stdin.is_terminal() {
-            return Err(Error::usage(
-                "--from -",
-                "standard input is a terminal",
-                "send a family to it: … | fullbore restore --from -",
-            ));
-        }
-        let owned = stdin.as_fd().try_clone_to_owned().map_err(|error| Error::io("open", "standard input", error))?;
-        Ok(Self::new("-", File::from(owned), pool))
+        let mut supply = Self::new("-", stdin()?, pool);
+        let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+        supply.before = io::Cursor::new(std::mem::take(&mut *looked_at));
+        Ok(supply)
     }
 
     /// Any file; `device` is its name in messages.
     pub fn new(device: impl Into<String>, file: File, pool: &Arc<Pool>) -> Self {
         let (device, pool) = (device.into(), Arc::clone(pool));
-        Self { device, file, pool, position: 0, ended: false, failed: false, statistics: Statistics::default() }
+        let before = io::Cursor::new(Vec::new());
+        Self { device, before, file, pool, position: 0, ended: false, failed: false, statistics: Statistics::default() }
     }
 
     fn in_order_only(&self, offset: u64) -> Error {
@@ -57,7 +92,7 @@ impl PipeSupply {
 
     /// Fills `buffer`; short only at the end. A pipe gives 64 KiB at a time, and blocks want whole transfers.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let mut got = 0;
+        let mut got = self.before.read(buffer).unwrap_or(0);
         while got < buffer.len() {
             // The writer may be silent for ever, so no read may block: the job could not be stopped.
             if self.pool.is_closed() {

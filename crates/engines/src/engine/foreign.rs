@@ -1,6 +1,6 @@
 //! Media that a database system writes by itself, and that this program reads without a server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fullbore_core::{Error, Result};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -16,6 +16,12 @@ use super::foreign_tables::ForeignTables;
 
 /// How many bytes [`ForeignMedia::recognises`] gets.
 pub const FOREIGN_HEAD: usize = 16;
+
+/// So many of `families` are read side by side: one for each processor, and 8 at most.
+pub fn families_at_once(families: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    families.min(cores).clamp(1, 8)
+}
 
 /// One family of media.
 pub struct ForeignFamily {
@@ -58,8 +64,8 @@ pub trait ForeignMedia: Sync {
     /// As of [`verify`](Self::verify).
     fn survey(&self, families: Vec<ForeignFamily>) -> Result<Surveyed>;
 
-    /// Writes the files of a database into a directory, which is empty: a full, and the newest differential over it.
-    /// `open` opens a device again from its first byte. `wanted` is the beginning of the identity of one set.
+    /// Writes the files of a database: a full, and the newest differential over it. `open` opens a device again from its
+    /// first byte. `wanted` is the beginning of the identity of one set.
     ///
     /// # Errors
     /// A set or a family is missing, damage was found, or a file cannot be written. Then no file is left.
@@ -68,7 +74,7 @@ pub trait ForeignMedia: Sync {
         devices: &[String],
         open: &dyn Fn(&str) -> Result<ForeignFamily>,
         wanted: Option<&str>,
-        into: &Path,
+        into: &FilePlaces,
     ) -> Result<ForeignRestore>;
 
     /// Opens the tables of the database that [`restore`](Self::restore) would write. `scratch` is an empty directory for
@@ -98,11 +104,27 @@ pub struct Surveyed {
     pub delivered: Delivered,
 }
 
+/// Where the files of a database go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilePlaces {
+    /// The directory of files that are not moved.
+    pub directory: PathBuf,
+    /// Files that go elsewhere: the logical name in the database, and the path.
+    pub moves: Vec<(String, PathBuf)>,
+}
+
+impl FilePlaces {
+    /// All files in one directory.
+    pub fn in_directory(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), moves: Vec::new() }
+    }
+}
+
 /// A file of a database that was restored.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct RestoredFile {
-    /// Its name in the directory.
-    pub name: String,
+    /// Its path.
+    pub path: PathBuf,
     /// Its logical name in the database.
     pub logical: String,
     /// Its length in bytes.
@@ -148,8 +170,48 @@ impl Serialize for Row {
 pub struct ForeignDescription {
     /// The media sets.
     pub media_sets: Vec<ForeignMediaSet>,
+    /// What can be restored of each database on them.
+    pub restorable: Vec<Restorable>,
     /// What to look at.
     pub warnings: Vec<String>,
+}
+
+/// The points in time of one database that can be restored.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Restorable {
+    /// The database.
+    pub database: String,
+    /// Ranges without a gap, in the order of the log.
+    pub ranges: Vec<RestorableRange>,
+    /// What is missing, and what cannot be restored without it.
+    pub missing: Vec<String>,
+}
+
+/// A range of the log that can be restored. Both of its ends are sure. Between them, a time is possible if there are log
+/// backups: the other program finds it in log records, which are not read here.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct RestorableRange {
+    /// The end of the full, or of the differential.
+    pub from: PointInTime,
+    /// The end of the last log backup; without log backups the same as `from`.
+    pub to: PointInTime,
+    /// The identity of the full.
+    pub full: String,
+    /// The identity of the differential.
+    pub differential: Option<String>,
+    /// How many log backups follow.
+    pub log_backups: u64,
+    /// The identity of the recovery fork at the end.
+    pub recovery_fork: String,
+}
+
+/// A place in the log of a database.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct PointInTime {
+    /// Its LSN, as the other program prints it.
+    pub lsn: String,
+    /// The time, by the clock of the server and in its zone.
+    pub time: Option<String>,
 }
 
 /// A media set.

@@ -22,8 +22,9 @@ pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
 pub use file::{Depth, FileEngine, Over};
 pub use foreign::{
-    Coverage, FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore,
-    ForeignSet, ForeignVerification, RestoredFile, Row, Surveyed,
+    Coverage, FOREIGN_HEAD, FilePlaces, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
+    ForeignRestore, ForeignSet, ForeignVerification, PointInTime, Restorable, RestorableRange, RestoredFile, Row,
+    Surveyed, families_at_once,
 };
 pub use foreign_tables::{Cell, ColumnKind, Day, ForeignTable, ForeignTables, TICKS_PER_DAY, TableColumn, TimeOfDay};
 pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};

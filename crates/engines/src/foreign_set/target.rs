@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use fullbore_core::io::{LockableFile, free_space, rename_together, sync_directory};
@@ -161,7 +161,9 @@ impl FamilyFiles {
         }
         let temporary = self.directory.join(format!("{WORKING}{}", Uuid::new_v4()));
         let failed = |e| Error::io("make", temporary.display().to_string(), e);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temporary).map_err(failed)?;
+        // Only for its owner, as other backups.
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&temporary);
+        let file = file.map_err(failed)?;
         let file = LockableFile::from(file);
         let _ = file.try_lock(); // Some file systems have no locks: then leftovers stay.
         let sized = file.set_len(family.laid.length).map_err(failed);

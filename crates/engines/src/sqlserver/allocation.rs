@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::page::{PAGE, PageId};
+use super::allocation_maps::lsn_of;
+use super::lsn::Lsn;
+use super::page::{PAGE, PAGES_PER_EXTENT, PageId};
 
 /// The type of a PFS page.
 pub const PFS: u8 = 11;
@@ -15,6 +17,7 @@ const FIRST: usize = 100;
 const IN_USE: u8 = 0x40;
 /// The PFS page of the first interval; those of the others are their first pages.
 const FIRST_PFS: u32 = 1;
+const _: () = assert!(INTERVAL.is_multiple_of(PAGES_PER_EXTENT));
 
 /// The PFS page that says whether a page is in use.
 pub fn pfs_of(id: PageId) -> PageId {
@@ -31,6 +34,8 @@ pub struct Allocation {
 struct Interval {
     /// The copy that it comes from: the last one counts.
     round: u32,
+    /// The last change of the PFS page.
+    lsn: Lsn,
     bits: Box<[u8]>,
 }
 
@@ -44,7 +49,32 @@ impl Allocation {
         let used = page.get(FIRST..FIRST + INTERVAL as usize).unwrap_or_default();
         let bit = |(at, byte): (usize, &u8)| u8::from(byte & IN_USE != 0) << at;
         let bits = used.chunks(8).map(|pages| pages.iter().enumerate().map(bit).sum()).collect();
-        self.intervals.insert(key, Interval { round, bits });
+        self.intervals.insert(key, Interval { round, lsn: lsn_of(page), bits });
+    }
+
+    /// Learns what another family holds.
+    pub fn join(&mut self, other: Self) {
+        for (key, interval) in other.intervals {
+            if self.intervals.get(&key).is_none_or(|known| known.round <= interval.round) {
+                self.intervals.insert(key, interval);
+            }
+        }
+    }
+
+    /// The extents that PFS pages describe: file, number, and how many of the pages are in use.
+    pub fn extents(&self) -> impl Iterator<Item = (u16, u32, u32)> {
+        self.intervals.iter().flat_map(|(&(file, number), interval)| {
+            let first = number * (INTERVAL / PAGES_PER_EXTENT);
+            let extents = (first..).zip(interval.bits.iter());
+            // Pages behind these have no number.
+            let extents = extents.take_while(|(extent, _)| *extent < u32::MAX / PAGES_PER_EXTENT);
+            extents.map(move |(extent, pages)| (file, extent, pages.count_ones()))
+        })
+    }
+
+    /// The last change of the PFS page that describes a page.
+    pub fn changed_at(&self, id: PageId) -> Option<Lsn> {
+        self.intervals.get(&(id.file, id.page / INTERVAL)).map(|interval| interval.lsn)
     }
 
     /// Whether a page is in use; `None` if the PFS page that says so is not in the backup.

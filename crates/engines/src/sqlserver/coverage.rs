@@ -43,6 +43,13 @@ impl Tally {
         self.structure.padding += bytes.padding;
     }
 
+    /// Adds the bytes of another family.
+    pub fn join(&mut self, other: &Self) {
+        self.add_structure(other.structure);
+        self.add_stream(other.summed, true);
+        self.add_stream(other.unsummed, false);
+    }
+
     /// The statement. Each byte is in one line; lines without bytes are left out.
     pub fn statement(&self) -> Vec<Coverage> {
         let Self { structure, summed, unsummed } = self;

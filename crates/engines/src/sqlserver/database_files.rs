@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use fullbore_core::io::{rename_together, sync_directory};
@@ -15,14 +15,14 @@ use super::log_range::LogRange;
 use super::opened;
 use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
 use super::walk::{Content, Depth, Event, walk};
-use crate::engine::{ForeignFamily, RestoredFile};
+use crate::engine::{FilePlaces, ForeignFamily, RestoredFile};
 
 /// Extents of a second copy that are remembered: SQL Server writes what changed while the first copy was made.
 const LATER_MAX: usize = 1 << 22;
 
 /// The files of a database that is being written.
 pub struct DatabaseFiles {
-    directory: PathBuf,
+    places: FilePlaces,
     files: BTreeMap<u32, Written>,
     /// Extents that a second copy of this set has written, with the number of the copy.
     later: HashMap<(u16, u32), u32>,
@@ -31,6 +31,8 @@ pub struct DatabaseFiles {
     sets: u32,
     /// False if only the data files are written.
     with_log: bool,
+    /// Streams of pages that do not match their backup checksum, if only the data files are written.
+    mismatches: Vec<Error>,
 }
 
 struct Written {
@@ -38,6 +40,13 @@ struct Written {
     kind: FileKind,
     temporary: PathBuf,
     restored: RestoredFile,
+}
+
+impl Written {
+    /// Its name, for messages.
+    fn name(&self) -> String {
+        self.restored.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
 }
 
 /// Where a family is being read: for messages.
@@ -60,12 +69,20 @@ struct LogPart {
 }
 
 impl DatabaseFiles {
-    /// Makes a file in `directory` for each file of the database, with its size and a temporary name.
+    /// Makes a file in `places` for each file of the database, with its size and a temporary name.
     ///
     /// # Errors
-    /// Two files have one name, a name cannot be that of a file, or a file cannot be made.
-    pub fn create(configuration: &Configuration, directory: &Path) -> Result<Self> {
-        Self::of_kinds(configuration, directory, &[FileKind::Data, FileKind::Log])
+    /// Two files have one name, a name cannot be that of a file, a file that is moved does not exist in the database, or a
+    /// file cannot be made.
+    pub fn create(configuration: &Configuration, places: &FilePlaces) -> Result<Self> {
+        let kinds = [FileKind::Data, FileKind::Log];
+        let known = || configuration.files.iter().filter(|file| kinds.contains(&file.kind));
+        if let Some((logical, _)) = places.moves.iter().find(|(name, _)| !known().any(|file| is_named(file, name))) {
+            let names: Vec<String> = known().map(|file| format!("`{}`", file.logical_name.escape_debug())).collect();
+            let hint = format!("its files are {}", names.join(", "));
+            return Err(Error::usage(format!("--move {logical}"), "the database has no file of this name", hint));
+        }
+        Self::of_kinds(configuration, places, &kinds)
     }
 
     /// The same without the log files.
@@ -73,13 +90,14 @@ impl DatabaseFiles {
     /// # Errors
     /// As of [`create`](Self::create).
     pub fn create_data(configuration: &Configuration, directory: &Path) -> Result<Self> {
-        Self::of_kinds(configuration, directory, &[FileKind::Data])
+        Self::of_kinds(configuration, &FilePlaces::in_directory(directory), &[FileKind::Data])
     }
 
-    fn of_kinds(configuration: &Configuration, directory: &Path, kinds: &[FileKind]) -> Result<Self> {
+    fn of_kinds(configuration: &Configuration, places: &FilePlaces, kinds: &[FileKind]) -> Result<Self> {
         let (files, later) = (BTreeMap::new(), HashMap::new());
         let with_log = kinds.contains(&FileKind::Log);
-        let mut made = Self { directory: directory.to_owned(), files, later, before: None, sets: 0, with_log };
+        let mut made =
+            Self { places: places.clone(), files, later, before: None, sets: 0, with_log, mismatches: Vec::new() };
         for described in configuration.files.iter().filter(|file| kinds.contains(&file.kind)) {
             made.add(described)?;
         }
@@ -87,19 +105,44 @@ impl DatabaseFiles {
     }
 
     fn add(&mut self, described: &DatabaseFile) -> Result<()> {
-        let name = file_name(&described.physical_name)?;
-        let is_taken = |written: &Written| written.restored.name.eq_ignore_ascii_case(&name);
-        if self.files.values().any(is_taken) || self.directory.join(&name).symlink_metadata().is_ok() {
+        let path = self.place_for(described)?;
+        let is_taken = |written: &Written| is_same_path(&written.restored.path, &path);
+        if self.files.values().any(is_taken) || path.symlink_metadata().is_ok() {
             let why = "two files of the database have this name, or it exists already";
-            return Err(Error::refused(format!("`{name}`"), why, "restore into an empty directory"));
+            return Err(Error::refused(format!("`{}`", path.display()), why, "restore into an empty directory"));
         }
-        let temporary = self.directory.join(format!(".{name}.unfinished"));
-        let io = |e| Error::io("make", temporary.display().to_string(), e);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temporary).map_err(io)?;
-        file.set_len(described.size).map_err(io)?;
-        let restored = RestoredFile { name, logical: described.logical_name.clone(), size: described.size, bytes: 0 };
-        self.files.insert(described.id, Written { file, kind: described.kind, temporary, restored });
-        Ok(())
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.unfinished"));
+        let io = |e| Error::io("make", temporary.display().to_string(), e).on_named_thing();
+        // As SQL Server makes them: for its user and its group. The umask may allow less.
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o660).open(&temporary);
+        let file = file.map_err(io)?;
+        let restored = RestoredFile { path, logical: described.logical_name.clone(), size: described.size, bytes: 0 };
+        let written = Written { file, kind: described.kind, temporary: temporary.clone(), restored };
+        // From here on, a drop removes it.
+        let written = self.files.entry(described.id).insert_entry(written).into_mut();
+        written.file.set_len(described.size).map_err(io)
+    }
+
+    /// The path of a file: where it is moved, or its name in the directory.
+    fn place_for(&self, described: &DatabaseFile) -> Result<PathBuf> {
+        let mut moved = self.places.moves.iter().filter(|(name, _)| is_named(described, name)).map(|(_, path)| path);
+        match (moved.next(), moved.next()) {
+            (None, _) => Ok(self.places.directory.join(file_name(&described.physical_name)?)),
+            (Some(path), None) if path.file_name().is_some() => Ok(path.clone()),
+            (Some(path), None) => {
+                let why = "is not the name of a file";
+                Err(Error::usage(
+                    format!("--move {}: `{}`", described.logical_name, path.display()),
+                    why,
+                    "name a file",
+                ))
+            }
+            (Some(_), Some(_)) => {
+                let why = "is given twice";
+                Err(Error::usage(format!("--move {}", described.logical_name), why, "move each file once"))
+            }
+        }
     }
 
     /// Writes the pages and the log of one set. `families` are all families of its media, and `position` is its place on
@@ -132,9 +175,8 @@ impl DatabaseFiles {
                     Event::ContentEnds { checksum, content } => {
                         let at = |offset| At { device: &device, offset };
                         if let Some(sum) = checksum.filter(|sum| sum.stored != sum.computed) {
-                            return Err(
-                                at(sum.offset).damaged("the backup checksum of the stream before it does not match")
-                            );
+                            let what = "the backup checksum of the stream before it does not match";
+                            self.mismatch(at(sum.offset).damaged(what))?;
                         }
                         if content == Content::Log
                             && let Some(part) = log.take().filter(|part| part.at < part.range.end)
@@ -148,6 +190,28 @@ impl DatabaseFiles {
             })?;
         }
         Ok(())
+    }
+
+    /// A stream does not match its checksum. Where only pages are read, each page is checked once more by its reader.
+    fn mismatch(&mut self, damage: Error) -> Result<()> {
+        if self.with_log {
+            return Err(damage);
+        }
+        self.mismatches.push(damage);
+        Ok(())
+    }
+
+    /// The damage of data files that does not end their reading: the first page, and streams.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn damage(&mut self) -> Result<Vec<Error>> {
+        let mut found = std::mem::take(&mut self.mismatches);
+        match self.check() {
+            Err(error @ Error::Damaged { .. }) => found.push(error),
+            other => other?,
+        }
+        Ok(found)
     }
 
     /// Writes an extent at the place that its pages name. The last copy counts.
@@ -229,7 +293,7 @@ impl DatabaseFiles {
         // The last extent of a file may be longer than the file.
         let end = written.restored.size.next_multiple_of(EXTENT as u64);
         if offset.checked_add(bytes.len() as u64).is_none_or(|behind| behind > end) {
-            return Err(at.damaged(format!("these bytes belong behind the end of `{}`", written.restored.name)));
+            return Err(at.damaged(format!("these bytes belong behind the end of `{}`", written.name())));
         }
         let failed = |e| Error::io("write", written.temporary.display().to_string(), e);
         let room = usize::try_from(written.restored.size.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -266,7 +330,7 @@ impl DatabaseFiles {
                     if !is_right && (number == 0 || allocation.is_in_use(here) == Some(true)) {
                         let what = format!("page {file}:{number} of the restored database is in use and is not right");
                         let offset = offset + u64::from(number - first) * PAGE as u64;
-                        return Err(Error::damaged(&written.restored.name, offset, what));
+                        return Err(Error::damaged(written.name(), offset, what));
                     }
                 }
             }
@@ -280,7 +344,8 @@ impl DatabaseFiles {
         let files = std::mem::take(&mut self.files);
         let opened = files.into_iter().map(|(id, written)| {
             let _ = std::fs::remove_file(&written.temporary); // The directory is removed too.
-            (u16::try_from(id).unwrap_or(u16::MAX), written.restored.name, written.file)
+            let name = written.name();
+            (u16::try_from(id).unwrap_or(u16::MAX), name, written.file)
         });
         opened.collect()
     }
@@ -294,10 +359,13 @@ impl DatabaseFiles {
             let failed = |e| Error::io("sync", written.temporary.display().to_string(), e);
             written.file.sync_all().map_err(failed)?;
         }
-        let renames =
-            self.files.values().map(|written| (written.temporary.clone(), self.directory.join(&written.restored.name)));
-        rename_together(&renames.collect::<Vec<_>>(), false)?;
-        sync_directory(&self.directory)?;
+        let renames = self.files.values().map(|written| (written.temporary.clone(), written.restored.path.clone()));
+        let renames: Vec<(PathBuf, PathBuf)> = renames.collect();
+        rename_together(&renames, false)?;
+        let directories: BTreeSet<&Path> = renames.iter().filter_map(|(_, path)| path.parent()).collect();
+        for directory in directories {
+            sync_directory(directory)?;
+        }
         Ok(std::mem::take(&mut self.files).into_values().map(|written| written.restored).collect())
     }
 }
@@ -309,6 +377,17 @@ impl Drop for DatabaseFiles {
             let _ = std::fs::remove_file(&written.temporary); // The error that ends the restore is the one to tell.
         }
     }
+}
+
+/// Names of files in a database are compared without case, as SQL Server does in most collations.
+fn is_named(file: &DatabaseFile, logical: &str) -> bool {
+    file.logical_name.to_lowercase() == logical.to_lowercase()
+}
+
+/// True for one path, also on file systems that do not tell capitals from small letters.
+fn is_same_path(one: &Path, other: &Path) -> bool {
+    let plain = |path: &Path| path.to_string_lossy().to_lowercase();
+    plain(one) == plain(other)
 }
 
 /// The last part of a path of Windows or Linux, as the name of a file here.

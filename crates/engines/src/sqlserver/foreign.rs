@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fullbore_core::Result;
+use fullbore_core::{Error, Result};
 
 use super::chain;
 use super::compressed::MAGIC;
@@ -13,9 +13,9 @@ use super::media::{self, Family, MediaSet, guid};
 use super::restore::{grouped, layers, titles, write};
 use super::tables_out::data_files::DataFiles;
 use super::tables_out::tables::{About, DatabaseTables};
-use super::{position, restore, survey, tables, verify};
+use super::{points, position, restore, survey, tables, verify};
 use crate::engine::{
-    Engine, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet,
+    Engine, FilePlaces, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet,
     ForeignTables, ForeignVerification, Surveyed,
 };
 
@@ -56,7 +56,8 @@ impl ForeignMedia for SqlServerBackup {
         warnings.extend(found.iter().flat_map(warnings_about));
         let groups = media::group(found);
         warnings.extend(groups.iter().flat_map(warnings_about_copies));
-        Ok(ForeignDescription { media_sets: groups.iter().map(described).collect(), warnings })
+        let media_sets = groups.iter().map(described).collect();
+        Ok(ForeignDescription { media_sets, restorable: points::restorable(&groups), warnings })
     }
 
     fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification> {
@@ -72,7 +73,7 @@ impl ForeignMedia for SqlServerBackup {
         devices: &[String],
         open: &dyn Fn(&str) -> Result<ForeignFamily>,
         wanted: Option<&str>,
-        into: &Path,
+        into: &FilePlaces,
     ) -> Result<ForeignRestore> {
         restore::restore(devices, open, wanted, into)
     }
@@ -90,13 +91,15 @@ impl ForeignMedia for SqlServerBackup {
         let newest = &chosen.differential.unwrap_or(chosen.full).set.configuration;
         let mut files = DatabaseFiles::create_data(newest, scratch)?;
         write(&mut files, &layers, open)?;
-        files.check()?;
+        let damage = files.damage()?;
         let mut data = DataFiles::default();
         for (id, name, file) in files.into_open() {
             data.add(id, name, file)?;
         }
         let mut about = About { database: newest.database.database.clone(), sets: titles(&layers), ..About::default() };
         about.warnings = chosen.warnings;
+        // A table whose pages are right is right. The reader of each page checks it again.
+        about.warnings.extend(damage.iter().map(Error::one_line));
         about.warnings.extend(groups.iter().flat_map(warnings_about_copies));
         about.notes.push(
             "the log in the backup is not applied: rows that changed while the backup ran may be older or newer than \

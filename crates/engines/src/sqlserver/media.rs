@@ -17,6 +17,8 @@ use crate::engine::ForeignFamily;
 pub struct Family {
     /// Its device.
     pub device: String,
+    /// Bytes of its stream, up to its end or to the damage.
+    pub length: u64,
     /// Its media header.
     pub label: MediaLabel,
     /// The backup sets on it.
@@ -72,10 +74,11 @@ pub fn look(family: ForeignFamily) -> Result<Family> {
         }
         Ok(())
     });
+    let length = input.at();
     match (label, walked) {
-        (Some(label), Ok(_)) => Ok(Family { device, label, sets, broken: None }),
+        (Some(label), Ok(_)) => Ok(Family { device, length, label, sets, broken: None }),
         (Some(label), Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. }))) if !sets.is_empty() => {
-            Ok(Family { device, label, sets, broken: Some(error) })
+            Ok(Family { device, length, label, sets, broken: Some(error) })
         }
         (_, Err(error)) => Err(error),
         (None, Ok(_)) => Err(input.damaged(0, "the media have no header")),
@@ -91,6 +94,8 @@ pub struct MediaSet {
     pub families: Vec<Family>,
     /// Devices with a family that another device has too.
     pub copies: Vec<String>,
+    /// Two devices with one family in two forms, although both are whole.
+    unlike: Option<(String, String)>,
 }
 
 /// Puts families together by their media sets. A file that is overwritten (`INIT`) or appended to keeps the identity of its
@@ -119,6 +124,13 @@ pub fn group(families: Vec<Family>) -> Vec<MediaSet> {
 }
 
 impl Family {
+    /// True if both are whole, and cannot be copies of one family.
+    fn is_unlike(&self, other: &Self) -> bool {
+        let descriptions = |family: &Self| family.sets.iter().map(|set| set.configuration.clone()).collect::<Vec<_>>();
+        let is_whole = self.broken.is_none() && other.broken.is_none();
+        is_whole && (self.length != other.length || descriptions(self) != descriptions(other))
+    }
+
     /// The identities of its backup sets.
     fn set_ids(&self) -> Vec<Uuid> {
         self.sets.iter().map(|set| set.header.guid).collect()
@@ -126,14 +138,18 @@ impl Family {
 }
 
 impl MediaSet {
-    /// From families in any order. A copy that is whole comes before one that is not.
+    /// From families in any order. A copy that is whole comes before one that is not. Of equals, the first name counts.
     fn of(id: Uuid, mut families: Vec<Family>) -> Self {
-        families.sort_by_key(|family| family.broken.is_some());
-        let mut set = Self { id, families: Vec::new(), copies: Vec::new() };
+        families.sort_by_key(|family| (family.broken.is_some(), family.device.clone()));
+        let mut set = Self { id, families: Vec::new(), copies: Vec::new(), unlike: None };
         for family in families {
             let number = family.label.stripe.family;
             match set.families.binary_search_by_key(&number, |known| known.label.stripe.family) {
-                Ok(_) => set.copies.push(family.device),
+                Ok(place) => {
+                    let known = set.families.get(place).filter(|known| known.is_unlike(&family));
+                    set.unlike = set.unlike.or(known.map(|known| (known.device.clone(), family.device.clone())));
+                    set.copies.push(family.device);
+                }
                 Err(place) => set.families.insert(place, family),
             }
         }
@@ -156,6 +172,10 @@ impl MediaSet {
             let names: Vec<String> = missing.iter().map(|number| format!("family {number} of {count}")).collect();
             let why = format!("missing; the families that are there: {}", self.devices().join(", "));
             return Some(Error::incomplete(format!("{} of {title}", names.join(", ")), why, hint));
+        }
+        if let Some((one, other)) = &self.unlike {
+            let why = format!("`{one}` and `{other}` say that they are the same family, and are not the same");
+            return Some(Error::incomplete(title, why, "name only the right one; `verify` each of them"));
         }
         let unlike = self.families.iter().find(|family| family.set_ids() != first.set_ids());
         let why = |other: &Family| format!("`{}` and `{}` hold different backup sets", first.device, other.device);

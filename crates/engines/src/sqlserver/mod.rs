@@ -8,8 +8,9 @@
 //! | the content of blocks | [`label`] (TAPE, RAID), [`set`] (SSET, VOLB), [`configuration`] (MQCI), [`log_range`] (MSTL) |
 //! | checksums | [`backup_checksum`] (CSUM), [`page`] (pages of a database) |
 //! | families of one media set | [`media`] |
+//! | which points in time can be restored | [`points`] |
 //! | HEADERONLY, FILELISTONLY, LABELONLY | [`tables`] |
-//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`coverage`] |
+//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`allocation_maps`] (GAM and IAM), [`coverage`] |
 //! | sets that hold backup files | [`survey`] (the place of each extent), [`position`] (their names), [`engine`] |
 //! | `restore` | [`restore`], [`chain`] (which sets), [`database_files`] (pages and log at their places) |
 //! | `export` | [`tables_out`] (pages, records, values) |
@@ -18,6 +19,7 @@
 //! All of it is written from the public MTF 1.00a specification and from what genuine files show.
 
 pub mod allocation;
+pub mod allocation_maps;
 pub mod backup_checksum;
 mod chain;
 pub mod block;
@@ -36,6 +38,7 @@ pub mod media;
 pub mod opened;
 pub mod page;
 pub mod page_judge;
+mod points;
 pub mod position;
 pub mod restore;
 pub mod set;

@@ -1,17 +1,23 @@
 //! The judgement on the pages of one backup set. A page that does not match its check is damage only if it is in use,
 //! and only if no later copy of it follows in the backup.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use fullbore_core::Error;
 use fullbore_core::units::counted;
 
 use super::allocation::{Allocation, PFS};
+use super::allocation_maps::{AllocationMaps, Compared, Contradictions};
+use super::configuration::{Configuration, DatabaseFile};
 use super::coverage::StreamBytes;
-use super::page::{PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
+use super::lsn::Lsn;
+use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
 
 /// So many pages that do not match are remembered, until it is known whether they are in use.
 const SUSPECTS_MAX: usize = 1 << 20;
+
+/// Extents of a file whose pages have numbers.
+const EXTENTS_MAX: u32 = u32::MAX / PAGES_PER_EXTENT;
 
 /// A page that does not match.
 struct Suspect {
@@ -38,6 +44,10 @@ pub struct PageJudge {
     /// The copy that is being read, from 1. SQL Server writes a second copy of what changed while the first was made.
     round: u32,
     allocation: Allocation,
+    maps: AllocationMaps,
+    /// From the description of the database.
+    first: Option<Lsn>,
+    sizes: HashMap<u16, u32>,
     /// Extents of later copies.
     later: BTreeMap<(u16, u32), u32>,
     suspects: Vec<Suspect>,
@@ -61,6 +71,17 @@ struct Counts {
     of_no_file: u64,
 }
 
+impl Counts {
+    fn join(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.with_checksum += other.with_checksum;
+        self.with_torn_bits += other.with_torn_bits;
+        self.without += other.without;
+        self.not_matching += other.not_matching;
+        self.of_no_file += other.of_no_file;
+    }
+}
+
 /// The result.
 #[derive(Debug, Default)]
 pub struct Judged {
@@ -72,6 +93,33 @@ pub struct Judged {
     pub damage: Vec<Error>,
 }
 
+impl Judged {
+    fn add_contradictions(&mut self, found: Contradictions) {
+        let Contradictions { named, more, settled_by_log, kept_empty, in_part } = found;
+        // The bytes are as SQL Server wrote them, so this is no damage of the backup.
+        let of_database = |what| format!("the database contradicts itself: {what}; run DBCC CHECKDB on it");
+        self.warnings.extend(named.into_iter().map(of_database));
+        if more > 0 {
+            self.warnings.push(format!("{} of the database are not named", counted(more, "more contradiction")));
+        }
+        if settled_by_log > 0 {
+            let count = counted(settled_by_log, "difference");
+            self.facts.push(format!(
+                "{count} between GAM, IAM and PFS pages that changed during the backup: the log has more"
+            ));
+        }
+        if kept_empty > 0 {
+            let count = counted(kept_empty, "extent");
+            self.facts.push(format!("{count} allocated without a page in use: objects keep such space"));
+        }
+        if in_part {
+            self.facts.push(
+                "the database has too many objects to compare all GAM and IAM pages: a part was compared".to_owned(),
+            );
+        }
+    }
+}
+
 impl PageJudge {
     /// The next family.
     pub fn begin_family(&mut self, device: String) {
@@ -80,6 +128,15 @@ impl PageJudge {
         if self.devices.last() != Some(&device) {
             self.devices.push(device);
         }
+    }
+
+    /// The database, as a family describes it: before the pages, and behind them.
+    pub fn describe(&mut self, configuration: &Configuration) {
+        self.first.get_or_insert(configuration.database.first);
+        let extents = |file: &DatabaseFile| u32::try_from(file.size.div_ceil(EXTENT as u64)).unwrap_or(u32::MAX);
+        let files = configuration.files.iter();
+        self.sizes
+            .extend(files.filter_map(|file| Some((u16::try_from(file.id).ok()?, extents(file).min(EXTENTS_MAX)))));
     }
 
     /// The next copy of pages in this family.
@@ -124,9 +181,12 @@ impl PageJudge {
             *into.0 += PAGE as u64;
             *into.1 += 1;
             suspects.extend(what.map(|what| (slot, what)));
-            if let (None, Some((file, extent)), PFS) = (what, here, kind(page)) {
+            if let (None, Some((file, extent))) = (what, here) {
                 let id = PageId { file, page: extent * PAGES_PER_EXTENT + slot };
-                self.allocation.learn(id, page, self.round);
+                match kind(page) {
+                    PFS => self.allocation.learn(id, page, self.round),
+                    _ => self.maps.learn(id, page, self.round, self.first.unwrap_or_default()),
+                }
             }
         }
         let extent =
@@ -175,6 +235,31 @@ impl PageJudge {
         self.lost.append(&mut self.unplaced);
     }
 
+    /// Takes the pages of another family, which was read to its end.
+    pub fn join(&mut self, mut other: Self) {
+        self.give_up_unplaced();
+        other.give_up_unplaced();
+        let devices = self.devices.len();
+        self.devices.extend(other.devices);
+        self.allocation.join(other.allocation);
+        self.maps.join(other.maps);
+        self.first = self.first.or(other.first);
+        self.sizes.extend(other.sizes);
+        for (extent, round) in other.later {
+            let known = self.later.entry(extent).or_default();
+            *known = round.max(*known);
+        }
+        for suspect in other.suspects {
+            match self.suspects.len() < SUSPECTS_MAX {
+                true => self.suspects.push(Suspect { device: suspect.device + devices, ..suspect }),
+                false => self.forgotten += 1,
+            }
+        }
+        self.lost.extend(other.lost.into_iter().map(|lost| Unplaced { device: lost.device + devices, ..lost }));
+        self.forgotten += other.forgotten;
+        self.counts.join(&other.counts);
+    }
+
     /// The judgement, when all families were read.
     pub fn finish(mut self) -> Judged {
         self.give_up_unplaced();
@@ -217,6 +302,12 @@ impl PageJudge {
                 counted(unknown, "page")
             ));
         }
+        judged.add_contradictions(self.maps.compare(&Compared {
+            in_use: &self.allocation,
+            later: &self.later,
+            unchanged_before: self.first.unwrap_or_default(),
+            sizes: &self.sizes,
+        }));
         let lost: u64 = self.lost.iter().map(|extent| extent.pages.len() as u64).sum();
         if let Some(first) = self.lost.first() {
             let device = self.devices.get(first.device).map_or("", String::as_str);

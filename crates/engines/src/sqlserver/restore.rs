@@ -1,7 +1,5 @@
 //! A restore of backup files to the files of their database.
 
-use std::path::Path;
-
 use fullbore_core::Result;
 
 use super::chain::{self, Chain, Chosen};
@@ -10,9 +8,9 @@ use super::database_files::DatabaseFiles;
 use super::foreign::warnings_about_copies;
 use super::media::{self, MediaSet};
 use super::tables;
-use crate::engine::{ForeignFamily, ForeignRestore};
+use crate::engine::{FilePlaces, ForeignFamily, ForeignRestore};
 
-/// Writes the files of a database into a directory, which is empty: see
+/// Writes the files of a database: see
 /// [`ForeignMedia::restore`](crate::ForeignMedia::restore).
 ///
 /// # Errors
@@ -21,7 +19,7 @@ pub fn restore(
     devices: &[String],
     open: &dyn Fn(&str) -> Result<ForeignFamily>,
     wanted: Option<&str>,
-    into: &Path,
+    into: &FilePlaces,
 ) -> Result<ForeignRestore> {
     let groups = grouped(devices, open)?;
     let chosen = chain::choose(&groups, wanted)?;

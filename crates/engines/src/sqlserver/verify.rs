@@ -1,8 +1,10 @@
-//! Reads every byte of the families of one media set, and checks every checksum: those of headers, of streams (WITH
-//! CHECKSUM) and of pages.
+//! Reads every byte of the families of one media set, several of them side by side, and checks every checksum: those of
+//! headers, of streams (WITH CHECKSUM) and of pages.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
+use fullbore_core::threads::in_turns;
 use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 
@@ -14,7 +16,7 @@ use super::page_judge::PageJudge;
 use super::set::SetHeader;
 use super::tables::title;
 use super::walk::{Checksum, Content, Depth, Event, walk};
-use crate::engine::{ForeignFamily, ForeignVerification};
+use crate::engine::{ForeignFamily, ForeignVerification, families_at_once};
 
 /// So many damaged places are named; the others are counted.
 const NAMED_MAX: usize = 100;
@@ -24,7 +26,15 @@ const NAMED_MAX: usize = 100;
 /// # Errors
 /// A device cannot be read, or the set at `file` is not there.
 pub fn verify(families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification> {
-    verify_seen(families, file, &mut |_, _| {})
+    let at_once = families_at_once(families.len());
+    let read = Mutex::new(BTreeMap::new());
+    in_turns("family", at_once, families.into_iter().zip(0_u16..), |(family, number)| {
+        let part = Part::read(family, file, &mut |_| {})?;
+        read.lock().unwrap_or_else(PoisonError::into_inner).insert(number, part);
+        Ok(())
+    })?;
+    let read = read.into_inner().unwrap_or_else(PoisonError::into_inner);
+    finish(read.into_values(), file)
 }
 
 /// The same. `seen` gets the number of each family, from 0, and what is on it.
@@ -36,27 +46,53 @@ pub fn verify_seen(
     file: Option<u16>,
     seen: &mut dyn FnMut(u16, &Event<'_>),
 ) -> Result<ForeignVerification> {
-    let mut verifier = Verifier { file, ..Verifier::default() };
-    let mut whole = true;
-    for (family, number) in families.into_iter().zip(0..) {
+    let parts = families.into_iter().zip(0..);
+    let parts: Result<Vec<Part>> =
+        parts.map(|(family, number)| Part::read(family, file, &mut |event| seen(number, event))).collect();
+    finish(parts?, file)
+}
+
+/// One family that was read.
+struct Part {
+    verifier: Verifier,
+    /// False if there was damage in its structure, so that it was not read to its end.
+    whole: bool,
+}
+
+impl Part {
+    fn read(family: ForeignFamily, file: Option<u16>, seen: &mut dyn FnMut(&Event<'_>)) -> Result<Self> {
+        let mut verifier = Verifier { file, ..Verifier::default() };
         let mut input = opened::open(family)?;
         let device = input.device().to_owned();
-        verifier.begin_family(device.clone());
-        match walk(&mut input, Depth::Everything, &mut |event| {
-            seen(number, &event);
+        let walked = walk(&mut input, Depth::Everything, &mut |event| {
+            seen(&event);
             verifier.event(&device, event);
             Ok(())
-        }) {
-            Ok(structure) => verifier.tally.add_structure(structure),
+        });
+        let whole = match walked {
+            Ok(structure) => {
+                verifier.tally.add_structure(structure);
+                true
+            }
             Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })) => {
                 verifier.damage.push(error);
-                whole = false;
+                false
             }
             Err(error) => return Err(error),
-        }
-        verifier.bytes += input.at();
+        };
+        verifier.bytes = input.at();
+        Ok(Self { verifier, whole })
     }
-    verifier.finish(whole)
+}
+
+/// The verdict on the families, which are in their order.
+fn finish(parts: impl IntoIterator<Item = Part>, file: Option<u16>) -> Result<ForeignVerification> {
+    let (mut verifier, mut all_whole) = (Verifier { file, ..Verifier::default() }, true);
+    for Part { verifier: part, whole } in parts {
+        verifier.join(part);
+        all_whole &= whole;
+    }
+    verifier.finish(all_whole)
 }
 
 #[derive(Default)]
@@ -79,9 +115,17 @@ struct Verifier {
 }
 
 impl Verifier {
-    fn begin_family(&mut self, device: String) {
-        self.header = None;
-        self.pages.values_mut().for_each(|judge| judge.begin_family(device.clone()));
+    /// Adds another family.
+    fn join(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.tally.join(&other.tally);
+        self.damage.extend(other.damage);
+        for (position, judge) in other.pages {
+            self.pages.entry(position).or_default().join(judge);
+        }
+        self.titles.extend(other.titles);
+        self.checksums += other.checksums;
+        self.log_bytes += other.log_bytes;
     }
 
     fn event(&mut self, device: &str, event: Event<'_>) {
@@ -91,7 +135,12 @@ impl Verifier {
                 judge.begin_family(device.to_owned());
                 self.header = Some(header);
             }
-            Event::Configuration { configuration, .. } => self.title(&configuration),
+            Event::Configuration { configuration, .. } => {
+                self.title(&configuration);
+                if let Some(judge) = self.judge() {
+                    judge.describe(&configuration);
+                }
+            }
             Event::ContentBegins(content) => {
                 (self.stream, self.stream_begin) = (StreamBytes::default(), None);
                 if let (Content::Pages, Some(judge)) = (content, self.judge()) {

@@ -10,7 +10,7 @@ use super::super::compressed::MAGIC;
 use super::super::foreign::SqlServerBackup;
 use super::super::media::{self, BackupSet, Family};
 use super::super::page::{PAGE, PageCheck, check, place};
-use crate::engine::{ForeignFamily, ForeignMedia};
+use crate::engine::{FilePlaces, ForeignFamily, ForeignMedia};
 use crate::foreign_set::bytes::InOrder;
 
 /// The directory with the files, if it is there.
@@ -149,9 +149,9 @@ fn a_genuine_full_and_its_differential_become_files_whose_pages_name_their_own_p
     let names = ["difftest-full.bak", "difftest-diff1.bak"].map(str::to_owned);
     let reopen = |name: &str| Ok(open(&directory.join(Path::new(name).file_name().unwrap())));
     let folder = tempfile::tempdir().unwrap();
-    let done = SqlServerBackup.restore(&names, &reopen, None, folder.path()).unwrap();
+    let done = SqlServerBackup.restore(&names, &reopen, None, &FilePlaces::in_directory(folder.path())).unwrap();
     assert_eq!((done.sets.len(), done.files.len()), (2, 2), "{done:?}");
-    let data = std::fs::read(folder.path().join(&done.files[0].name)).unwrap();
+    let data = std::fs::read(&done.files[0].path).unwrap();
     let pages = data.as_chunks::<PAGE>().0;
     let good = pages.iter().enumerate().filter(|(_, page)| check(page) == PageCheck::Checksum);
     let places: Vec<bool> = good.map(|(at, page)| place(page, at as u32 % 8).unwrap().page as usize == at).collect();
@@ -181,7 +181,7 @@ fn every_genuine_full_becomes_files_whose_pages_in_use_are_right() {
             Ok(open(Path::new(name)))
         };
         let folder = tempfile::tempdir().unwrap();
-        match SqlServerBackup.restore(names, &reopen, None, folder.path()) {
+        match SqlServerBackup.restore(names, &reopen, None, &FilePlaces::in_directory(folder.path())) {
             Ok(done) => restored += usize::from(!done.files.is_empty()),
             Err(error) => assert!(error.to_string().contains("family 2 of 2"), "{names:?}: {error}"),
         }

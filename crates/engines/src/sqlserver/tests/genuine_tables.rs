@@ -12,7 +12,7 @@ use super::super::tables_out::rows::RowReader;
 use super::super::tables_out::system_tables::Catalog;
 use super::genuine_files::files;
 use crate::InOrder;
-use crate::engine::{Cell, ForeignFamily, ForeignMedia, ForeignTables};
+use crate::engine::{Cell, FilePlaces, ForeignFamily, ForeignMedia, ForeignTables};
 
 fn tables(directory: &Path, names: &[&str], wanted: Option<&str>) -> Box<dyn ForeignTables> {
     let devices: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -166,10 +166,11 @@ fn the_system_tables_of_every_genuine_backup_have_the_rows_that_sql_server_has_c
             let file = File::open(directory.join(name)).unwrap();
             Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(InOrder(file)) })
         };
-        let restored = SqlServerBackup.restore(&[name.to_owned()], &open, None, folder.path()).unwrap();
+        let restored =
+            SqlServerBackup.restore(&[name.to_owned()], &open, None, &FilePlaces::in_directory(folder.path())).unwrap();
         let mut data = DataFiles::default();
-        let file = &restored.files[0].name;
-        data.add(1, file.clone(), File::open(folder.path().join(file)).unwrap()).unwrap();
+        let file = &restored.files[0].path;
+        data.add(1, file.display().to_string(), File::open(file).unwrap()).unwrap();
         let (catalog, pages) = (Catalog::read(&data).unwrap(), CodePages::new(0x3400_D008, 1033));
         let reader = RowReader { files: &data, pages: &pages };
         for found in of_objects(&catalog, |object| matches!(&object.kind, b"S " | b"IT" | b"U ")) {

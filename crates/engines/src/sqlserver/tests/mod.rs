@@ -1,8 +1,10 @@
 //! Examples of the reader: round trips through the writer, and hostile media.
 #![allow(clippy::unwrap_used)]
 
+mod allocation;
 pub(super) mod genuine_files;
 mod genuine_tables;
+mod points;
 mod restored_files;
 mod stored_media;
 

@@ -14,13 +14,14 @@ use super::super::lsn::Lsn;
 use super::super::page::{PAGE, place, seal};
 use super::super::writer::{FamilyWriter, WrittenSet, sample_extents, sample_label, sample_log, sample_set};
 use super::family;
-use crate::engine::{ForeignMedia, ForeignRestore};
+use crate::engine::{FilePlaces, ForeignMedia, ForeignRestore};
 
 type Media = BTreeMap<String, Vec<u8>>;
 
 fn restored(media: &Media, wanted: Option<&str>, into: &Path) -> Result<ForeignRestore> {
     let devices: Vec<String> = media.keys().cloned().collect();
-    SqlServerBackup.restore(&devices, &|device| Ok(family(device, &media[device])), wanted, into)
+    let places = FilePlaces::in_directory(into);
+    SqlServerBackup.restore(&devices, &|device| Ok(family(device, &media[device])), wanted, &places)
 }
 
 /// Pages of these extents, each filled with `fill` behind its header.
@@ -82,7 +83,11 @@ fn a_full_and_a_differential_become_files_and_the_last_copy_of_a_page_wins() {
         [("d.bak".to_owned(), written_apart(&differential())), ("f.bak".to_owned(), written(&full()))].into();
     let done = restored(&media, None, folder.path()).unwrap();
     assert_eq!((done.sets.len(), done.warnings.len()), (2, 0), "{done:?}");
-    let names: Vec<_> = done.files.iter().map(|file| (file.name.as_str(), file.logical.as_str())).collect();
+    let names: Vec<_> = done
+        .files
+        .iter()
+        .map(|file| (file.path.file_name().unwrap().to_str().unwrap(), file.logical.as_str()))
+        .collect();
     assert_eq!(names, [("shop", "shop"), ("shop_log", "shop_log")]);
     let data = std::fs::read(folder.path().join("shop")).unwrap();
     assert_eq!(data.len(), 8 << 20);
@@ -122,7 +127,7 @@ fn a_restore_that_cannot_be_complete_leaves_no_file() {
         (half, "family 2 of 2"),
         (cut, "the file was cut off"),
         (written(&foreign), "of file 2, which is not such a file"),
-        (written(&twice), "`SHOP`"),
+        (written(&twice), "SHOP`: two files of the database have this name"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let error = restored(&[("x.bak".to_owned(), bytes)].into(), None, folder.path()).unwrap_err().to_string();

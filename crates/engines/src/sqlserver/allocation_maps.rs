@@ -1,0 +1,347 @@
+//! What GAM and IAM pages (Global and Index Allocation Map) say about extents, compared with PFS pages and with the pages
+//! themselves. Microsoft documents them under "Pages and extents architecture".
+//!
+//! A backup is copied while the database is in use, and its log settles what disagrees because of that. So pages that
+//! changed after the first LSN of the backup prove nothing. What disagrees although it did not change is a contradiction
+//! of the database itself: the backup is a true copy of it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::allocation::Allocation;
+use super::fields::Fields;
+use super::lsn::Lsn;
+use super::page::{self, PAGE, PAGES_PER_EXTENT, PageId};
+
+/// The type of a GAM page: one bit for each extent, set if it is free.
+pub const GAM: u8 = 8;
+/// The type of an IAM page: one bit for each extent, set if it belongs to one allocation unit.
+pub const IAM: u8 = 10;
+/// Types of pages that belong to an allocation unit: data, index, and text of two kinds.
+const OWNED: std::ops::RangeInclusive<u8> = 1..=4;
+/// The number of extents that one such page describes.
+const INTERVAL: u32 = 63_904;
+/// The GAM page of the first interval; those of the others are their first pages.
+const FIRST_GAM: u32 = 2;
+/// Where the offset of the second record is: it holds the bits, behind a head of 4 bytes.
+const SECOND_SLOT: usize = PAGE - 4;
+const RECORD_HEAD: usize = 4;
+/// Where an IAM page has the first page of its interval.
+const FIRST_PAGE: usize = 136;
+/// Runs of pages and of extents that are remembered: each has up to 24 bytes.
+const RUNS_MAX: usize = 1 << 20;
+/// So many contradictions are named; the others are counted.
+const NAMED_MAX: usize = 20;
+
+/// An allocation unit, as the headers of its pages have it.
+type Owner = u64;
+
+/// The bits of a GAM page.
+#[derive(Debug)]
+struct FreeExtents {
+    round: u32,
+    lsn: Lsn,
+    bits: Box<[u8]>,
+}
+
+/// The extents that an IAM page claims.
+#[derive(Debug)]
+struct Claims {
+    round: u32,
+    lsn: Lsn,
+    owner: Owner,
+    file: u16,
+    /// The first extents, and how many follow each other.
+    runs: Vec<(u32, u32)>,
+}
+
+/// Pages that follow each other, of one owner.
+#[derive(Debug)]
+struct OwnedPages {
+    file: u16,
+    first: u32,
+    count: u32,
+    owner: Owner,
+}
+
+impl OwnedPages {
+    /// The page behind the last one.
+    fn behind(&self) -> u32 {
+        self.first.saturating_add(self.count)
+    }
+}
+
+/// The maps and the owners of pages in one backup set.
+#[derive(Debug, Default)]
+pub struct AllocationMaps {
+    free: BTreeMap<(u16, u32), FreeExtents>,
+    claims: BTreeMap<PageId, Claims>,
+    owned: Vec<OwnedPages>,
+    claimed_runs: usize,
+    /// True if there were too many to remember.
+    is_full: bool,
+}
+
+/// What is compared.
+pub struct Compared<'a> {
+    /// Which pages are in use.
+    pub in_use: &'a Allocation,
+    /// Extents with a later copy in the backup.
+    pub later: &'a BTreeMap<(u16, u32), u32>,
+    /// The first LSN of the backup at its start: pages that changed later are not compared.
+    pub unchanged_before: Lsn,
+    /// The extents of each file.
+    pub sizes: &'a HashMap<u16, u32>,
+}
+
+/// The result.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Contradictions {
+    /// Some of them, in words.
+    pub named: Vec<String>,
+    /// The others.
+    pub more: u64,
+    /// Those in pages that changed while the backup was made.
+    pub settled_by_log: u64,
+    /// Extents that are allocated and have no page in use: objects keep such space.
+    pub kept_empty: u64,
+    /// True if the database is too large to compare all of it.
+    pub in_part: bool,
+}
+
+impl Contradictions {
+    fn add(&mut self, is_unchanged: bool, words: impl FnOnce() -> String) {
+        match is_unchanged {
+            false => self.settled_by_log += 1,
+            true if self.named.len() < NAMED_MAX => self.named.push(words()),
+            true => self.more += 1,
+        }
+    }
+}
+
+impl AllocationMaps {
+    /// Learns from a page at its place, whose check was good. `round` is the number of the copy. A page that has changed
+    /// from `first` on, the first LSN of the backup, tells no owner.
+    pub fn learn(&mut self, id: PageId, page: &[u8; PAGE], round: u32, first: Lsn) {
+        match page::kind(page) {
+            GAM if id == gam_of(id.file, id.page / PAGES_PER_EXTENT) => self.learn_free(id, page, round),
+            IAM => self.learn_claims(id, page, round),
+            // Pages of later copies have changed too.
+            kind if OWNED.contains(&kind) && round == 1 && lsn_of(page) < first => self.learn_owner(id, page),
+            _ => {}
+        }
+    }
+
+    /// Learns what another family holds.
+    pub fn join(&mut self, other: Self) {
+        for (key, map) in other.free {
+            if self.free.get(&key).is_none_or(|known| known.round <= map.round) {
+                self.free.insert(key, map);
+            }
+        }
+        for (id, claims) in other.claims {
+            if self.claims.get(&id).is_none_or(|known| known.round <= claims.round) {
+                self.claims.insert(id, claims);
+            }
+        }
+        self.claimed_runs += other.claimed_runs;
+        let room = RUNS_MAX.saturating_sub(self.owned.len());
+        self.is_full |= other.is_full || other.owned.len() > room || self.claimed_runs > RUNS_MAX;
+        self.owned.extend(other.owned.into_iter().take(room));
+    }
+
+    fn learn_free(&mut self, id: PageId, page: &[u8; PAGE], round: u32) {
+        let key = (id.file, id.page / PAGES_PER_EXTENT / INTERVAL);
+        let is_older = self.free.get(&key).is_some_and(|known| known.round > round);
+        if let Some(bits) = bits_of(page).filter(|_| !is_older) {
+            self.free.insert(key, FreeExtents { round, lsn: lsn_of(page), bits: bits.into() });
+        }
+    }
+
+    fn learn_claims(&mut self, id: PageId, page: &[u8; PAGE], round: u32) {
+        let fields = Fields(page);
+        let first = (fields.u32(FIRST_PAGE), fields.u16(FIRST_PAGE + 4));
+        let (Ok(first), Ok(file)) = first else { return };
+        let is_older = self.claims.get(&id).is_some_and(|known| known.round > round);
+        let (Some(bits), Some(owner), false) = (bits_of(page), owner_of(page), is_older) else { return };
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for (extent, _) in (first / PAGES_PER_EXTENT..).zip(0..INTERVAL).filter(|(_, at)| is_set(bits, *at)) {
+            match runs.last_mut() {
+                Some((begin, count)) if *begin + *count == extent => *count += 1,
+                _ => runs.push((extent, 1)),
+            }
+        }
+        if self.claimed_runs + runs.len() + 1 > RUNS_MAX {
+            self.is_full = true;
+            return;
+        }
+        self.claimed_runs += runs.len() + 1;
+        self.claims.insert(id, Claims { round, lsn: lsn_of(page), owner, file, runs });
+    }
+
+    fn learn_owner(&mut self, id: PageId, page: &[u8; PAGE]) {
+        let Some(owner) = owner_of(page) else { return };
+        let is_full = self.owned.len() >= RUNS_MAX;
+        match self.owned.last_mut() {
+            Some(run) if run.file == id.file && run.owner == owner && run.behind() == id.page => run.count += 1,
+            _ if is_full => self.is_full = true,
+            _ => self.owned.push(OwnedPages { file: id.file, first: id.page, count: 1, owner }),
+        }
+    }
+
+    /// Compares all of it.
+    pub fn compare(mut self, with: &Compared<'_>) -> Contradictions {
+        let mut found = Contradictions { in_part: self.is_full, ..Contradictions::default() };
+        self.owned.sort_by_key(|run| (run.file, run.first));
+        self.compare_free(with, &mut found);
+        self.compare_claims(with, &mut found);
+        found
+    }
+
+    /// GAM against PFS.
+    fn compare_free(&self, with: &Compared<'_>, found: &mut Contradictions) {
+        for (file, extent, used) in with.in_use.extents() {
+            let Some((free, map)) = self.is_free(file, extent) else { continue };
+            let is_in_file = with.sizes.get(&file).is_some_and(|size| extent < *size);
+            found.kept_empty += u64::from(!free && used == 0 && is_in_file);
+            if !free || used == 0 {
+                continue;
+            }
+            let first = PageId { file, page: extent.saturating_mul(PAGES_PER_EXTENT) };
+            let pfs = with.in_use.changed_at(first);
+            let is_unchanged = map.lsn < with.unchanged_before && pfs.is_some_and(|lsn| lsn < with.unchanged_before);
+            found.add(is_unchanged, || {
+                let gam = gam_of(file, extent).page;
+                format!(
+                    "{}: GAM page {file}:{gam} calls it free, and {used} of its pages are in use",
+                    shown(file, extent)
+                )
+            });
+        }
+    }
+
+    /// IAM against GAM, against other IAM pages, and against the pages.
+    fn compare_claims(&self, with: &Compared<'_>, found: &mut Contradictions) {
+        let mut claimed: HashMap<(u16, u32), PageId> = HashMap::new();
+        for (&id, claims) in self.claims.iter().filter(|(id, _)| with.in_use.is_in_use(**id) == Some(true)) {
+            let size = with.sizes.get(&claims.file).copied().unwrap_or_default();
+            let is_unchanged = claims.lsn < with.unchanged_before;
+            let extents = claims.runs.iter().flat_map(|(begin, count)| *begin..begin.saturating_add(*count));
+            // Bits behind the end of a file mean nothing: SQL Server 2000 has left some.
+            for extent in extents.filter(|extent| *extent < size) {
+                if let Some((true, map)) = self.is_free(claims.file, extent) {
+                    found.add(is_unchanged && map.lsn < with.unchanged_before, || {
+                        let of = shown(claims.file, extent);
+                        format!("{of}: IAM page {}:{} claims it, and GAM calls it free", id.file, id.page)
+                    });
+                }
+                let (other, is_new) = match claimed.entry((claims.file, extent)) {
+                    std::collections::hash_map::Entry::Occupied(known) => (*known.get(), false),
+                    std::collections::hash_map::Entry::Vacant(place) => (*place.insert(id), true),
+                };
+                if !is_new {
+                    let other_lsn = self.claims.get(&other).map(|claims| claims.lsn).unwrap_or_default();
+                    found.add(is_unchanged && other_lsn < with.unchanged_before, || {
+                        let of = shown(claims.file, extent);
+                        let (two, one) = (id, other);
+                        format!("{of}: IAM pages {}:{} and {}:{} claim it", one.file, one.page, two.file, two.page)
+                    });
+                }
+                self.compare_owners(id, claims, extent, with, found);
+            }
+        }
+    }
+
+    /// The pages of an extent against the IAM page that claims it.
+    fn compare_owners(
+        &self,
+        id: PageId,
+        claims: &Claims,
+        extent: u32,
+        with: &Compared<'_>,
+        found: &mut Contradictions,
+    ) {
+        if with.later.contains_key(&(claims.file, extent)) {
+            return;
+        }
+        let begin = extent.saturating_mul(PAGES_PER_EXTENT);
+        let end = begin.saturating_add(PAGES_PER_EXTENT);
+        let behind = self.owned.partition_point(|run| (run.file, run.behind()) <= (claims.file, begin));
+        let runs = self.owned.iter().skip(behind).take_while(|run| run.file == claims.file && run.first < end);
+        for run in runs.filter(|run| run.owner != claims.owner) {
+            for page in run.first.max(begin)..run.behind().min(end) {
+                if with.in_use.is_in_use(PageId { file: claims.file, page }) != Some(true) {
+                    continue;
+                }
+                found.add(claims.lsn < with.unchanged_before, || {
+                    format!(
+                        "page {}:{page}: it belongs to allocation unit {}, and IAM page {}:{} gives its extent to {}",
+                        claims.file, run.owner, id.file, id.page, claims.owner
+                    )
+                });
+            }
+        }
+    }
+
+    /// Whether a GAM page of the backup calls the extent free.
+    fn is_free(&self, file: u16, extent: u32) -> Option<(bool, &FreeExtents)> {
+        let map = self.free.get(&(file, extent / INTERVAL))?;
+        Some((is_set(&map.bits, extent % INTERVAL), map))
+    }
+}
+
+fn shown(file: u16, extent: u32) -> String {
+    let first = extent.saturating_mul(PAGES_PER_EXTENT);
+    format!("the extent of pages {file}:{first} to {file}:{}", first.saturating_add(PAGES_PER_EXTENT - 1))
+}
+
+/// The GAM page that describes an extent.
+fn gam_of(file: u16, extent: u32) -> PageId {
+    PageId { file, page: (extent / INTERVAL * INTERVAL).saturating_mul(PAGES_PER_EXTENT).max(FIRST_GAM) }
+}
+
+/// The bits of a map: the second record.
+fn bits_of(page: &[u8; PAGE]) -> Option<&[u8]> {
+    let begin = usize::from(Fields(page).u16(SECOND_SLOT).ok()?) + RECORD_HEAD;
+    page.get(begin..begin + INTERVAL as usize / 8)
+}
+
+fn is_set(bits: &[u8], at: u32) -> bool {
+    bits.get(at as usize / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+}
+
+/// The LSN of the last change of a page.
+pub fn lsn_of(page: &[u8; PAGE]) -> Lsn {
+    Fields(page).lsn(40).unwrap_or_default()
+}
+
+/// The owner of a page. `None` with index 0: system tables, and pages that SQL Server 2000 wrote, whose headers have
+/// other numbers.
+fn owner_of(page: &[u8; PAGE]) -> Option<Owner> {
+    let fields = Fields(page);
+    let (index, object) = (fields.u16(6).ok()?, fields.u32(24).ok()?);
+    (index > 0).then_some(u64::from(index) << 48 | u64::from(object) << 16)
+}
+
+/// Makes a page a map with these bits; the page gets its header and checksum elsewhere.
+#[cfg(any(test, feature = "testkit"))]
+pub fn mark(page: &mut [u8; PAGE], set: &[u32]) {
+    const AT: usize = 190;
+    page[SECOND_SLOT..SECOND_SLOT + 2].copy_from_slice(&(AT as u16).to_le_bytes());
+    for bit in set {
+        page[AT + RECORD_HEAD + *bit as usize / 8] |= 1 << (bit % 8);
+    }
+}
+
+/// Gives a page its owner.
+#[cfg(any(test, feature = "testkit"))]
+pub fn own(page: &mut [u8; PAGE], index: u16, object: u32) {
+    page[6..8].copy_from_slice(&index.to_le_bytes());
+    page[24..28].copy_from_slice(&object.to_le_bytes());
+}
+
+/// The interval of an IAM page begins with this page.
+#[cfg(any(test, feature = "testkit"))]
+pub fn begin_at(page: &mut [u8; PAGE], id: PageId) {
+    page[FIRST_PAGE..FIRST_PAGE + 4].copy_from_slice(&id.page.to_le_bytes());
+    page[FIRST_PAGE + 4..FIRST_PAGE + 6].copy_from_slice(&id.file.to_le_bytes());
+}

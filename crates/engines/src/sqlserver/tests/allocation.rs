@@ -1,0 +1,147 @@
+//! GAM and IAM pages against PFS pages and against the pages themselves.
+
+use super::super::allocation_maps::{GAM, IAM, begin_at, mark, own};
+use super::super::configuration::BackupKind;
+use super::super::lsn::Lsn;
+use super::super::page::{PAGE, PageId, seal};
+use super::super::verify::verify;
+use super::super::writer::{FamilyWriter, sample_extents, sample_label, sample_set};
+use super::family;
+use crate::engine::ForeignVerification;
+
+/// Extents 0 to 3 of file 1. Those of numbers 1 and 2 belong to object 77, as the IAM page 4 says. All are in use, but for
+/// the last page of each.
+struct Pages(Vec<[u8; PAGE]>);
+
+impl Pages {
+    fn healthy() -> Self {
+        let mut pages = Self(sample_extents(&[0, 1, 2, 3], 4).as_chunks::<PAGE>().0.to_vec());
+        let free: Vec<u32> = (4..128).collect();
+        pages.map(2, GAM, |page| mark(page, &free));
+        pages.map(4, IAM, |page| {
+            mark(page, &[1, 2]);
+            own(page, 256, 77);
+        });
+        for number in (8..24).filter(|number| number % 8 != 7) {
+            pages.change(number, |page| own(page, 256, 77));
+        }
+        pages
+    }
+
+    /// Makes an allocation map, without what the page held.
+    fn map(&mut self, number: u32, kind: u8, make: impl FnOnce(&mut [u8; PAGE])) {
+        let page = &mut self.0[number as usize];
+        *page = [0; PAGE];
+        page[1] = kind;
+        begin_at(page, PageId { file: 1, page: 0 });
+        make(page);
+        self.change(number, |_| ());
+    }
+
+    fn change(&mut self, number: u32, change: impl FnOnce(&mut [u8; PAGE])) {
+        let page = &mut self.0[number as usize];
+        change(page);
+        let kind = page[1];
+        seal(page, PageId { file: 1, page: number }, kind);
+    }
+
+    fn changed_at(&mut self, number: u32, lsn: Lsn) {
+        self.change(number, |page| page[40..50].copy_from_slice(&lsn.to_bytes()));
+    }
+
+    fn verified(&self) -> ForeignVerification {
+        let mut set = sample_set(BackupKind::Full, 1);
+        set.copies = vec![self.0.concat()];
+        verify(vec![family("x.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish())], None).unwrap()
+    }
+
+    /// The warnings; there is no damage.
+    #[track_caller]
+    fn warned(&self) -> Vec<String> {
+        let found = self.verified();
+        assert!(found.damage.is_empty(), "{:?}", found.damage);
+        found.warnings
+    }
+}
+
+#[track_caller]
+fn is_one(warnings: &[String], words: &[&str]) {
+    let [warning] = warnings else { panic!("{warnings:?}") };
+    assert!(words.iter().all(|word| warning.contains(word)), "{warning}");
+}
+
+#[test]
+fn maps_that_agree_and_stale_pages_that_are_not_in_use_give_no_warning() {
+    let mut pages = Pages::healthy();
+    assert_eq!(pages.warned(), Vec::<String>::new());
+    pages.change(15, |page| own(page, 256, 99));
+    // Bits behind the end of the file mean nothing.
+    pages.map(5, IAM, |page| {
+        mark(page, &[200, 63_900]);
+        own(page, 256, 88);
+    });
+    assert_eq!(pages.warned(), Vec::<String>::new());
+}
+
+#[test]
+fn an_extent_that_gam_calls_free_and_pfs_in_use_is_named() {
+    let mut pages = Pages::healthy();
+    let free: Vec<u32> = (3..128).collect();
+    pages.map(2, GAM, |page| mark(page, &free));
+    let words =
+        ["contradicts itself", "pages 1:24 to 1:31", "GAM page 1:2 calls it free, and 7 of its pages", "CHECKDB"];
+    is_one(&pages.warned(), &words);
+    let allocated: Vec<u32> = (6..128).collect();
+    pages.map(2, GAM, |page| mark(page, &allocated));
+    let found = pages.verified();
+    assert!(found.warnings.is_empty() && found.facts.iter().any(|fact| fact.contains("2 extents allocated without")));
+}
+
+#[test]
+fn a_page_that_contradicts_its_allocation_is_named_with_both_owners() {
+    let mut pages = Pages::healthy();
+    pages.change(9, |page| own(page, 256, 78));
+    let (theirs, ours) = ((256_u64 << 48 | 78 << 16).to_string(), (256_u64 << 48 | 77 << 16).to_string());
+    is_one(&pages.warned(), &["page 1:9", &theirs, "IAM page 1:4", &ours]);
+}
+
+#[test]
+fn an_extent_that_two_iam_pages_claim_or_that_is_free_is_named() {
+    let mut pages = Pages::healthy();
+    pages.map(5, IAM, |page| {
+        mark(page, &[3, 2]);
+        own(page, 256, 77);
+    });
+    is_one(&pages.warned(), &["pages 1:16 to 1:23", "IAM pages 1:4 and 1:5 claim it"]);
+    let mut pages = Pages::healthy();
+    let free: Vec<u32> = (4..128).collect();
+    pages.map(2, GAM, |page| mark(page, &free));
+    pages.map(4, IAM, |page| {
+        mark(page, &[1, 2, 9]);
+        own(page, 256, 77);
+    });
+    is_one(&pages.warned(), &["pages 1:72 to 1:79", "IAM page 1:4 claims it, and GAM calls it free"]);
+}
+
+#[test]
+fn pages_that_changed_while_the_backup_was_made_prove_nothing() {
+    let first = sample_set(BackupKind::Full, 1).configuration.database.first;
+    let mut pages = Pages::healthy();
+    pages.change(9, |page| own(page, 256, 78));
+    pages.changed_at(4, first);
+    let found = pages.verified();
+    assert!(found.damage.is_empty() && found.warnings.is_empty(), "{:?}", found.warnings);
+    assert!(found.facts.iter().any(|fact| fact.contains("1 difference between")), "{:?}", found.facts);
+    let mut pages = Pages::healthy();
+    pages.change(9, |page| own(page, 256, 78));
+    pages.changed_at(9, first);
+    assert!(pages.verified().warnings.is_empty(), "the page itself has changed");
+}
+
+#[test]
+fn zeros_in_the_place_of_a_page_in_use_are_damage() {
+    let mut pages = Pages::healthy();
+    pages.0[10] = [0; PAGE];
+    let found = pages.verified();
+    assert!(found.damage[0].to_string().contains("page 1:10: it is in use, but every byte is zero"), "{found:?}");
+}
