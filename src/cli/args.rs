@@ -87,6 +87,7 @@ pub enum Verb {
     Cancel(OneTask),
     Bench(super::bench::Bench),
     Sql(super::sql::Sql),
+    Gateway(Box<super::gateway::Gateway>),
     /// Make keys, and wrap the data keys of existing backups for new keys.
     Key(Key),
     /// Write the manual pages into a directory.
@@ -113,6 +114,7 @@ impl Verb {
             Self::Sql(args) => args.dry_run,
             Self::Unpack(_)
             | Self::Export(_)
+            | Self::Gateway(_)
             | Self::Log(_)
             | Self::Catalog(_)
             | Self::Cancel(_)

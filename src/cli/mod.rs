@@ -13,6 +13,7 @@ mod examples;
 mod export;
 mod foreign;
 mod foreseen;
+mod gateway;
 mod grid;
 mod inspect;
 mod key;
@@ -110,6 +111,7 @@ fn run(Arguments { global, verb }: Arguments) -> Result<u8> {
 fn dispatch(Arguments { global, verb }: Arguments, config: &Config) -> Result<u8> {
     match verb {
         Verb::Sql(args) => sql::run(&args, config),
+        Verb::Gateway(args) => gateway::run(&args, config),
         Verb::Backup(args) => backup::run(&args, config),
         Verb::Log(args) => log::run(&args, config),
         Verb::Restore(args) => restore::run(&args, config),

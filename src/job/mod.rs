@@ -5,6 +5,7 @@ pub mod copy;
 pub mod estimate;
 pub mod export;
 pub mod foreign;
+pub mod gateway;
 pub mod inspect;
 pub mod keys;
 pub mod limit;

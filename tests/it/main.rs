@@ -37,6 +37,7 @@ mod forged_manifests;
 mod forged_media;
 mod forged_open_sets;
 mod foreseen_servers;
+mod gateway;
 mod golden;
 mod golden_log;
 mod golden_servers;

@@ -85,7 +85,10 @@ impl Sidecar {
 }
 
 /// Creates `path`, which must not be there, and makes it durable; leaves nothing behind when that fails.
-fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
+///
+/// # Errors
+/// The file exists, or cannot be written.
+pub fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
     let name = path.display().to_string();
     let mut file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(path) {
         Ok(file) => file,

@@ -15,7 +15,7 @@ pub mod units;
 
 pub mod checksum;
 pub mod cipher;
-mod key_store;
+pub mod key_store;
 pub mod codec;
 pub mod io;
 mod map_scratch;

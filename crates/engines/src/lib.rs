@@ -9,6 +9,7 @@ pub mod mysql_family;
 pub mod sqlite;
 pub mod sqlserver;
 mod streams;
+pub mod uploaded_objects;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -30,6 +31,11 @@ pub use engine::{
 };
 pub use foreign_set::bytes::{FamilyBytes, InOrder};
 pub use sqlserver::compressed;
+pub use uploaded_objects::engine::{OBJECT, UploadedObject};
+pub use uploaded_objects::incoming::IncomingObject;
+pub use uploaded_objects::position::{KEY_MAX, ObjectFacts, StoredPart, parts as object_parts};
+pub use uploaded_objects::restore::ObjectFile;
+pub use uploaded_objects::session::UploadSession;
 
 /// The options of every engine at the start of a session.
 #[derive(Clone)]
@@ -147,7 +153,18 @@ pub fn foreign(head: &[u8]) -> Option<&'static dyn ForeignMedia> {
 /// The engine of that name, if this program knows it: also one whose media it only stores.
 pub fn named(engine: &str) -> Option<&'static dyn Engine> {
     let of_media = FOREIGN_MEDIA.iter().map(|media| media.engine());
-    ENGINES.iter().copied().chain(of_media).find(|known| known.name() == engine)
+    let objects: &'static dyn Engine = &UploadedObject;
+    ENGINES.iter().copied().chain(of_media).chain([objects]).find(|known| known.name() == engine)
+}
+
+/// True of the engine whose sets hold one uploaded object each.
+pub fn holds_object(engine: &str) -> bool {
+    engine == OBJECT
+}
+
+/// The word before the directory of a restore, for sets that hold files of other programs.
+pub fn files_of(engine: &str) -> Option<&'static str> {
+    media_of(engine).map(|media| media.scheme()).or_else(|| holds_object(engine).then_some(OBJECT))
 }
 
 /// The media of another program that sets of this engine hold.

@@ -155,7 +155,7 @@ fn last_seen(setting: Setting<'_>, listing: &mut Listing) -> Result<(String, Vec
 
 /// What stored media of another program hold.
 fn holds(record: &SetRecord) -> Option<String> {
-    fullbore_engines::media_of(&record.engine)?;
+    fullbore_engines::files_of(&record.engine)?;
     record.position.last.value()["holds"].as_str().map(str::to_owned)
 }
 

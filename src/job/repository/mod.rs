@@ -12,6 +12,7 @@ pub mod list;
 mod locks;
 mod proof;
 pub mod prune;
+pub mod remove;
 pub mod restore;
 pub mod restore_test;
 mod scratch;
@@ -19,6 +20,7 @@ mod strays;
 mod sweep;
 pub mod take_in;
 pub mod tasks;
+pub mod upload;
 pub mod verify;
 
 use fullbore_core::{Error, Result};

@@ -100,10 +100,10 @@ fn judged<'a>(verdict: &VerdictRecord, chain: &ChosenChain<'a>, repository: &Rep
 fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> restore::Request {
     let engine = chain.sets.last().and_then(|set| fullbore_engines::named(&set.record.engine));
     let file = engine.filter(|engine| engine.file().is_some());
-    let media = engine.and_then(|engine| fullbore_engines::media_of(engine.name()));
+    let media = engine.and_then(|engine| fullbore_engines::files_of(engine.name()));
     let into = match (file, media) {
         (Some(engine), _) => Into::File { engine: engine.name(), path: scratch.join("restored.db") },
-        (None, Some(media)) => Into::Media { scheme: media.scheme(), directory: scratch.join("restored") },
+        (None, Some(scheme)) => Into::Media { scheme, directory: scratch.join("restored") },
         (None, None) => Into::Directory(scratch.join("restored")),
     };
     restore::Request {

@@ -28,7 +28,7 @@ const PROVING: &str = "proving the files";
 /// The set does not hold such media.
 pub(super) fn refuse_others(into: &Into, engine: &str) -> Result<()> {
     let Into::Media { scheme, .. } = into else { return Ok(()) };
-    match fullbore_engines::media_of(engine).is_some_and(|media| media.scheme() == *scheme) {
+    match fullbore_engines::files_of(engine) == Some(scheme) {
         true => Ok(()),
         false => Err(of_a_database(into, engine)),
     }
@@ -149,7 +149,8 @@ fn layouts(set: &mut MediaSet, stored: &StoredMedia) -> Result<Vec<Vec<u8>>> {
     stored.layouts.iter().map(|stream| set.small_stream(stream, LAYOUTS_MAX)).collect()
 }
 
-fn refuse_flags(request: &Request, title: &str) -> Result<()> {
+/// Refuses flags of databases, for things that are files.
+pub(super) fn refuse_flags(request: &Request, title: &str) -> Result<()> {
     let given = [
         ("--no-recovery", request.recovery == Recovery::Later),
         ("--recovery", request.recovery == Recovery::Now),

@@ -4,6 +4,7 @@ mod directory;
 mod file;
 mod log;
 mod media;
+mod object;
 mod outside;
 mod owner;
 mod other_tables;
@@ -77,7 +78,7 @@ impl Into {
             Error::usage(
                 format!("--into {}", fullbore_engines::without_password(text)),
                 why,
-                format!("write {known}dir:PATH, {media}or nul:"),
+                format!("write {known}dir:PATH, {media}{}:DIRECTORY or nul:", fullbore_engines::OBJECT),
             )
         };
         match text.split_once(':') {
@@ -115,7 +116,8 @@ impl std::fmt::Display for Into {
 
 /// The scheme of media of another program, if this is one.
 fn of_media(scheme: &str) -> Option<&'static str> {
-    FOREIGN_MEDIA.iter().map(|media| media.scheme()).find(|known| *known == scheme)
+    let known = FOREIGN_MEDIA.iter().map(|media| media.scheme());
+    known.chain([fullbore_engines::OBJECT]).find(|known| *known == scheme)
 }
 
 /// The error if a set of `engine` cannot go into a file of the engine `asked`.
@@ -319,6 +321,9 @@ fn restore_found(
         media::refuse_others(&request.into, &last.header.engine)?;
         if let Some(media) = fullbore_engines::media_of(&last.header.engine) {
             return media::restore(&sequence, opened, media, request, conduct, report);
+        }
+        if fullbore_engines::holds_object(&last.header.engine) {
+            return object::restore(&sequence, opened, request, conduct, report);
         }
     }
     let engine = sequence.last().and_then(|found| fullbore_engines::named(&found.header.engine));

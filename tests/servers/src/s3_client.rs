@@ -50,6 +50,9 @@ pub struct Call {
     body: Vec<u8>,
     patience: Duration,
     unsigned: bool,
+    /// Other bytes than the body, whose SHA-256 is signed.
+    announced: Option<Vec<u8>>,
+    rate: Option<String>,
 }
 
 impl Call {
@@ -63,6 +66,8 @@ impl Call {
             body: Vec::new(),
             patience: PATIENCE,
             unsigned: false,
+            announced: None,
+            rate: None,
         }
     }
 
@@ -99,6 +104,18 @@ impl Call {
     /// Without a signature: what anybody could send.
     pub fn unsigned(mut self) -> Self {
         self.unsigned = true;
+        self
+    }
+
+    /// With the signed SHA-256 of other bytes: the body is not what the signature says.
+    pub fn announcing(mut self, other: &[u8]) -> Self {
+        self.announced = Some(other.to_vec());
+        self
+    }
+
+    /// Not faster than this: `300k` bytes in a second.
+    pub fn rate(mut self, rate: &str) -> Self {
+        self.rate = Some(rate.to_owned());
         self
     }
 
@@ -157,6 +174,17 @@ impl fmt::Display for Failure {
 }
 
 impl S3Client {
+    /// A client for a store at `https://HOST:PORT`, with this key; `ca` is the file of its authority.
+    pub fn new(endpoint: &str, region: &str, access_key: &str, secret_key: &str, ca: Option<PathBuf>) -> Self {
+        let [endpoint, region, access_key, secret_key] = [endpoint, region, access_key, secret_key].map(str::to_owned);
+        Self { endpoint, region, access_key, secret_key, ca }
+    }
+
+    /// The same client with another access key of the same secret.
+    pub fn with_key(&self, access_key: &str) -> Self {
+        Self { access_key: access_key.to_owned(), ..self.clone() }
+    }
+
     /// The same client for another place, such as a proxy before the store: `http://127.0.0.1:PORT`.
     pub fn at(mut self, endpoint: &str) -> Self {
         endpoint.clone_into(&mut self.endpoint);
@@ -188,8 +216,12 @@ impl S3Client {
     pub fn send(&self, call: &Call) -> Result<Answer, Failure> {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("cannot make a temporary directory: {error}"));
         let (sent, heads) = (folder.path().join("body"), folder.path().join("heads"));
-        fs::write(&sent, &call.body).unwrap_or_else(|error| panic!("{}: {error}", sent.display()));
-        let hash = output(Command::new("sha256sum").arg("--").arg(&sent)).unwrap_or_else(|error| panic!("{error}"));
+        let announced = folder.path().join("announced");
+        for (path, bytes) in [(&sent, &call.body), (&announced, call.announced.as_ref().unwrap_or(&call.body))] {
+            fs::write(path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+        let hash =
+            output(Command::new("sha256sum").arg("--").arg(&announced)).unwrap_or_else(|error| panic!("{error}"));
         let hash = hash.split(' ').next().unwrap_or_default();
         let config = self.config(call, &sent.to_string_lossy(), &heads.to_string_lossy(), hash);
         // `-q`: no configuration of the user who runs the test.
@@ -273,6 +305,9 @@ impl S3Client {
         say("noproxy", "*");
         say("max-time", &format!("{:.3}", call.patience.as_secs_f64()));
         say("dump-header", heads);
+        if let Some(rate) = &call.rate {
+            say("limit-rate", rate);
+        }
         if !call.unsigned {
             say("user", &format!("{}:{}", self.access_key, self.secret_key));
             say("aws-sigv4", &format!("aws:amz:{}:s3", self.region));

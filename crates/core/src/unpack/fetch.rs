@@ -224,7 +224,7 @@ fn neighbours(entries: &[IndexEntry]) -> Vec<Range<u64>> {
 }
 
 /// A walk through the entries of a family, in the order of its blocks.
-struct Walk {
+pub(super) struct Walk {
     position: u64,
     transfer_size: u32,
     block_size: u32,
@@ -236,7 +236,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(family: &Family, weights: Weights) -> Self {
+    pub fn new(family: &Family, weights: Weights) -> Self {
         let header = family.header_bytes();
         Self {
             position: header.len() as u64,
@@ -251,7 +251,7 @@ impl Walk {
     }
 
     /// Passes blocks with these entries: they follow each other without gaps.
-    fn pass(&mut self, entries: &[IndexEntry]) -> Result<(), Flaw> {
+    pub fn pass(&mut self, entries: &[IndexEntry]) -> Result<(), Flaw> {
         for entry in entries {
             let (offset, length) = (entry.offset.get(), entry.length.get());
             require(offset == self.position, "the index has a gap")?;
@@ -270,7 +270,7 @@ impl Walk {
     }
 
     /// At the end of the trailer: checks all of it against footer and trailer.
-    fn finish(self, footer: &Footer, trailer: &Trailer) -> Result<Balance, Flaw> {
+    pub fn finish(self, footer: &Footer, trailer: &Trailer) -> Result<Balance, Flaw> {
         let same = footer.family_length == family_length(self.position, self.block_size)
             && (footer.block_count, trailer.block_count) == (self.blocks, self.blocks)
             && trailer.manifest == self.manifest

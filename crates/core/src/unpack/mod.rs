@@ -4,6 +4,7 @@
 mod balance;
 mod base_map;
 mod block;
+mod by_place;
 mod claims;
 mod compare;
 mod directory;
@@ -23,6 +24,7 @@ mod tally;
 mod target;
 
 pub use base_map::BaseMap;
+pub use by_place::BlockPlaces;
 pub use compare::{Compared, OpenStream};
 pub use directory::{BaseTarget, DirectoryTarget, SYNCS_AT_ONCE, relative_path};
 pub use family::Family;

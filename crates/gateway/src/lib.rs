@@ -1,0 +1,30 @@
+//! A small HTTPS S3 endpoint. It speaks the protocol, checks keys and signatures, and keeps the memory within a budget.
+//! It knows no repository: a [`Storage`] takes the objects and gives them back, by blocking calls.
+//!
+//! | to understand | read |
+//! |---|---|
+//! | the seam | [`storage`] |
+//! | a connection | [`server`], then `trace` |
+//! | who may do what | [`keys`] |
+//! | an upload | `requests`, `gateway` (the state), `uploads` (which run), `receive` (a body, its checksums) |
+//! | a download | `send`, `listing` |
+//! | the memory | `budget` |
+//! | TLS certificates | [`certificate`] |
+
+mod answers;
+pub mod budget;
+pub mod certificate;
+pub mod keys;
+mod digests;
+mod gateway;
+mod listing;
+mod receive;
+mod requests;
+mod send;
+pub mod server;
+pub mod storage;
+mod tls;
+mod trace;
+mod uploads;
+
+pub use storage::{Failure, FinishedPart, NewObject, ObjectInfo, ObjectReader, Storage, Upload};

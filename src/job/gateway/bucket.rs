@@ -1,0 +1,292 @@
+//! A repository as a bucket: which objects its sets hold.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::codec::Compression;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::media::SetKind;
+use fullbore_core::plan::{Knobs, Plan, TransferSize};
+use fullbore_core::{Error, Result};
+use fullbore_engines::engine::DatabaseUrl;
+use fullbore_engines::{GivenOptions, ObjectFacts, UploadedObject, holds_object};
+use fullbore_gateway::storage::Done;
+use fullbore_gateway::{Failure, ObjectInfo, ObjectReader};
+use fullbore_repository::Repository;
+use fullbore_repository::config::Config;
+use fullbore_repository::discovery;
+use fullbore_repository::inventory::StoredSet;
+
+use super::{Writing, reader};
+use crate::job::backup;
+use crate::job::repository::{Setting, remove, upload};
+
+/// The list of objects is read again after this time: other hosts write and prune, too.
+const FRESH: Duration = Duration::from_secs(30);
+/// The same before the answer that there is no such object.
+const NEARLY_FRESH: Duration = Duration::from_secs(2);
+/// The buffers of an upload's backup hold the buffers of the gateway, with the head of a block before it.
+const TRANSFER_SIZE: u32 = (1 << 20) + (64 << 10);
+
+/// An object, and the set that holds it.
+#[derive(Clone)]
+pub(super) struct Version {
+    pub facts: ObjectFacts,
+    pub set: StoredSet,
+}
+
+impl Version {
+    /// From a set that holds an object and can be read.
+    fn of(set: StoredSet) -> Option<Self> {
+        let is_there = holds_object(&set.record.engine) && set.incomplete.is_none() && !set.tombstone;
+        let facts = is_there.then(|| ObjectFacts::of(&set.record.position.last.value())).flatten()?;
+        Some(Self { facts, set })
+    }
+
+    pub(super) fn info(&self) -> ObjectInfo {
+        let facts = self.facts.clone();
+        ObjectInfo {
+            key: facts.key,
+            bytes: facts.bytes,
+            etag: facts.etag,
+            modified: facts.completed_at,
+            content_type: facts.content_type,
+            metadata: facts.metadata,
+        }
+    }
+
+    /// Of two versions, the later upload counts.
+    fn order(&self) -> (i64, uuid::Uuid) {
+        (self.facts.completed_at, self.set.record.backup_set_id)
+    }
+}
+
+/// The known objects of a bucket: all versions of each key, the newest last.
+#[derive(Default)]
+struct Known {
+    read: Option<Instant>,
+    objects: BTreeMap<String, Vec<Version>>,
+}
+
+impl Known {
+    fn add(&mut self, version: Version) {
+        let versions = self.objects.entry(version.facts.key.clone()).or_default();
+        versions.retain(|other| other.set.record.backup_set_id != version.set.record.backup_set_id);
+        versions.push(version);
+        versions.sort_by_key(Version::order);
+    }
+}
+
+/// A repository as a bucket.
+pub(super) struct Bucket {
+    pub name: String,
+    /// `--repo`.
+    setting: String,
+    config: Config,
+    pub repository: Repository,
+    template: backup::Request,
+    key: Option<SecretKey>,
+    known: Mutex<Known>,
+    /// The moment of the last completed upload: no two have the same.
+    completed_at: Mutex<i64>,
+    conduct: Conduct,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Bucket {
+    /// Opens a repository, or makes it.
+    ///
+    /// # Errors
+    /// It cannot be used as a bucket.
+    pub fn open(setting: &str, config: &Config, writing: &Writing, conduct: &Conduct) -> Result<Self> {
+        if config.repository.get(setting).is_some_and(|repository| repository.hide_names) {
+            let why = "hides names, and the keys of objects are names that its records have to show";
+            return Err(Error::usage(format!("--repo {setting}"), why, "use another repository for the gateway"));
+        }
+        let places = fullbore_repository::places(setting, config)?;
+        let repository = Repository::open_to_write(setting, places, &conduct.stores)?;
+        let template = template(config, writing, &repository)?;
+        let key = discovery::read_key(template.key.as_deref())?;
+        // A repository without a name in the configuration is a directory or a prefix: its last part is the name.
+        let name = setting.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
+        if name.is_empty() {
+            return Err(Error::usage(
+                format!("--repo {setting}"),
+                "has no name for a bucket",
+                "name it in the configuration",
+            ));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            setting: setting.to_owned(),
+            config: config.clone(),
+            repository,
+            template,
+            key,
+            known: Mutex::default(),
+            completed_at: Mutex::default(),
+            conduct: conduct.clone(),
+        })
+    }
+
+    pub fn setting(&self) -> Setting<'_> {
+        Setting { name: &self.setting, config: &self.config }
+    }
+
+    /// When its repository was made, in microseconds since 1970.
+    pub fn created(&self) -> i64 {
+        let by_host = self.repository.created_at.parse::<jiff::Timestamp>().map(|at| at.as_microsecond());
+        self.repository.stored_at.or(by_host.ok()).unwrap_or(0)
+    }
+
+    /// The request for the backup of an object.
+    pub fn request(&self, key: &str) -> backup::Request {
+        backup::Request { source: DatabaseUrl::of_name(&UploadedObject, key), ..self.template.clone() }
+    }
+
+    /// A conduct of its own for a job: another job that ends does not end it.
+    ///
+    /// # Errors
+    /// The options of its stores do not fit.
+    pub fn own_conduct(&self) -> Result<Conduct> {
+        let stores = self.config.stores()?.telling_as(&self.conduct.stores);
+        Ok(Conduct { stores, volumes: self.conduct.volumes.clone(), ..Conduct::default() })
+    }
+
+    /// Bytes that the backup of an upload takes.
+    pub fn upload_memory(&self) -> u64 {
+        let stripes = upload::families(&self.template);
+        let plan = Plan::backup(&self.template.knobs, stripes, self.template.compression, false);
+        plan.map_or(0, |plan| plan.pool_bytes() + plan.codec_bytes)
+    }
+
+    /// The present moment, later than all before.
+    pub fn next_moment(&self) -> i64 {
+        let mut last = held(&self.completed_at);
+        *last = jiff::Timestamp::now().as_microsecond().max(*last + 1);
+        *last
+    }
+
+    /// A set was stored.
+    pub fn stored(&self, set: StoredSet) -> Option<ObjectInfo> {
+        let version = Version::of(set)?;
+        let info = version.info();
+        held(&self.known).add(version);
+        Some(info)
+    }
+
+    /// The known objects, read again if they are older than this.
+    fn known(&self, fresh: Duration) -> Result<MutexGuard<'_, Known>> {
+        let mut known = held(&self.known);
+        if known.read.is_some_and(|read| read.elapsed() < fresh) {
+            return Ok(known);
+        }
+        let conduct = self.own_conduct()?;
+        let inventory = self.setting().inventory(&self.repository, &conduct, &mut Vec::new())?;
+        *known = Known { read: Some(Instant::now()), objects: BTreeMap::new() };
+        inventory.sets.into_iter().filter_map(Version::of).for_each(|version| known.add(version));
+        Ok(known)
+    }
+
+    /// The newest object with this key.
+    pub fn newest(&self, key: &str) -> Done<Version> {
+        let newest = |known: &Known| known.objects.get(key).and_then(|versions| versions.last()).cloned();
+        if let Some(found) = newest(&*self.known(FRESH)?) {
+            return Ok(found);
+        }
+        newest(&*self.known(NEARLY_FRESH)?).ok_or(Failure::NoObject)
+    }
+
+    /// The same, to be read. A set that another host has removed meanwhile is not the newest one any more.
+    pub fn open_object(&self, key: &str) -> Done<(ObjectInfo, Box<dyn ObjectReader>)> {
+        let version = self.newest(key)?;
+        let opened = reader::open(&version.set, &self.repository, self.key.as_ref());
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(_) if self.newer(key, &version)? => {
+                return self.open_object(key);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok((version.info(), Box::new(opened)))
+    }
+
+    /// True if the newest version of a key is another one by now.
+    fn newer(&self, key: &str, than: &Version) -> Done<bool> {
+        held(&self.known).read = None;
+        match self.newest(key) {
+            Ok(version) => Ok(version.set.record.backup_set_id != than.set.record.backup_set_id),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Objects in the order of their keys.
+    pub fn list(&self, prefix: &str, after: &str, most: usize) -> Done<Vec<ObjectInfo>> {
+        let known = self.known(FRESH)?;
+        let begin = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let keys = known.objects.range::<str, _>((begin, Bound::Unbounded));
+        let keys = keys.take_while(|(key, _)| key.starts_with(prefix));
+        Ok(keys.filter_map(|(_, versions)| versions.last()).take(most).map(Version::info).collect())
+    }
+
+    /// Removes all sets with this key.
+    pub fn remove(&self, key: &str) -> Done<()> {
+        let versions = self.known(NEARLY_FRESH)?.objects.get(key).cloned().unwrap_or_default();
+        if versions.is_empty() {
+            return Ok(());
+        }
+        let conduct = self.own_conduct()?;
+        let sets: Vec<StoredSet> = versions.into_iter().map(|version| version.set).collect();
+        let removed = remove::sets(&sets, key, self.setting(), &conduct);
+        held(&self.known).read = None;
+        match removed {
+            Err(error @ Error::Refused { .. }) => Err(Failure::Refused(error.one_line())),
+            removed => Ok(removed?),
+        }
+    }
+}
+
+/// The request for every backup into a repository, without the object.
+fn template(config: &Config, writing: &Writing, repository: &Repository) -> Result<backup::Request> {
+    let configured = config.compression.as_ref().map(|text| text.parse::<Compression>()).transpose()?;
+    let knobs = Knobs {
+        transfer_size: TransferSize::new(u64::from(TRANSFER_SIZE))?,
+        // One reader takes the bytes from all connections.
+        readers: Some(1),
+        workers: writing.knobs.workers.or(config.workers).or(Some(1)),
+        ..writing.knobs.clone()
+    };
+    let encrypt_to = if writing.encrypt_to.is_empty() { &config.encrypt_to } else { &writing.encrypt_to };
+    Ok(backup::Request {
+        source: DatabaseUrl::default(),
+        to: repository.places.clone(),
+        stripes: writing.stripes.or(config.stripes),
+        compression: writing.compression.or(configured).unwrap_or_default(),
+        auto: None,
+        knobs,
+        kind: SetKind::Full,
+        copy_only: false,
+        base: Vec::new(),
+        init: false,
+        mkdir: false,
+        wait: false,
+        dry_run: false,
+        measure_limit: false,
+        encrypt_to: encrypt_to.clone(),
+        key: writing.key.clone().or_else(|| config.key.clone()),
+        name: String::new(),
+        description: String::new(),
+        mirror: None,
+        name_template: config.name_template.clone(),
+        own_template: None,
+        lock_timeout: Duration::ZERO,
+        continue_after_error: false,
+        engine_options: GivenOptions::default(),
+    })
+}
