@@ -16,10 +16,12 @@ mod followed;
 mod judge;
 mod calibrated;
 mod point;
+mod server;
 
 pub use followed::{BacklogReport, FollowingReport, StretchReport};
 pub use judge::{CalibratedReport, CostReport, UseReport, VerdictReport, WhatIfReport};
 pub use point::PointReport;
+pub use server::ServerReport;
 
 /// Version of the report; fields are added, never changed.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -107,6 +109,8 @@ pub struct Report {
     pub limit: Option<LimitReport>,
     /// The engine's own positions.
     pub position: Option<PositionReport>,
+    /// Of a run by the server itself: its words.
+    pub server: Option<ServerReport>,
     /// The state that the set holds; of a restore, the state of the restored database.
     pub point: Option<PointReport>,
     /// The target of a restore, as `--into` names it.

@@ -8,9 +8,10 @@ use fullbore::config::Config;
 use fullbore::job::reading::Reading;
 
 use super::advise::GoalFlags;
-use super::engine_options::BackupOptions;
+use super::engine_options::{BackupOptions, RestoreOptions};
 use super::listing::{ListFlags, ReportFlags};
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
+use super::server::ServerFlags;
 use super::tuning::{BackupTuning, ReadTuning};
 
 /// Back up and restore databases at the speed of the hardware, and say which part of the hardware is the limit.
@@ -132,12 +133,14 @@ impl Verb {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("where").args(["to", "repo"]).required(true))]
 pub struct Backup {
-    /// The database: sqlite:PATH, mysql://USER@HOST:PORT or mariadb://USER@HOST:PORT (on the server's own host). The
-    /// flags of its engine may follow: sqlite:PATH?keep-free-pages=true. Never put a password here: see --password-file.
+    /// The database: sqlite:PATH, mysql://USER@HOST:PORT or mariadb://USER@HOST:PORT (on the server's own host), or
+    /// mssql://USER@HOST:PORT/DATABASE (experimental). The flags of its engine may follow:
+    /// sqlite:PATH?keep-free-pages=true. Never put a password here: see --password-file.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where a stripe goes: a file, a directory ending in / (fullbore makes the names), s3://BUCKET/PREFIX/, file:///…,
-    /// nul:, or - for standard output. Repeatable.
+    /// nul:, or - for standard output. For mssql:// a place of the server: server:/backup/shop.bak, s3://…, https://….
+    /// Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub to: Vec<String>,
     /// Back up into this repository: its name in the configuration, or a directory or prefix ending in /. fullbore
@@ -231,6 +234,9 @@ pub struct Backup {
     /// How an object store keeps the stripes.
     #[command(flatten, next_help_heading = "Object store")]
     pub kept: ObjectStoreFlags,
+    /// A server that runs its backups itself.
+    #[command(flatten)]
+    pub server: ServerFlags,
     /// Messages and report.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
@@ -436,15 +442,15 @@ pub struct Restore {
     /// Which repository.
     #[command(flatten)]
     pub repository: InRepository,
-    /// The target: sqlite:FILE, dir:PATH, bak:DIRECTORY (stored files of SQL Server) or nul:. fullbore refuses a target
-    /// that is not empty.
+    /// The target: sqlite:FILE, dir:PATH, bak:DIRECTORY (stored files of SQL Server), nul:, or
+    /// mssql://USER@HOST:PORT/DATABASE (experimental). fullbore refuses a target that is not empty.
     #[arg(long, value_name = "TARGET", required = true)]
     pub into: String,
     /// Replace the existing database. It must not be in use. It stays unchanged until the new one is durable.
     #[arg(long)]
     pub replace: bool,
     /// Leave the target restoring (NORECOVERY): it is not a database yet. Further restores with --no-recovery or
-    /// --recovery apply a differential and log sets to it. SQLite only.
+    /// --recovery apply a differential and log sets to it. SQLite and SQL Server.
     #[arg(long, conflicts_with_all = ["recovery", "stop_at", "check", "integrity_check", "table", "resume"])]
     pub no_recovery: bool,
     /// End a restore in steps (RECOVERY): apply the named sets, if any, check the database and give it its name.
@@ -517,6 +523,15 @@ pub struct Restore {
     /// Buffers and threads.
     #[command(flatten, next_help_heading = "Tuning")]
     pub tuning: ReadTuning,
+    /// For RDS: the kind of the set. Other servers read it from the files [default: full].
+    #[arg(long, value_enum, requires = "experimental", help_heading = "SQL Server")]
+    pub kind: Option<Kind>,
+    /// The options of such a server.
+    #[command(flatten)]
+    pub engine_options: RestoreOptions,
+    /// A server that runs its restores itself.
+    #[command(flatten)]
+    pub served: ServerFlags,
     /// Messages and report.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,

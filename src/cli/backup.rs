@@ -13,10 +13,13 @@ use fullbore_core::media::SetKind;
 use fullbore_engines::engine::resolve_options;
 
 use super::args::{Backup, Kind, ReportTo};
-use super::{closing, outside};
+use super::{closing, outside, server};
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Backup, config: &Config) -> Result<u8> {
+    if let Some(server) = server::of(&args.source, args.server.experimental)? {
+        return server::backup(args, server, config);
+    }
     let second = args.copy_to.as_ref().map(|name| (name, args.kept.over(&config.of_repository(name))));
     let own = args.repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
     let config = &args.kept.over(&own);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use fullbore::Result;
-use fullbore_engines::ENGINES;
+use fullbore_engines::all_engines;
 use fullbore_engines::engine::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
 
 /// The options that were given, with their values as text. `VERB` is the verb that takes them.
@@ -14,6 +14,7 @@ pub struct EngineOptions<const VERB: u8>(Vec<(&'static EngineOption, OsString)>)
 const BACKUP: u8 = 0;
 const ESTIMATES: u8 = 1;
 const LOG_FOLLOW: u8 = 2;
+const RESTORE: u8 = 3;
 
 /// The options that `backup` takes.
 pub type BackupOptions = EngineOptions<BACKUP>;
@@ -21,6 +22,8 @@ pub type BackupOptions = EngineOptions<BACKUP>;
 pub type EstimateOptions = EngineOptions<ESTIMATES>;
 /// The options of these that `log follow` takes.
 pub type FollowOptions = EngineOptions<LOG_FOLLOW>;
+/// The options of these that `restore` takes, into a server that runs it itself.
+pub type RestoreOptions = EngineOptions<RESTORE>;
 
 impl<const VERB: u8> EngineOptions<VERB> {
     /// Each option once, although engines share some.
@@ -28,10 +31,11 @@ impl<const VERB: u8> EngineOptions<VERB> {
         let is_wanted = |option: &EngineOption| match VERB {
             ESTIMATES => option.also.contains(&AlsoIn::Estimates),
             LOG_FOLLOW => option.also.contains(&AlsoIn::LogFollow),
+            RESTORE => option.also.contains(&AlsoIn::Restore),
             _ => true,
         };
         let mut all: Vec<&EngineOption> = Vec::new();
-        for &option in ENGINES.iter().flat_map(|engine| engine.options()) {
+        for &option in all_engines().flat_map(|engine| engine.options()) {
             if is_wanted(option) && !all.contains(&option) {
                 all.push(option);
             }
@@ -58,8 +62,12 @@ impl<const VERB: u8> EngineOptions<VERB> {
 
 /// The engines that have an option.
 fn heading(option: &EngineOption) -> String {
-    let engines = ENGINES.iter().filter(|engine| engine.options().contains(&option));
-    engines.map(|engine| engine.title()).collect::<Vec<_>>().join(" and ")
+    let engines: Vec<&str> =
+        all_engines().filter(|engine| engine.options().contains(&option)).map(|engine| engine.title()).collect();
+    match engines.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => engines.concat(),
+    }
 }
 
 /// The text that the command line has for `option`.

@@ -7,7 +7,9 @@ use fullbore::units::{self, counted, show_bytes};
 use fullbore::{Error, Result};
 use fullbore_model::estimate::Steps;
 
+use super::args::Kind;
 use super::foreseen::{Direction, ForeseenJob, answer, deadline, distinct, show_seconds, table, told_configuration};
+use super::server;
 use super::tuning::RestoreTuning;
 
 const DAY: f64 = 86_400.0;
@@ -45,10 +47,23 @@ pub struct Estimate {
     /// Buffers and threads of the restore.
     #[command(flatten)]
     pub restore_tuning: RestoreTuning,
+    /// The kind of backup, from the history of the server [default: full].
+    #[arg(long, value_enum, requires = "experimental", help_heading = "SQL Server")]
+    pub kind: Option<Kind>,
+    /// Needed for mssql://: SQL Server and Amazon RDS are experimental. fullbore is tested against a stub server only and has
+    /// never run against a SQL Server. The estimate is from msdb.dbo.backupset.
+    #[arg(long, help_heading = "SQL Server")]
+    pub experimental: bool,
 }
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Estimate, config: &Config) -> Result<u8> {
+    if let Some(server) = server::of(&args.job.source, args.experimental)? {
+        return server::estimate(args, server, config);
+    }
+    if args.kind.is_some() {
+        return Err(Error::usage("--kind", "is for mssql://", "leave it out"));
+    }
     let request = request(args, config)?;
     let make = || estimate::run(&request, &super::stop_on_signals(config)?);
     answer(&args.job, &request, make, told, |made: &EstimateReport| [&made.notes, &made.warnings])

@@ -26,6 +26,7 @@ mod prune;
 mod repository_args;
 mod restore;
 mod restore_test;
+mod server;
 mod show;
 mod sql;
 mod suggestions;

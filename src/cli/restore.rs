@@ -8,10 +8,14 @@ use fullbore::job::repository::{self, Setting};
 use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request, StartCheck, Tables};
 
 use super::args::{CheckDepth, Restore};
-use super::closing;
+use super::{closing, server};
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Restore, config: &Config) -> Result<u8> {
+    if let Some(server) = server::of(&args.into, args.served.experimental)? {
+        return server::restore(args, server, config);
+    }
+    server::refuse_in_own_restore(args)?;
     let config = &args.repository.config(config);
     let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
     let mut reading = super::args::reading(args.from.clone(), args.key.as_ref(), &args.chosen, &args.tuning, config)?;

@@ -13,6 +13,7 @@ pub mod follow;
 pub mod reading;
 pub mod repository;
 pub mod restore;
+pub mod server;
 pub mod unpack;
 pub mod verify;
 

@@ -91,6 +91,7 @@ mod repository_unwritable;
 mod restore;
 mod restore_resume;
 mod restore_steps;
+mod server_backups;
 mod servers_in_repositories;
 mod signals;
 mod slips;

@@ -150,11 +150,15 @@ pub fn foreign(head: &[u8]) -> Option<&'static dyn ForeignMedia> {
     FOREIGN_MEDIA.iter().copied().find(|media| media.recognises(head))
 }
 
+/// All engines: those of [`ENGINES`], those of foreign media, and that of uploaded objects.
+pub fn all_engines() -> impl Iterator<Item = &'static dyn Engine> {
+    let objects: &'static dyn Engine = &UploadedObject;
+    ENGINES.iter().copied().chain(FOREIGN_MEDIA.iter().map(|media| media.engine())).chain([objects])
+}
+
 /// The engine of that name, if this program knows it: also one whose media it only stores.
 pub fn named(engine: &str) -> Option<&'static dyn Engine> {
-    let of_media = FOREIGN_MEDIA.iter().map(|media| media.engine());
-    let objects: &'static dyn Engine = &UploadedObject;
-    ENGINES.iter().copied().chain(of_media).chain([objects]).find(|known| known.name() == engine)
+    all_engines().find(|known| known.name() == engine)
 }
 
 /// True of the engine whose sets hold one uploaded object each.
@@ -174,7 +178,8 @@ pub fn media_of(engine: &str) -> Option<&'static dyn ForeignMedia> {
 
 /// The engine that a URL begins with, if this program knows it.
 pub fn of_url(url: &str) -> Option<&'static dyn Engine> {
-    named(url.split_once(':')?.0)
+    let (scheme, _) = url.split_once(':')?;
+    all_engines().find(|engine| engine.scheme() == scheme).or_else(|| named(scheme))
 }
 
 /// A database URL as it may be shown: its password is `***`. The path of a file has no password.
@@ -270,7 +275,7 @@ pub fn open(url: &str, options: &Options) -> Result<Box<dyn Session>> {
         let hint = format!("write the engine before the path: {}", known());
         return Err(Error::usage(without_password(url), "this is not a database URL", hint));
     };
-    let Some(engine) = named(scheme) else {
+    let Some(engine) = of_url(url) else {
         let hint = format!("known engines: {}", known());
         return Err(Error::usage(without_password(url), format!("`{scheme}` is not an engine"), hint));
     };

@@ -11,11 +11,14 @@
 //! let url = format!("mariadb://{}@{}:{}", server.user(), server.host(), server.port());
 //! ```
 //!
+//! [`SqlServerStub`](sql_server::SqlServerStub) stands in the place of a SQL Server, which does not run here.
+//!
 //! [`ObjectStore`] is the same for S3 servers, with [`S3Client`] to look into them and [`FaultProxy`] to stand in between.
 
 mod fault_proxy;
 mod object_store;
 mod s3_client;
+pub mod sql_server;
 mod waiting;
 
 use std::ffi::OsStr;

@@ -1,6 +1,7 @@
 //! The interface of engines to the rest of the program. An engine is a folder, a type that implements [`Engine`], and a
 //! line in [`ENGINES`](crate::ENGINES).
 
+mod backup_server;
 mod database_url;
 mod directory;
 mod directory_restore;
@@ -11,12 +12,17 @@ mod log;
 mod option;
 mod options;
 mod pages;
+mod password;
 mod restorer;
 
 use std::path::PathBuf;
 
 use fullbore_core::Result;
 
+pub use backup_server::{
+    BackupOrder, BackupServer, EarlierBackup, Look, RestoreOrder, RestoreStep, Seen, ServerFile, ServerOutcome,
+    ServerSession, ServerSet,
+};
 pub use database_url::DatabaseUrl;
 pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
@@ -32,6 +38,7 @@ pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, Option
 pub(crate) use options::names as option_names;
 pub use options::{EngineDefaults, refuse_target_options, resolve_options};
 pub use pages::{PageCheck, PageEngine};
+pub use password::{PASSWORD_FILE, PASSWORD_MAX, password_file};
 pub use restorer::Restorer;
 
 use crate::{Options, Session};
@@ -46,6 +53,11 @@ pub trait Engine: Sync {
 
     /// The identity of the database that `url` names. The database need not exist.
     fn identity(&self, url: &str) -> Identity;
+
+    /// The beginning of its URLs. Nearly always its name.
+    fn scheme(&self) -> &'static str {
+        self.name()
+    }
 
     /// True when a server is asked for the database. False when the database is a file of this machine.
     fn is_server(&self) -> bool;
@@ -79,6 +91,11 @@ pub trait Engine: Sync {
 
     /// Its files in a directory, if a server starts on one.
     fn directory(&self) -> Option<&dyn DirectoryEngine> {
+        None
+    }
+
+    /// Its servers, if they write and read their backup files themselves.
+    fn backup_server(&self) -> Option<&dyn BackupServer> {
         None
     }
 

@@ -28,6 +28,8 @@ pub enum AlsoIn {
     Estimates,
     /// `log follow`.
     LogFollow,
+    /// `restore` into a server that runs the restore itself.
+    Restore,
 }
 
 /// What the value of an option is.

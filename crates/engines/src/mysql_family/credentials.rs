@@ -5,14 +5,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{home, read_small, refuse_files_of_others};
+use fullbore_core::io::{home, refuse_files_of_others};
 use fullbore_core::{Error, Result};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::url::ServerAddress;
+use crate::engine::{PASSWORD_MAX, password_file};
 
-/// The longest password: longer than any server takes.
-const PASSWORD_MAX: usize = 1024;
 /// The longest user name that fits into the login; servers allow 32 (MySQL) or 128 (MariaDB) characters.
 const USER_MAX: usize = 250;
 /// The longest option file.
@@ -93,24 +92,6 @@ impl Credentials {
     pub(super) fn password(&self) -> &[u8] {
         &self.password
     }
-}
-
-/// The content of a password file, without one line end.
-fn password_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
-    let failed = |error| Error::io("read the password from", path.display().to_string(), error).on_named_thing();
-    // It may be a pipe, `<(pass show db)`.
-    let (mut bytes, _) = read_small(path, PASSWORD_MAX + 3).map_err(failed)?;
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
-        if bytes.last() == Some(&b'\r') {
-            bytes.pop();
-        }
-    }
-    if bytes.contains(&b'\n') {
-        let hint = "write the password alone into the file, on one line";
-        return Err(Error::usage(path.display().to_string(), "it has more than one line", hint));
-    }
-    Ok(bytes)
 }
 
 /// User and password from an option file of the MySQL programs ("Using Option Files" in MySQL's manual).

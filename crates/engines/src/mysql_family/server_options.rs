@@ -1,16 +1,7 @@
 //! The options that MySQL and MariaDB share.
 
-use crate::engine::{AlsoIn, EngineOption, OptionKind};
-
-/// Where the password is.
-pub static PASSWORD_FILE: EngineOption = EngineOption {
-    name: "password-file",
-    kind: OptionKind::File,
-    help: "File with the server's password in its first line. Without this flag: FULLBORE_PASSWORD, then the server's own \
-           option file (~/.my.cnf)",
-    elsewhere: "only a server asks for a password",
-    also: &[AlsoIn::Estimates],
-};
+pub use crate::engine::PASSWORD_FILE;
+use crate::engine::{EngineOption, OptionKind};
 
 /// Continues with a series of the server that this program is not tested with.
 pub static ACCEPT_UNVERIFIED: EngineOption = EngineOption {

@@ -1,11 +1,13 @@
-//! SQL Server's row in the table of engines: sets that hold its backup files. fullbore does not connect to a server.
+//! SQL Server's row in the table of engines: sets that hold its backup files, and servers that run their backups
+//! themselves.
 
 use fullbore_core::{Error, Result};
 
-use crate::engine::{Engine, Identity, Stems};
+use super::server;
+use crate::engine::{BackupServer, Engine, EngineOption, Identity, Stems};
 use crate::{Options, Session};
 
-/// The engine of sets that hold backup files.
+/// The engine of sets that hold backup files, and of `mssql://`.
 pub struct SqlServer;
 
 impl Engine for SqlServer {
@@ -17,9 +19,22 @@ impl Engine for SqlServer {
         "SQL Server"
     }
 
-    /// A database is named as `SERVER\\INSTANCE/DATABASE`.
+    fn scheme(&self) -> &'static str {
+        "mssql"
+    }
+
+    fn options(&self) -> &'static [&'static EngineOption] {
+        &server::OPTIONS
+    }
+
+    fn backup_server(&self) -> Option<&dyn BackupServer> {
+        Some(&server::Driver)
+    }
+
+    /// A database is named as `SERVER\\INSTANCE/DATABASE` in sets, as `HOST:PORT/DATABASE` on a server.
     fn identity(&self, url: &str) -> Identity {
-        let name = url.split_once(':').map_or(url, |(_, name)| name).to_owned();
+        let in_set = |url: &str| url.split_once(':').map_or(url, |(_, name)| name).to_owned();
+        let name = if url.starts_with("mssql:") { server::address::identity(url) } else { in_set(url) };
         Identity { name: name.clone(), written: name, files: Vec::new() }
     }
 
@@ -34,8 +49,9 @@ impl Engine for SqlServer {
     }
 
     fn open(&self, url: &str, _: &Options) -> Result<Box<dyn Session>> {
-        let why = "fullbore does not connect to SQL Server: it stores the files that BACKUP has written";
-        let hint = "take the files into a repository: fullbore copy --from '/dump/*.bak' --to-repo NAME";
-        Err(Error::usage(url, why, hint))
+        let why = "fullbore does not read the bytes of a SQL Server: the server writes its backup files itself";
+        let hint = "`backup`, `restore` and `estimate` take mssql://… with --experimental; `fullbore copy --from \
+                    '/dump/*.bak' --to-repo NAME` takes its files into a repository";
+        Err(Error::usage(crate::without_password(url), why, hint))
     }
 }

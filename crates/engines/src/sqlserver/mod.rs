@@ -1,4 +1,5 @@
-//! SQL Server's backup files (`.bak`, `.trn`), read without a server. `docs/BAK_FORMAT.md` has the format.
+//! SQL Server's backup files (`.bak`, `.trn`), read without a server (`docs/BAK_FORMAT.md` has the format); and servers
+//! that run their backups themselves.
 //!
 //! | to understand | read |
 //! |---|---|
@@ -14,6 +15,7 @@
 //! | sets that hold backup files | [`survey`] (the place of each extent), [`position`] (their names), [`engine`] |
 //! | `restore` | [`restore`], [`chain`] (which sets), [`database_files`] (pages and log at their places) |
 //! | `export` | [`tables_out`] (pages, records, values) |
+//! | a server that runs its backups itself (`mssql://`) | [`server`] |
 //! | the seam to the rest of the program | [`foreign`] |
 //!
 //! All of it is written from the public MTF 1.00a specification and from what genuine files show.
@@ -41,6 +43,7 @@ pub mod page_judge;
 mod points;
 pub mod position;
 pub mod restore;
+pub mod server;
 pub mod set;
 pub mod stream;
 pub mod survey;

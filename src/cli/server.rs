@@ -1,0 +1,420 @@
+//! `backup`, `restore` and `estimate` of a database whose server runs them itself (`mssql://`). Each flag without a word
+//! in T-SQL is refused by its name.
+
+use clap::Args;
+use fullbore::chain::moment;
+use fullbore::config::Config;
+use fullbore::job::repository::Setting;
+use fullbore::job::server::{self, Served, ServerEstimate};
+use fullbore::report::Report;
+use fullbore::units::{self, counted, show_bytes};
+use fullbore::{Error, Result};
+use fullbore_core::media::SetKind;
+use fullbore_engines::GivenOptions;
+use fullbore_engines::engine::{BackupOrder, BackupServer, RestoreOrder, RestoreStep, resolve_options};
+
+use super::args::{Backup, Kind, OutputFlags, ReportTo, Restore};
+use super::estimate::Estimate;
+use super::foreseen::{ForeseenJob, show_seconds};
+use super::show;
+use super::tuning::{BackupTuning, ReadTuning, Tuning};
+
+/// The flags of a server that runs its backups itself.
+#[derive(Debug, Args)]
+pub struct ServerFlags {
+    /// Needed for mssql://: SQL Server and Amazon RDS are experimental. fullbore is tested against a stub server only and has
+    /// never run against a SQL Server.
+    #[arg(long, help_heading = "SQL Server")]
+    pub experimental: bool,
+    /// Record the run as a task in this repository: fullbore tasks shows it, and fullbore cancel ends it on the server.
+    #[arg(long, value_name = "REPOSITORY", requires = "experimental", help_heading = "SQL Server")]
+    pub task_in: Option<String>,
+}
+
+/// The server that runs backups of `url` itself, if it is one.
+///
+/// # Errors
+/// `--experimental` is missing, or is given for another database.
+pub fn of(url: &str, experimental: bool) -> Result<Option<&'static dyn BackupServer>> {
+    let engine = fullbore_engines::of_url(url);
+    let server = engine.filter(|engine| url.starts_with(&format!("{}:", engine.scheme())));
+    match (server.and_then(|engine| Some((engine, engine.backup_server()?))), experimental) {
+        (Some((_, server)), true) => Ok(Some(server)),
+        (Some((engine, server)), false) => {
+            let why = format!("{} is experimental: {}", engine.title(), server.caveat());
+            Err(Error::usage(format!("{}://", engine.scheme()), why, "add --experimental to accept that"))
+        }
+        (None, true) => Err(Error::usage("--experimental", "is for mssql://", "leave it out")),
+        (None, false) => Ok(None),
+    }
+}
+
+fn served(server: &'static dyn BackupServer, url: &str, flags: &GivenOptions, config: &Config) -> Result<Served> {
+    let (source, options) = resolve_options(url, flags, &config.engine)?;
+    if let Some(engine) = source.engine() {
+        fullbore_engines::refuse_options_of_others(engine, &options)?;
+    }
+    Ok(Served { source, server, options })
+}
+
+/// A flag, whether it was given, and what to do instead.
+type Flag = (&'static str, bool, &'static str);
+
+const OWN_MEDIA: &str = "it is for media of fullbore; SQL Server writes its own";
+
+fn refuse(flags: &[Flag]) -> Result<()> {
+    match flags.iter().find(|(_, given, _)| *given) {
+        Some((flag, _, why)) => Err(Error::usage(*flag, format!("has no word in T-SQL: {why}"), "leave it out")),
+        None => Ok(()),
+    }
+}
+
+/// Runs `backup`; gives the exit code.
+pub fn backup(args: &Backup, server: &'static dyn BackupServer, config: &Config) -> Result<u8> {
+    let served = served(server, &args.source, &args.engine_options.given()?, config)?;
+    let order = backup_order(args)?;
+    let task_in = args.server.task_in.as_deref();
+    let within = task_in.map(|name| config.of_repository(name));
+    super::with_report(
+        "backup",
+        &args.shown,
+        config,
+        |conduct, report| {
+            let setting = task_in.zip(within.as_ref()).map(|(name, config)| Setting { name, config });
+            server::backup(&served, &order, args.dry_run, setting, conduct, report)
+        },
+        |report| closing("BACKUP", report, &args.shown),
+        false,
+    )
+}
+
+/// The order. A flag that is new in [`Backup`] must be placed here, too: there is no `..`.
+fn backup_order(args: &Backup) -> Result<BackupOrder> {
+    let Backup {
+        source: _,
+        to,
+        repo,
+        copy_to,
+        mirror_to,
+        stripes,
+        compression,
+        auto,
+        goal,
+        data_path,
+        kind,
+        base,
+        copy_only,
+        init,
+        mkdir,
+        wait,
+        name,
+        description,
+        name_template,
+        encrypt_to,
+        key,
+        lock_timeout,
+        engine_options: _,
+        continue_after_error,
+        measure_limit,
+        profile,
+        dry_run: _,
+        tuning,
+        kept,
+        server: _,
+        shown,
+    } = args;
+    let kept = kept.first();
+    refuse(&[
+        ("--repo", repo.is_some(), "the server writes the files; --task-in records the run in a repository"),
+        ("--copy-to", copy_to.is_some(), "copy the files with fullbore copy"),
+        ("--mirror-to", !mirror_to.is_empty(), "MIRROR TO is not there yet; copy the files with fullbore copy"),
+        ("--auto", *auto || goal.first().is_some(), "the server moves the bytes"),
+        ("--data-path", data_path.is_some(), "the server moves the bytes"),
+        ("--kind auto", *kind == Kind::Auto, "say full, differential or log"),
+        ("--base", !base.is_empty(), "the server knows the base"),
+        ("--mkdir", *mkdir, "make the directory on the server's host"),
+        ("--name-template", name_template.is_some(), OWN_MEDIA),
+        ("--encrypt-to", !encrypt_to.is_empty(), "SQL Server encrypts for its own certificates only"),
+        ("--key", key.is_some(), OWN_MEDIA),
+        ("--measure-limit", *measure_limit, "the server moves the bytes"),
+        ("--profile", profile.is_some(), "the server moves the bytes"),
+        (kept.unwrap_or_default(), kept.is_some(), "the server writes the objects"),
+    ])?;
+    let order = tuned(tuning, BackupOrder::new(set_kind(*kind), to.clone()))?;
+    Ok(BackupOrder {
+        stripes: *stripes,
+        compression: compression.clone(),
+        copy_only: *copy_only,
+        init: *init,
+        continue_after_error: *continue_after_error,
+        name: name.clone(),
+        description: description.clone(),
+        stats: shown.stats,
+        lock_timeout_ms: (!*wait).then(|| lock_timeout.saturating_mul(1000)),
+        ..order
+    })
+}
+
+/// The order with the buffers.
+fn tuned(tuning: &BackupTuning, order: BackupOrder) -> Result<BackupOrder> {
+    let BackupTuning {
+        shared: Tuning { buffer_count, queue_depth, workers },
+        readers,
+        max_transfer_size,
+        block_size,
+        throttle,
+    } = tuning;
+    refuse_threads(*queue_depth, *workers, throttle.is_some())?;
+    refuse(&[("--readers", readers.is_some(), "the server reads")])?;
+    let bytes = |flag: &str, text: &Option<String>| text.as_ref().map(|text| units::bytes(flag, text)).transpose();
+    Ok(BackupOrder {
+        buffer_count: *buffer_count,
+        transfer_size: bytes("--max-transfer-size", max_transfer_size)?,
+        block_size: bytes("--block-size", block_size)?,
+        ..order
+    })
+}
+
+fn set_kind(kind: Kind) -> SetKind {
+    match kind {
+        Kind::Full | Kind::Auto => SetKind::Full,
+        Kind::Differential => SetKind::Differential,
+        Kind::Log => SetKind::Log,
+    }
+}
+
+fn refuse_threads(queue_depth: Option<usize>, workers: Option<usize>, throttle: bool) -> Result<()> {
+    refuse(&[
+        ("--queue-depth", queue_depth.is_some(), "the server writes; --buffer-count is BUFFERCOUNT"),
+        ("--workers", workers.is_some(), "the server packs"),
+        ("--throttle", throttle, "use the Resource Governor of the server"),
+    ])
+}
+
+/// Runs `restore`; gives the exit code.
+pub fn restore(args: &Restore, server: &'static dyn BackupServer, config: &Config) -> Result<u8> {
+    let served = served(server, &args.into, &args.engine_options.given()?, config)?;
+    let order = restore_order(args)?;
+    let task_in = args.served.task_in.as_deref();
+    let within = task_in.map(|name| config.of_repository(name));
+    super::with_report(
+        "restore",
+        &args.shown,
+        config,
+        |conduct, report| {
+            let setting = task_in.zip(within.as_ref()).map(|(name, config)| Setting { name, config });
+            server::restore(&served, &order, args.dry_run, setting, conduct, report)
+        },
+        |report| closing("RESTORE", report, &args.shown),
+        false,
+    )
+}
+
+/// The order. A flag that is new in [`Restore`] must be placed here, too: there is no `..`.
+fn restore_order(args: &Restore) -> Result<RestoreOrder> {
+    let Restore {
+        from,
+        repository,
+        into: _,
+        replace,
+        no_recovery,
+        recovery: _,
+        mkdir,
+        resume,
+        check,
+        integrity_check,
+        start_check,
+        table,
+        server_program,
+        server_option,
+        place_outside,
+        owner,
+        stop_at,
+        continue_after_error,
+        dry_run: _,
+        profile,
+        key,
+        chosen,
+        tuning,
+        kind,
+        moves: _,
+        file,
+        engine_options: _,
+        served: _,
+        shown,
+    } = args;
+    let servers = server_program.is_some() || !server_option.is_empty() || *place_outside || owner.is_some();
+    refuse(&[
+        ("--repo", repository.repo.is_some(), "the server reads the files; --task-in records the run in a repository"),
+        ("--mkdir", *mkdir, "make the directory on the server's host"),
+        ("--resume", *resume, "run the restore again"),
+        ("--check", check.is_some() || *integrity_check || *start_check, "run DBCC CHECKDB afterwards"),
+        ("--table", !table.is_empty(), "the server restores whole databases"),
+        ("--server-program, --server-option, --place-outside, --owner", servers, "they are for MySQL and MariaDB"),
+        ("--profile", profile.is_some(), "the server moves the bytes"),
+        ("--key", key.is_some(), OWN_MEDIA),
+        ("--kind auto", *kind == Some(Kind::Auto), "say full, differential or log"),
+    ])?;
+    let ReadTuning { shared: Tuning { buffer_count, queue_depth, workers }, throttle } = tuning;
+    refuse_threads(*queue_depth, *workers, throttle.is_some())?;
+    let stop_at = stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?;
+    Ok(RestoreOrder {
+        from: from.clone(),
+        set: chosen.set.clone(),
+        latest: chosen.latest,
+        position: *file,
+        kind: kind.map(set_kind),
+        replace: *replace,
+        step: if *no_recovery { RestoreStep::NoRecovery } else { RestoreStep::Recovery },
+        stop_at,
+        moves: args.moved().map(|(name, path)| (name.to_owned(), path.to_owned())).collect(),
+        continue_after_error: *continue_after_error,
+        buffer_count: *buffer_count,
+        stats: shown.stats,
+    })
+}
+
+/// Refuses flags of such a server in a restore that fullbore does itself.
+///
+/// # Errors
+/// It names the first of them.
+pub fn refuse_in_own_restore(args: &Restore) -> Result<()> {
+    if let Some(option) = args.engine_options.given()?.iter().next() {
+        return Err(Error::usage(format!("--{}", option.name), "is for --into mssql://…", "leave it out"));
+    }
+    match args.kind {
+        Some(_) => Err(Error::usage("--kind", "is for --into mssql://…", "leave it out")),
+        None => Ok(()),
+    }
+}
+
+/// Runs `estimate`; gives the exit code.
+pub fn estimate(args: &Estimate, server: &'static dyn BackupServer, config: &Config) -> Result<u8> {
+    let Estimate {
+        job,
+        encrypted,
+        grid,
+        plan,
+        change_rate,
+        deadline,
+        direction: _,
+        restore_tuning,
+        kind,
+        experimental: _,
+    } = args;
+    let ForeseenJob {
+        source,
+        to,
+        stripes,
+        compression,
+        profile,
+        size,
+        data_path,
+        price,
+        engine_options,
+        tuning,
+        report,
+    } = job;
+    let restore = restore_tuning.knobs();
+    let tuned = tuning.shared.buffer_count.is_some()
+        || tuning.shared.queue_depth.is_some()
+        || tuning.shared.workers.is_some()
+        || [&tuning.max_transfer_size, &tuning.block_size, &tuning.throttle].iter().any(|text| text.is_some())
+        || tuning.readers.is_some();
+    let restores = restore.buffer_count.is_some() || restore.queue_depth.is_some() || restore.workers.is_some();
+    let history = "the estimate is from the history of the server";
+    let flags: [Flag; 11] = [
+        ("--encrypted", *encrypted, history),
+        ("--grid", *grid, history),
+        ("--plan", plan.is_some() || change_rate.is_some(), history),
+        ("--deadline", deadline.is_some(), history),
+        ("--compression", compression.is_some(), history),
+        ("--profile", profile != "default", history),
+        ("--data-path", data_path.is_some(), history),
+        ("--price", price.is_some(), history),
+        ("buffers and threads", tuned, history),
+        ("buffers and threads of the restore", restores, history),
+        ("--kind auto", *kind == Some(Kind::Auto), "say full, differential or log"),
+    ];
+    if let Some((flag, _, why)) = flags.iter().find(|(_, given, _)| *given) {
+        return Err(Error::usage(*flag, format!("is not possible for mssql://: {why}"), "leave it out"));
+    }
+    let served = served(server, source, &engine_options.given()?, config)?;
+    let kind = kind.map_or(SetKind::Full, set_kind);
+    let order = BackupOrder { stripes: stripes.map(usize::from), ..BackupOrder::new(kind, to.clone()) };
+    let size = size.as_ref().map(|text| units::bytes("--size", text)).transpose()?;
+    let to = report.to();
+    if let Some(ReportTo::File(path)) = &to {
+        super::check_report_place(path)?;
+    }
+    let made = server::estimate(&served, &order, size, &super::stop_on_signals(config)?)?;
+    if to != Some(ReportTo::Output) {
+        show::line(&told(&made));
+    }
+    if let Some(to) = &to {
+        super::write_report(to, &made)?;
+    }
+    made.notes.iter().for_each(|note| show::note(note));
+    Ok(0)
+}
+
+fn told(made: &ServerEstimate) -> String {
+    let shape = if made.same_files { "in as many files" } else { "in any number of files" };
+    [
+        format!(
+            "ESTIMATE of {} of `{}`: {}, {}",
+            show_bytes(made.plain_bytes),
+            made.source,
+            made.kind,
+            counted(made.files as u64, "file")
+        ),
+        format!(
+            "  backup:  {} to {} (middle {}, {:.0} MiB/s)",
+            show_seconds(made.p10_s),
+            show_seconds(made.p90_s),
+            show_seconds(made.p50_s),
+            made.mib_per_s
+        ),
+        format!("  stored {}; data files {}", show_bytes(made.stored_bytes), show_bytes(made.database_bytes)),
+        format!(
+            "  from {} {shape} in msdb.dbo.backupset, the newest of {} (time of the server)",
+            counted(made.history_runs as u64, "earlier backup"),
+            made.newest
+        ),
+    ]
+    .join("\n")
+}
+
+/// What was done, or would be.
+fn closing(what: &str, report: &Report, shown: &OutputFlags) -> Vec<String> {
+    let value = |text: &Option<String>| show::value(text.as_deref().unwrap_or_default());
+    let Some(ran) = &report.server else { return Vec::new() };
+    if report.status == "planned" {
+        let mut lines = vec![format!("{what} would run on {}:", show::value(&ran.server))];
+        lines.extend(ran.statements.iter().map(|statement| format!("  {}", show::value(statement))));
+        return lines;
+    }
+    let object = if report.kind.as_deref() == Some("log") { "LOG" } else { "DATABASE" };
+    let kind = report.kind.as_deref().unwrap_or("recovery");
+    let places: Vec<String> = report.families.iter().map(|family| show::value(&family.device)).collect();
+    let way = if what == "BACKUP" { "to" } else { "from" };
+    let places = if places.is_empty() { String::new() } else { format!(" {way} {}", places.join(", ")) };
+    let restoring = if report.restoring { "; it is not usable yet (NORECOVERY)" } else { "" };
+    let mut lines = vec![format!("{what} {object}: {kind} of {}{places}{restoring}", value(&report.database))];
+    if report.source_bytes > 0 {
+        lines.push(format!(
+            "  {} in {:.3} s ({:.1} MiB/s), {} stored ({:.2} : 1)",
+            show_bytes(report.source_bytes),
+            report.elapsed_s,
+            report.mib_per_s,
+            show_bytes(report.stored_bytes),
+            report.ratio
+        ));
+    }
+    if shown.verbose {
+        lines.push(format!("  by {}, {}", show::value(&ran.server), value(&ran.run)));
+        lines.push(format!("  set {}, media set {}", value(&report.backup_set_id), value(&report.media_set_id)));
+        lines.extend(ran.statements.iter().map(|statement| format!("  {}", show::value(statement))));
+    }
+    lines
+}

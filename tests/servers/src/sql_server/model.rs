@@ -1,0 +1,195 @@
+//! What the stub knows: databases, files, the history of backups, running statements, tasks of RDS.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A database.
+#[derive(Debug, Clone)]
+pub struct Database {
+    /// `state_desc`
+    pub state: String,
+    /// `recovery_model_desc`
+    pub recovery_model: String,
+    /// Bytes of its data files.
+    pub bytes: i64,
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self { state: "ONLINE".into(), recovery_model: "FULL".into(), bytes: 200 << 20 }
+    }
+}
+
+/// A set on a file.
+#[derive(Debug, Clone)]
+pub struct StoredSet {
+    /// Its database.
+    pub database: String,
+    /// `D`, `I`, `L`.
+    pub kind: String,
+    /// BackupSetGUID.
+    pub id: String,
+    /// BackupSize.
+    pub bytes: i64,
+    /// CompressedBackupSize.
+    pub stored_bytes: i64,
+    /// The expiration date.
+    pub expires: Option<(i32, u32)>,
+}
+
+/// A file, or an object: one family of a media set.
+#[derive(Debug, Clone)]
+pub struct StoredFile {
+    /// MediaSetId.
+    pub media: String,
+    /// FamilySequenceNumber.
+    pub number: i64,
+    /// FamilyCount.
+    pub families: i64,
+    /// Its sets, in order.
+    pub sets: Vec<StoredSet>,
+}
+
+/// A row of `msdb.dbo.backupset`, with its media.
+#[derive(Debug, Clone)]
+pub struct Past {
+    /// The set.
+    pub set: StoredSet,
+    /// Identity of its media.
+    pub media: String,
+    /// Its files.
+    pub files: Vec<String>,
+    /// How long it took, in whole seconds.
+    pub seconds: i64,
+}
+
+/// A task of RDS.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The states that are still to come; each look takes one, and the last one stays.
+    pub states: Vec<(&'static str, i64)>,
+    /// Its database.
+    pub database: String,
+    /// `BACKUP_DB`, `RESTORE_DB`.
+    pub kind: &'static str,
+    /// The object.
+    pub arn: String,
+}
+
+/// A running BACKUP or RESTORE.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Running {
+    /// `percent_complete`
+    pub percent: u8,
+    /// KILL came.
+    pub killed: bool,
+}
+
+/// What goes wrong, and how fast everything is.
+#[derive(Debug, Clone)]
+pub struct Faults {
+    /// The time of one tenth of a BACKUP or RESTORE.
+    pub tenth: Duration,
+    /// It stays at this percent until it is killed.
+    pub stands_at: Option<u8>,
+    /// The server goes away at this percent.
+    pub gone_at: Option<u8>,
+    /// An error of BACKUP and RESTORE.
+    pub error: Option<(i32, String)>,
+    /// The login may not see the progress.
+    pub hides_progress: bool,
+    /// The login may not kill.
+    pub refuses_kill: bool,
+    /// The history has no new rows.
+    pub forgets: bool,
+    /// How tasks of RDS end: SUCCESS, ERROR. `None`: they run until they are cancelled.
+    pub task_ends: Option<&'static str>,
+}
+
+/// Everything that the stub knows.
+pub struct Model {
+    /// By name.
+    pub databases: BTreeMap<String, Database>,
+    /// By path or URL.
+    pub files: BTreeMap<String, StoredFile>,
+    /// Files that are no backups.
+    pub others: BTreeSet<String>,
+    /// Beginnings of URLs with a CREDENTIAL.
+    pub credentials: Vec<String>,
+    /// Oldest first.
+    pub history: Vec<Past>,
+    /// By session.
+    pub running: BTreeMap<i64, Running>,
+    /// By number, from 1.
+    pub tasks: Vec<Task>,
+    /// All batches, with their sessions.
+    pub batches: Vec<(i64, String)>,
+    /// What goes wrong.
+    pub faults: Faults,
+    pub(super) next_id: u128,
+    pub(super) is_gone: bool,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        let faults = Faults {
+            tenth: Duration::from_millis(30),
+            stands_at: None,
+            gone_at: None,
+            error: None,
+            hides_progress: false,
+            refuses_kill: false,
+            forgets: false,
+            task_ends: Some("SUCCESS"),
+        };
+        Self {
+            databases: [("shop".to_owned(), Database::default())].into(),
+            files: BTreeMap::new(),
+            others: BTreeSet::new(),
+            credentials: Vec::new(),
+            history: Vec::new(),
+            running: BTreeMap::new(),
+            tasks: Vec::new(),
+            batches: Vec::new(),
+            faults,
+            next_id: 0x1000_0000_0000_0000_0000_0000_0000_0001,
+            is_gone: false,
+        }
+    }
+}
+
+impl Model {
+    /// A GUID that was not given before.
+    pub fn new_guid(&mut self) -> String {
+        self.next_id += 1 << 96;
+        let digits = format!("{:032X}", self.next_id);
+        [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+    }
+
+    /// Stores a set in `files`, as a finished BACKUP does; `anew` removes what is there.
+    pub fn store(&mut self, database: &str, kind: &str, files: &[String], anew: bool) {
+        let (id, media) = (self.new_guid(), self.new_guid());
+        let set = StoredSet {
+            database: database.to_owned(),
+            kind: kind.to_owned(),
+            id,
+            bytes: 100 << 20,
+            stored_bytes: 25 << 20,
+            expires: None,
+        };
+        let families = files.len() as i64;
+        for (number, file) in (1..).zip(files.iter().filter(|file| *file != "NUL")) {
+            let known = self.files.get_mut(file).filter(|_| !anew);
+            match known {
+                Some(known) => known.sets.push(set.clone()),
+                None => {
+                    let new = StoredFile { media: media.clone(), number, families, sets: vec![set.clone()] };
+                    self.files.insert(file.clone(), new);
+                }
+            }
+        }
+        if !self.faults.forgets {
+            self.history.push(Past { set, media, files: files.to_vec(), seconds: 10 });
+        }
+    }
+}
