@@ -27,8 +27,9 @@ use crate::s3_client::{Call, S3Client, elements};
 
 use emulators::azure_key;
 use google_front::GoogleFront;
+pub(crate) use options::make_certificates;
 pub use options::{StoreKind, StoreOptions};
-use options::{cannot, free_port, make_certificates, random_keys};
+use options::{cannot, free_port, random_keys};
 use process::Running;
 
 /// How long a server may take until it answers. They need 0.1 to 1 s; a busy machine is patient.

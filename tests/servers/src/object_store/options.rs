@@ -158,7 +158,7 @@ pub(super) fn free_port() -> io::Result<u16> {
 
 /// An authority (`ca.pem`) and a server's certificate from it (`public.crt`, `private.key`, the names that MinIO wants) in
 /// `folder`: rustls takes no certificate that is both.
-pub(super) fn make_certificates(folder: &Path) -> Result<(), String> {
+pub(crate) fn make_certificates(folder: &Path) -> Result<(), String> {
     let extensions =
         "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n";
     fs::write(folder.join("extensions"), extensions).map_err(cannot("write what a certificate is for"))?;

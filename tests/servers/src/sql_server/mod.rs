@@ -4,14 +4,20 @@
 
 mod model;
 mod statements;
+mod tls;
 mod wire;
 
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustls::ServerConfig;
+use tempfile::TempDir;
+
+use crate::object_store::make_certificates;
 pub use model::{Database, Faults, Model, Past, Running, StoredFile, StoredSet, Task};
+use tls::Stream;
 use wire::Reply;
 
 /// The number of the first session.
@@ -21,6 +27,8 @@ const FIRST_SESSION: i64 = 51;
 pub struct SqlServerStub {
     port: u16,
     model: Arc<Mutex<Model>>,
+    /// With TLS: the folder of its certificate.
+    certificates: Option<TempDir>,
 }
 
 /// The account that the stub knows.
@@ -34,6 +42,21 @@ impl SqlServerStub {
     /// # Panics
     /// If no port can be opened.
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// Starts one that demands TLS. Its certificate is for 127.0.0.1, from an authority of its own.
+    ///
+    /// # Panics
+    /// If no port can be opened, or openssl makes no certificate.
+    pub fn start_with_tls() -> Self {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder for certificates: {error}"));
+        make_certificates(folder.path()).unwrap_or_else(|error| panic!("{error}"));
+        Self::start_with(Some(folder))
+    }
+
+    fn start_with(certificates: Option<TempDir>) -> Self {
+        let tls = certificates.as_ref().map(|folder| tls::config(folder.path()));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap_or_else(|error| panic!("no port for the stub: {error}"));
         let port = listener.local_addr().map_or(0, |address| address.port());
         let model = Arc::new(Mutex::new(Model::default()));
@@ -44,17 +67,22 @@ impl SqlServerStub {
                     return;
                 }
                 let (session, model) = (sessions.fetch_add(1, Ordering::Relaxed), Arc::clone(&shared));
+                let tls = tls.clone();
                 std::thread::spawn(move || {
-                    let _ = serve(stream, session, &model); // The client ended the connection.
+                    let _ = serve(stream, session, &model, tls); // The client ended the connection.
                 });
             }
         });
-        Self { port, model }
+        Self { port, model, certificates }
     }
 
-    /// The URL of a database on it. It does not speak TLS.
+    /// The URL of a database on it, with what its TLS needs.
     pub fn url(&self, database: &str) -> String {
-        format!("mssql://{USER}@127.0.0.1:{}/{database}?encrypt=never", self.port)
+        let option = match &self.certificates {
+            None => "encrypt=never".to_owned(),
+            Some(folder) => format!("certificate-authority={}", folder.path().join("ca.pem").display()),
+        };
+        format!("mssql://{USER}@127.0.0.1:{}/{database}?{option}", self.port)
     }
 
     /// Looks into the model, or changes it.
@@ -81,22 +109,28 @@ fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
 }
 
 /// One connection, from its prelogin to its end.
-fn serve(mut stream: TcpStream, session: i64, model: &Mutex<Model>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+fn serve(socket: TcpStream, session: i64, model: &Mutex<Model>, tls: Option<Arc<ServerConfig>>) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let mut stream = Stream::Plain(socket);
     loop {
         let (kind, message) = wire::read_message(&mut stream)?;
         if lock(model).is_gone {
-            return stream.shutdown(Shutdown::Both);
+            return stream.shutdown();
         }
         match kind {
-            wire::PRELOGIN => Reply::to(&mut stream).end_with(&wire::prelogin())?,
+            wire::PRELOGIN => {
+                Reply::to(&mut stream).end_with(&wire::prelogin(tls.is_some()))?;
+                if let Some(config) = &tls {
+                    stream = stream.secured(Arc::clone(config))?;
+                }
+            }
             wire::LOGIN => {
                 let login = wire::login(&message).ok_or_else(|| io::Error::other("a login that is cut off"))?;
                 let mut reply = Reply::to(&mut stream);
                 if login.user != USER || login.password != PASSWORD {
                     reply.error(18456, 14, &format!("Login failed for user '{}'.", login.user));
                     reply.end(true)?;
-                    return stream.shutdown(Shutdown::Both);
+                    return stream.shutdown();
                 }
                 reply.database("master");
                 reply.login_ack();

@@ -98,6 +98,8 @@ pub struct Faults {
     pub error: Option<(i32, String)>,
     /// The login may not see the progress.
     pub hides_progress: bool,
+    /// The login sees no other session.
+    pub sees_itself_only: bool,
     /// The login may not kill.
     pub refuses_kill: bool,
     /// The history has no new rows.
@@ -138,6 +140,7 @@ impl Default for Model {
             gone_at: None,
             error: None,
             hides_progress: false,
+            sees_itself_only: false,
             refuses_kill: false,
             forgets: false,
             task_ends: Some("SUCCESS"),

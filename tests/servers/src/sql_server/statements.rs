@@ -1,11 +1,11 @@
 //! The statements that the stub understands: those that fullbore sends, by their words.
 
 use std::io;
-use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 
 use super::model::{Database, Model, Past, Running, StoredFile, StoredSet, Task};
+use super::tls::Stream;
 use super::wire::{Cell, Reply, integer, text};
 
 const FIRST_LSN: u128 = 34_000_000_018_400_037;
@@ -51,7 +51,7 @@ fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
 }
 
 /// Answers a batch.
-pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut TcpStream) -> io::Result<()> {
+pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<()> {
     lock(model).batches.push((session, batch.to_owned()));
     let only_asks = ["RESTORE LABELONLY", "RESTORE HEADERONLY"].iter().any(|start| batch.starts_with(start));
     if !only_asks && ["BACKUP ", "RESTORE "].iter().any(|start| batch.starts_with(start)) {
@@ -110,7 +110,8 @@ fn progress(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
         return Err((300, "VIEW SERVER STATE permission was denied on object 'server', database 'master'.".into()));
     }
     let session: i64 = batch.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-    let row = model.running.get(&session).map(|running| vec![Cell::Number(running.percent.into())]);
+    let visible = model.running.get(&session).filter(|_| !model.faults.sees_itself_only);
+    let row = visible.map(|running| vec![Cell::Number(running.percent.into())]);
     reply.rows(&["percent_complete"], &row.into_iter().collect::<Vec<_>>());
     Ok(())
 }
@@ -283,7 +284,7 @@ fn obstacle(batch: &str, model: &Model) -> Outcome {
 }
 
 /// Runs a BACKUP or RESTORE, with messages at intervals.
-fn run(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut TcpStream) -> io::Result<()> {
+fn run(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<()> {
     let what = batch.split('[').next().unwrap_or_default().trim().to_owned();
     let fail = |(number, text): (i32, String), mut reply: Reply<'_>| {
         reply.error(number, 16, &text);
@@ -306,7 +307,7 @@ fn run(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut TcpStream) 
 }
 
 /// Each tenth of a run, as its own part of the answer. `false`: it was killed.
-fn tenths(session: i64, model: &Mutex<Model>, stream: &mut TcpStream) -> io::Result<bool> {
+fn tenths(session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<bool> {
     let mut percent = 0;
     while percent < 100 {
         let faults = lock(model).faults.clone();
@@ -318,7 +319,7 @@ fn tenths(session: i64, model: &Mutex<Model>, stream: &mut TcpStream) -> io::Res
             let mut reply = Reply::to(stream);
             reply.error(596, 21, "Cannot continue the execution because the session is in the kill state.");
             reply.end(true)?;
-            stream.shutdown(Shutdown::Both)?;
+            stream.shutdown()?;
             return Ok(false);
         }
         if faults.stands_at == Some(percent) {
@@ -328,7 +329,7 @@ fn tenths(session: i64, model: &Mutex<Model>, stream: &mut TcpStream) -> io::Res
         running.percent = percent;
         if faults.gone_at == Some(percent) {
             known.is_gone = true;
-            stream.shutdown(Shutdown::Both)?;
+            stream.shutdown()?;
             return Ok(false);
         }
         drop(known);

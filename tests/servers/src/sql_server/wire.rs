@@ -1,7 +1,8 @@
 //! The bytes of TDS 7.4, as the server side writes and reads them (Microsoft's open specification MS-TDS).
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+
+use super::tls::Stream;
 
 /// The greatest message that a client may send, in bytes.
 const MESSAGE_MAX: usize = 1 << 20;
@@ -17,7 +18,7 @@ pub const LOGIN: u8 = 0x10;
 pub const BATCH: u8 = 0x01;
 
 /// A message of a client: its kind and its bytes.
-pub fn read_message(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
+pub fn read_message(stream: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
     let mut whole = Vec::new();
     loop {
         let mut head = [0; HEAD];
@@ -34,6 +35,12 @@ pub fn read_message(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
             return Ok((head[0], whole));
         }
     }
+}
+
+/// A packet: its kind, whether the message ends, its number, its bytes.
+pub fn packet(kind: u8, ends: bool, number: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = ((bytes.len() + HEAD) as u16).to_be_bytes();
+    [&[kind, u8::from(ends), length[0], length[1], 0, 0, number, 0], bytes].concat()
 }
 
 /// A value of a row, and with it the type of its column.
@@ -67,14 +74,14 @@ pub fn integer(number: i64) -> Cell {
 
 /// An answer on its way to the client.
 pub struct Reply<'s> {
-    stream: &'s mut TcpStream,
+    stream: &'s mut Stream,
     bytes: Vec<u8>,
     number: u8,
 }
 
 impl<'s> Reply<'s> {
     /// An empty answer.
-    pub fn to(stream: &'s mut TcpStream) -> Self {
+    pub fn to(stream: &'s mut Stream) -> Self {
         Self { stream, bytes: Vec::new(), number: 1 }
     }
 
@@ -214,10 +221,8 @@ impl<'s> Reply<'s> {
         let mut parts = bytes.chunks(PACKET - HEAD).peekable();
         while let Some(part) = parts.next() {
             let is_last = ends && parts.peek().is_none();
-            let length = ((part.len() + HEAD) as u16).to_be_bytes();
-            let head = [4, u8::from(is_last), length[0], length[1], 0, 0, self.number, 0];
+            self.stream.write_all(&packet(4, is_last, self.number, part))?;
             self.number = self.number.wrapping_add(1);
-            self.stream.write_all(&[&head[..], part].concat())?;
         }
         self.stream.flush()
     }
@@ -279,9 +284,9 @@ pub fn batch(message: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// The answer to a prelogin: version 16.0, no encryption.
-pub fn prelogin() -> Vec<u8> {
+/// The answer to a prelogin: version 16.0, with encryption or without.
+pub fn prelogin(encrypts: bool) -> Vec<u8> {
     let mut bytes = vec![0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xff];
-    bytes.extend([16, 0, 3, 232, 0, 0, 2]);
+    bytes.extend([16, 0, 3, 232, 0, 0, if encrypts { 1 } else { 2 }]);
     bytes
 }

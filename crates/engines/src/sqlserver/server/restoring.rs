@@ -187,10 +187,10 @@ impl Session {
             }
             let rows = self.link.ask(&questions::label(&place)).map_err(|failure| failure.on(&place.shown()))?;
             let row = rows.into_iter().next().unwrap_or_default();
-            let said = row.guid("MediaSetId").zip(row.integer("FamilyCount")).zip(row.integer("FamilySequenceNumber"));
-            let Some(((id, count), number)) = said else {
-                return Err(Error::refused(place.shown(), "the server does not say its media set", ""));
-            };
+            // Documents say that some of these are NULL where there is one family.
+            let id = row.guid("MediaSetId").unwrap_or_else(|| "unknown".into());
+            let (count, number) =
+                (row.integer("FamilyCount").unwrap_or(1), row.integer("FamilySequenceNumber").unwrap_or(1));
             match &media {
                 Some((known, _)) if *known != id => {
                     let why = format!("belongs to media set {id}, and the files before it to {known}");

@@ -17,6 +17,9 @@ use crate::engine::{
     ServerSet,
 };
 
+/// After so many looks without a row, the login cannot see the run: a shorter run may be missed by chance.
+const LOOKS_WITHOUT_ROW: u32 = 3;
+
 /// A database on a connected server.
 pub struct Session {
     pub(super) link: Link,
@@ -101,10 +104,14 @@ impl Session {
     pub(super) fn run(&mut self, statement: &str, total_bytes: u64, look: Look<'_>) -> Result<Vec<String>, Failure> {
         let (question, end) = (questions::progress(self.number), questions::kill(self.number));
         let mut seen = Seen { percent: 0.0, total_bytes };
-        let mut notes = Vec::new();
+        let (mut notes, mut looks, mut rows) = (Vec::new(), 0, 0);
         let mut hear = |sight: Sight<'_>| {
+            looks += 1;
             match sight {
-                Sight::Row(row) => seen.percent = row.percent("percent_complete").unwrap_or(0.0).max(seen.percent),
+                Sight::Row(row) => {
+                    rows += 1;
+                    seen.percent = row.percent("percent_complete").unwrap_or(0.0).max(seen.percent);
+                }
                 Sight::Nothing => {}
                 Sight::Refused(failure) => notes.push(format!(
                     "the progress is not known: the login may not see sys.dm_exec_requests ({}); grant VIEW SERVER STATE",
@@ -114,6 +121,10 @@ impl Session {
             look(&seen)
         };
         self.link.run(statement, &question, &end, &mut hear)?;
+        // A login without the right may see its own session only, and no error.
+        if rows == 0 && looks >= LOOKS_WITHOUT_ROW && notes.is_empty() {
+            notes.push("the progress was not known: the login sees no other session; grant VIEW SERVER STATE".into());
+        }
         look(&Seen { percent: 100.0, total_bytes }).ok(); // It is done, whatever is asked now.
         Ok(notes)
     }

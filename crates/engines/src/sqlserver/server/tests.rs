@@ -241,6 +241,13 @@ fn a_login_that_may_not_see_the_progress_gets_a_note_and_its_backup() {
     let outcome = back_up(&stub, &order(&["server:/a.bak"])).unwrap();
     assert!(outcome.notes[0].contains("VIEW SERVER STATE") && outcome.notes.len() == 1, "{:?}", outcome.notes);
     assert_eq!(outcome.set.bytes, 100 << 20);
+    stub.with(|model| {
+        model.faults.hides_progress = false;
+        model.faults.sees_itself_only = true;
+        model.faults.tenth = Duration::from_millis(100);
+    });
+    let outcome = back_up(&stub, &order(&["server:/b.bak"])).unwrap();
+    assert!(outcome.notes[0].contains("sees no other session"), "{:?}", outcome.notes);
 }
 
 #[test]
@@ -266,6 +273,19 @@ fn a_server_without_tls_is_refused_unless_the_url_allows_it() {
     let stub = SqlServerStub::start();
     let url = stub.url("shop").replace("?encrypt=never", "");
     refused(Session::open(&url, &options(PASSWORD).1).map(drop), &["encryption"]);
+}
+
+#[test]
+fn a_server_with_tls_is_known_by_its_certificate() {
+    let stub = SqlServerStub::start_with_tls();
+    assert_eq!(back_up(&stub, &order(&["server:/a.bak"])).unwrap().set.bytes, 100 << 20);
+    let (url, _) =
+        stub.url("shop").split_once('?').map(|(url, authority)| (url.to_owned(), authority.to_owned())).unwrap();
+    let (_file, options) = options(PASSWORD);
+    refused(Session::open(&url, &options).map(drop), &["certificate", "certificate-authority="]);
+    refused(Session::open(&format!("{url}?encrypt=never"), &options).map(drop), &[]);
+    let trusting = Session::open(&format!("{url}?trust-server-certificate=true"), &options);
+    assert_eq!(trusting.unwrap().database(), "shop");
 }
 
 #[test]
