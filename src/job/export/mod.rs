@@ -10,6 +10,7 @@ mod cell_text;
 mod condition;
 mod csv_file;
 mod file_names;
+mod pace;
 mod parquet_file;
 mod parquet_schema;
 mod selection;
@@ -28,6 +29,7 @@ pub use selection::column_names;
 
 use crate::report::{ExportedTable, Report};
 use csv_file::CsvFile;
+use pace::Pace;
 use parquet_file::{Again, ParquetFile};
 use selection::Selected;
 use sqlite_file::SqliteFile;
@@ -106,7 +108,10 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     report.warnings.extend(tables.warnings().iter().cloned());
     report.notes.extend(tables.notes().iter().cloned());
     let chosen = selection::choose(&*tables, request)?;
-    let Exported { tables: exported, damage } = export(&*tables, &chosen, request, &staging, conduct, report)?;
+    let expected = chosen.iter().filter_map(Selected::stored_rows).fold(0, u64::saturating_add);
+    let writing = Writing { conduct, pace: Pace::begin(&conduct.progress, expected) };
+    let Exported { tables: exported, damage } = export(&*tables, &chosen, request, &staging, &writing, report)?;
+    writing.pace.end();
     if exported == 0 {
         return Err(damage.unwrap_or_else(|| refused_all(chosen.len(), report)));
     }
@@ -131,6 +136,12 @@ fn refused_all(count: usize, report: &mut Report) -> Error {
     )
 }
 
+/// The signals and the progress of the writing.
+struct Writing<'a> {
+    conduct: &'a Conduct,
+    pace: Pace<'a>,
+}
+
 /// What was exported.
 #[derive(Default)]
 struct Exported {
@@ -145,7 +156,7 @@ fn export(
     chosen: &[Selected<'_>],
     request: &Request,
     staging: &Staging,
-    conduct: &Conduct,
+    writing: &Writing<'_>,
     report: &mut Report,
 ) -> Result<Exported> {
     let mut names = file_names::Names::default();
@@ -155,7 +166,7 @@ fn export(
     };
     let mut exported = Exported::default();
     for table in chosen {
-        conduct.check()?;
+        writing.conduct.check()?;
         let mut line =
             ExportedTable { table: table.title(), stored_rows: table.stored_rows(), ..ExportedTable::default() };
         report.notes.extend(table.notes());
@@ -165,15 +176,15 @@ fn export(
                 let is_reserved = table.schema().to_lowercase().starts_with("sqlite_");
                 let name = names.table(table.schema(), table.name(), "");
                 let name = if is_reserved { format!("%{name}") } else { name };
-                sqlite_table(tables, table, database, &name, conduct)
+                sqlite_table(tables, table, database, &name, writing)
             }
             (None, Format::Parquet) => {
                 line.file = Some(names.table(table.schema(), table.name(), ".parquet"));
-                parquet_table(tables, table, staging, line.file.as_deref().unwrap_or_default(), conduct)
+                parquet_table(tables, table, staging, line.file.as_deref().unwrap_or_default(), writing)
             }
             (None, _) => {
                 line.file = Some(names.table(table.schema(), table.name(), ".csv"));
-                csv_table(tables, table, staging, line.file.as_deref().unwrap_or_default(), conduct)
+                csv_table(tables, table, staging, line.file.as_deref().unwrap_or_default(), writing)
             }
         };
         match done {
@@ -219,7 +230,7 @@ struct Written {
 fn rows(
     tables: &dyn ForeignTables,
     table: &Selected<'_>,
-    conduct: &Conduct,
+    writing: &Writing<'_>,
     each: &mut dyn FnMut(&[Cell]) -> Result<()>,
 ) -> Result<Written> {
     /// Rows between two looks at the signals.
@@ -229,7 +240,8 @@ fn rows(
     let warnings = tables.read(table.place, &table.read_columns, &mut |cells| {
         written.read += 1;
         if written.read.is_multiple_of(ROWS) {
-            conduct.check()?;
+            writing.conduct.check()?;
+            writing.pace.add(ROWS);
         }
         table.refuse_null(cells, written.read)?;
         if table.takes(cells) {
@@ -247,11 +259,11 @@ fn csv_table(
     table: &Selected<'_>,
     staging: &Staging,
     name: &str,
-    conduct: &Conduct,
+    writing: &Writing<'_>,
 ) -> Result<Written> {
     let path = staging.file(name)?;
     let mut file = CsvFile::create(&path, &table.columns)?;
-    let done = rows(tables, table, conduct, &mut |cells| file.row(cells)).and_then(|done| {
+    let done = rows(tables, table, writing, &mut |cells| file.row(cells)).and_then(|done| {
         file.finish()?;
         Ok(done)
     });
@@ -264,14 +276,14 @@ fn parquet_table(
     table: &Selected<'_>,
     staging: &Staging,
     name: &str,
-    conduct: &Conduct,
+    writing: &Writing<'_>,
 ) -> Result<Written> {
     let path = staging.file(name)?;
     let mut forms = parquet_schema::first_forms(&table.columns);
     loop {
         let mut file = ParquetFile::create(&path, &table.columns, &forms)?;
         let mut again: Option<Again> = None;
-        let done = rows(tables, table, conduct, &mut |cells| {
+        let done = rows(tables, table, writing, &mut |cells| {
             let row = file.row(cells)?;
             again = again.take().or(row);
             match again {
@@ -299,11 +311,11 @@ fn sqlite_table(
     table: &Selected<'_>,
     database: &mut SqliteFile,
     name: &str,
-    conduct: &Conduct,
+    writing: &Writing<'_>,
 ) -> Result<Written> {
     table.refuse()?;
     database.begin(name, &table.columns)?;
-    match rows(tables, table, conduct, &mut |cells| database.row(cells)) {
+    match rows(tables, table, writing, &mut |cells| database.row(cells)) {
         Ok(done) => {
             database.commit()?;
             Ok(done)

@@ -177,7 +177,8 @@ impl ForeignDevices {
     /// # Errors
     /// As of [`ForeignMedia::tables`].
     pub fn tables(&self, wanted: Option<&str>, scratch: &Path, conduct: &Conduct) -> Result<Box<dyn ForeignTables>> {
-        conduct.progress.total.store(self.bytes(), Ordering::Relaxed);
+        // Writing the rows is as much again.
+        conduct.progress.total.store(self.bytes().saturating_mul(2), Ordering::Relaxed);
         let pool = all_bytes_pool()?;
         let open = |name: &str| self.open(name, &pool, conduct);
         self.media.tables(&self.names(), &open, wanted, scratch)

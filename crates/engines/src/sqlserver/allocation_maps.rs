@@ -221,34 +221,26 @@ impl AllocationMaps {
 
     /// IAM against GAM, against other IAM pages, and against the pages.
     fn compare_claims(&self, with: &Compared<'_>, found: &mut Contradictions) {
-        let mut claimed: HashMap<(u16, u32), PageId> = HashMap::new();
+        let mut runs = Vec::new();
         for (&id, claims) in self.claims.iter().filter(|(id, _)| with.in_use.is_in_use(**id) == Some(true)) {
             let size = with.sizes.get(&claims.file).copied().unwrap_or_default();
             let is_unchanged = claims.lsn < with.unchanged_before;
-            let extents = claims.runs.iter().flat_map(|(begin, count)| *begin..begin.saturating_add(*count));
             // Bits behind the end of a file mean nothing: SQL Server 2000 has left some.
-            for extent in extents.filter(|extent| *extent < size) {
-                if let Some((true, map)) = self.is_free(claims.file, extent) {
-                    found.add(is_unchanged && map.lsn < with.unchanged_before, || {
-                        let of = shown(claims.file, extent);
-                        format!("{of}: IAM page {}:{} claims it, and GAM calls it free", id.file, id.page)
-                    });
+            let in_file = claims.runs.iter().map(|(begin, count)| (*begin, begin.saturating_add(*count).min(size)));
+            for (begin, end) in in_file.filter(|(begin, end)| begin < end) {
+                runs.push(Claimed { file: claims.file, begin, end, by: id, is_unchanged });
+                for extent in begin..end {
+                    if let Some((true, map)) = self.is_free(claims.file, extent) {
+                        found.add(is_unchanged && map.lsn < with.unchanged_before, || {
+                            let of = shown(claims.file, extent);
+                            format!("{of}: IAM page {}:{} claims it, and GAM calls it free", id.file, id.page)
+                        });
+                    }
+                    self.compare_owners(id, claims, extent, with, found);
                 }
-                let (other, is_new) = match claimed.entry((claims.file, extent)) {
-                    std::collections::hash_map::Entry::Occupied(known) => (*known.get(), false),
-                    std::collections::hash_map::Entry::Vacant(place) => (*place.insert(id), true),
-                };
-                if !is_new {
-                    let other_lsn = self.claims.get(&other).map(|claims| claims.lsn).unwrap_or_default();
-                    found.add(is_unchanged && other_lsn < with.unchanged_before, || {
-                        let of = shown(claims.file, extent);
-                        let (two, one) = (id, other);
-                        format!("{of}: IAM pages {}:{} and {}:{} claim it", one.file, one.page, two.file, two.page)
-                    });
-                }
-                self.compare_owners(id, claims, extent, with, found);
             }
         }
+        compare_runs(runs, found);
     }
 
     /// The pages of an extent against the IAM page that claims it.
@@ -286,6 +278,35 @@ impl AllocationMaps {
     fn is_free(&self, file: u16, extent: u32) -> Option<(bool, &FreeExtents)> {
         let map = self.free.get(&(file, extent / INTERVAL))?;
         Some((is_set(&map.bits, extent % INTERVAL), map))
+    }
+}
+
+/// Extents of a file that an IAM page claims, up to `end`.
+struct Claimed {
+    file: u16,
+    begin: u32,
+    end: u32,
+    by: PageId,
+    is_unchanged: bool,
+}
+
+/// Names extents that two IAM pages claim.
+fn compare_runs(mut runs: Vec<Claimed>, found: &mut Contradictions) {
+    runs.sort_by_key(|run| (run.file, run.begin, run.by));
+    let mut furthest: Option<Claimed> = None;
+    for run in runs {
+        let before = furthest.as_ref().filter(|before| before.file == run.file && run.begin < before.end);
+        if let Some(before) = before {
+            for extent in run.begin..run.end.min(before.end) {
+                found.add(before.is_unchanged && run.is_unchanged, || {
+                    let (of, one, two) = (shown(run.file, extent), before.by, run.by);
+                    format!("{of}: IAM pages {}:{} and {}:{} claim it", one.file, one.page, two.file, two.page)
+                });
+            }
+        }
+        if before.is_none_or(|before| run.end > before.end) {
+            furthest = Some(run);
+        }
     }
 }
 
