@@ -6,7 +6,7 @@ use fullbore_tsql::{Names, read_script};
 pub fn run(input: &[u8]) {
     let Ok(script) = std::str::from_utf8(input) else { return };
     let names = Names {
-        databases: [("shop".to_owned(), "sqlite:shop.db".to_owned())].into(),
+        databases: [("shop", "sqlite:shop.db"), ("old", "dir:out")].map(|(name, url)| (name.into(), url.into())).into(),
         paths: [("D:\\".to_owned(), "/mnt/d".to_owned())].into(),
         certificates: [("c".to_owned(), "c.pub".to_owned())].into(),
         repository: Some("night".to_owned()),
