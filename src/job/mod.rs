@@ -19,6 +19,7 @@ pub mod verify;
 
 mod space;
 mod exclusive;
+mod database_files;
 mod into_directory;
 mod names;
 mod recover;

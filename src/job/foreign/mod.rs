@@ -7,7 +7,7 @@ pub(in crate::job) mod stored;
 mod take_in;
 mod verify;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,6 @@ use fullbore_repository::discovery::{self, Head};
 
 use bytes::{AllBytes, SparseBytes};
 pub use restore::restore;
-pub(in crate::job) use restore::{UNFINISHED, accepted, write_files};
 pub use take_in::take_in;
 pub(in crate::job) use take_in::{backup_of, each, is_there, plan, write};
 pub use verify::verify;
@@ -101,11 +100,6 @@ fn on_pipe(conduct: &Conduct) -> Result<Option<ForeignDevices>> {
 }
 
 impl ForeignDevices {
-    /// Media in files that this program has written.
-    pub(in crate::job) fn in_files(media: &'static dyn ForeignMedia, paths: Vec<PathBuf>) -> Self {
-        Self { media, devices: paths.into_iter().map(Device::file).collect(), stores: Stores::default() }
-    }
-
     /// The descriptions on these media. Pages and log are not read, except from a pipe.
     ///
     /// # Errors

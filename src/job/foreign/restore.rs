@@ -8,12 +8,9 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::FilePlaces;
 
 use super::{ForeignDevices, all_bytes_pool};
-use crate::job::into_directory::{self, Accepted};
 use crate::job::restore::{Into, Recovery, Request};
+use crate::job::{database_files, into_directory};
 use crate::report::Report;
-
-/// How the directory begins that holds stored media while their database is restored.
-pub(in crate::job) const UNFINISHED: &str = ".restore-unfinished-";
 
 /// Writes the files of the database on these media into a directory; fills `report`.
 ///
@@ -29,7 +26,7 @@ pub fn restore(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
         return Err(Error::usage("--into", why, "write --into dir:PATH, with an empty directory"));
     };
     // Files that are moved are not in it: each of their names is free, or the restore ends.
-    let made = into_directory::make(into, accepted(request.mkdir, !request.moves.is_empty()))?;
+    let made = into_directory::make(into, database_files::accepted(request.mkdir, !request.moves.is_empty()))?;
     conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
     report.into = Some(format!("dir:{}", into.display()));
     let places = FilePlaces { directory: into.clone(), moves: request.moves.clone() };
@@ -46,23 +43,7 @@ pub fn restore(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
     Ok(())
 }
 
-/// The directory of a restore: empty, or with other files too.
-pub(in crate::job) fn accepted(missing: bool, files: bool) -> Accepted<'static> {
-    Accepted { missing, files, hint: &next_step }
-}
-
-fn next_step(file: &str) -> String {
-    match file.starts_with(UNFINISHED) {
-        true => format!("an interrupted restore has left {file}: remove it"),
-        false => "name an empty directory".to_owned(),
-    }
-}
-
-/// Writes the files of the database; fills `report`.
-///
-/// # Errors
-/// As of [`ForeignMedia::restore`](fullbore_engines::ForeignMedia::restore).
-pub(in crate::job) fn write_files(
+fn write_files(
     found: &ForeignDevices,
     places: &FilePlaces,
     wanted: Option<&str>,
@@ -71,24 +52,7 @@ pub(in crate::job) fn write_files(
 ) -> Result<()> {
     let pool = all_bytes_pool()?;
     let open = |name: &str| found.open(name, &pool, conduct);
-    let done = found.media.restore(&found.names(), &open, wanted, places)?;
-    report.sets = done.sets;
-    report.warnings.extend(done.warnings);
-    for file in &done.files {
-        report.source_bytes += file.bytes;
-        report.notes.push(format!(
-            "`{}` is the file `{}`: {} bytes, {} of them written",
-            file.path.display(),
-            file.logical,
-            file.size,
-            file.bytes
-        ));
-    }
-    report.notes.push(
-        "the first page of a log file is not in a backup: SQL Server attaches the data files with FOR ATTACH_REBUILD_LOG \
-         (this is not tried yet)"
-            .to_owned(),
-    );
+    database_files::tell(found.media.restore(&found.names(), &open, wanted, places)?, report);
     Ok(())
 }
 

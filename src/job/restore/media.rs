@@ -1,5 +1,6 @@
 //! RESTORE of stored media of another program: its files, byte for byte, under their names.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use fullbore_core::sink::check_directory;
@@ -7,10 +8,9 @@ use fullbore_core::unpack::{MediaSet, NullTarget};
 use fullbore_core::{Error, Result};
 use fullbore_engines::foreign_set::layout::LAYOUTS_MAX;
 use fullbore_engines::foreign_set::target::{FamilyFiles, StoredMedia};
-use fullbore_engines::{FilePlaces, ForeignMedia};
+use fullbore_engines::{FilePlaces, ForeignFamily, ForeignMedia, InOrder};
 
-use super::super::foreign::{self, ForeignDevices};
-use super::super::{into_directory, reading};
+use super::super::{database_files, into_directory, reading};
 use super::directory::{last_title, manifests, refuse_damage, unpack};
 use super::{Check, Into, Recovery, Request, plan_line};
 use crate::report::Report;
@@ -88,21 +88,30 @@ fn to_files(
         let why = "does not work where stored files become those of a database";
         return Err(Error::usage("--replace", why, "name an empty directory"));
     }
-    let made = into_directory::make(into, foreign::accepted(request.mkdir, false))?;
+    let made = into_directory::make(into, database_files::accepted(request.mkdir, false))?;
     let restored = || {
-        let scratch = Scratch(into.join(format!("{}{}", foreign::UNFINISHED, Uuid::new_v4())));
+        let scratch = Scratch(into.join(format!("{}{}", database_files::UNFINISHED, Uuid::new_v4())));
         std::fs::create_dir(&scratch.0).map_err(|e| Error::io("make", scratch.0.display().to_string(), e))?;
         let paths = give_back(chain, opened, &scratch.0, request, conduct, report)?;
         // The files that are given back are not the result.
         report.notes.pop();
-        let found = ForeignDevices::in_files(media, paths);
-        foreign::write_files(&found, &FilePlaces::in_directory(into), None, conduct, report)
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let done = media.restore(&names, &|name| open(name, conduct), None, &FilePlaces::in_directory(into))?;
+        database_files::tell(done, report);
+        Ok(())
     };
     restored().inspect_err(|_| {
         if made {
             let _ = std::fs::remove_dir(into); // The error of the restore is the one to tell.
         }
     })
+}
+
+/// A family that was given back, from its first byte.
+fn open(name: &str, conduct: &Conduct) -> Result<ForeignFamily> {
+    conduct.check()?;
+    let file = File::open(name).map_err(|e| Error::io("open", name, e))?;
+    Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(InOrder(file)) })
 }
 
 /// A directory that is removed.
