@@ -47,6 +47,7 @@ targets! {
     sqlserver_row_value
     store_answer
     tsql
+    uploaded_object
     xpress
 }
 
