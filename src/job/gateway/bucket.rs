@@ -140,7 +140,8 @@ impl Bucket {
 
     /// The families of a media set that are not in the bucket, besides this one.
     pub fn missing_families(&self, of: &ObjectMedia) -> Vec<u16> {
-        let known = held(&self.known);
+        // If the others cannot be read, those that this gateway has stored count.
+        let known = self.known(FRESH).unwrap_or_else(|_| held(&self.known));
         let newest = known.objects.values().filter_map(|versions| versions.last());
         of.missing(newest.filter_map(|version| version.facts.media.as_ref()))
     }
@@ -201,6 +202,12 @@ impl Bucket {
         let inventory = self.setting().inventory(&self.repository, &conduct, &mut Vec::new())?;
         *known = Known { read: Some(Instant::now()), objects: BTreeMap::new() };
         inventory.sets.into_iter().filter_map(Version::of).for_each(|version| known.add(version));
+        // A clock that was set back must not make a new object older than what it replaces.
+        let versions = known.objects.values().flatten();
+        let last = versions.map(|version| version.facts.completed_at).max().unwrap_or(0);
+        let mut completed_at = held(&self.completed_at);
+        *completed_at = last.max(*completed_at);
+        drop(completed_at);
         Ok(known)
     }
 

@@ -15,6 +15,8 @@ use fullbore_gateway::budget::{Budget, Lease};
 
 /// Bytes of parts that wait for earlier ones, at most.
 const WINDOW: u64 = 64 << 20;
+/// Bytes of the beginning that are kept: the descriptions are there.
+const FIRST: usize = 1 << 20;
 
 /// The verdict of a check.
 pub(super) enum Outcome {
@@ -50,9 +52,12 @@ struct State {
     checked: Vec<[u8; 16]>,
     /// The piece of the part behind them, if some of it was checked.
     current: Option<u32>,
-    /// The first bytes, until there are enough to know the kind.
+    /// The last attempt at part 1, and its first bytes.
+    first: (u32, Vec<u8>),
+    /// True once there were enough bytes to know the kind.
     known: bool,
     other: bool,
+    /// Bytes until then.
     head: Vec<u8>,
     media: Option<&'static dyn ForeignMedia>,
     checking: Option<Checking>,
@@ -79,18 +84,18 @@ impl InPassing {
 
     /// A piece of this part begins.
     pub fn begins(&self, piece: u32, number: u16) {
-        let mut state = self.lock();
-        if !state.is_over() {
-            state.pieces.insert(piece, number);
-        }
+        self.lock().pieces.insert(piece, number);
     }
 
     /// The next bytes of a piece.
     pub fn bytes(&self, piece: u32, bytes: &[u8]) {
         let mut state = self.lock();
-        let Some(number) = state.pieces.get(&piece).copied().filter(|_| !state.is_over()) else { return };
+        let Some(number) = state.pieces.get(&piece).copied() else { return };
+        if number == 1 {
+            state.keep_first(piece, bytes);
+        }
         let next = state.next();
-        if number < next {
+        if state.is_over() || number < next {
             return; // It was checked already. Its sum tells whether it is the same.
         }
         if number == next && !state.waiting.contains_key(&number) {
@@ -125,7 +130,8 @@ impl InPassing {
     /// A piece is whole.
     pub fn is_whole(&self, piece: u32, sum: [u8; 16]) {
         let mut state = self.lock();
-        let Some(number) = state.pieces.remove(&piece).filter(|_| !state.is_over()) else { return };
+        let removed = state.pieces.remove(&piece);
+        let Some(number) = removed.filter(|_| !state.is_over()) else { return };
         let next = state.next();
         if number < next {
             if state.checked.get(usize::from(number).wrapping_sub(1)) != Some(&sum) {
@@ -161,7 +167,7 @@ impl InPassing {
             state.recognise(true, &self.name);
         }
         let outcome = match (state.media, state.given_up, state.checking.take()) {
-            (None, Some(why), _) if !state.other => match fullbore_engines::foreign(&state.head) {
+            (None, Some(why), _) if !state.other => match fullbore_engines::foreign(&state.first.1) {
                 Some(media) => Outcome::Unchecked(media, why),
                 None => Outcome::Other,
             },
@@ -175,13 +181,22 @@ impl InPassing {
             }
             _ => Outcome::Other,
         };
-        (outcome, state.head)
+        (outcome, state.first.1)
     }
 }
 
 impl State {
     fn is_over(&self) -> bool {
         self.other || self.given_up.is_some()
+    }
+
+    /// Keeps the beginning of the object, also if it is not checked in passing: what it is can be told all the same.
+    fn keep_first(&mut self, piece: u32, bytes: &[u8]) {
+        if self.first.0 != piece {
+            self.first = (piece, Vec::new());
+        }
+        let room = FIRST.saturating_sub(self.first.1.len()).min(bytes.len());
+        self.first.1.extend_from_slice(bytes.get(..room).unwrap_or_default());
     }
 
     /// The number of the next part to check.
@@ -252,7 +267,7 @@ impl State {
             Ok(thread) => self.checking = Some(Checking { to_check, thread }),
             Err(_) => return self.give_up("no thread could be started for it"),
         }
-        let head = self.head.clone();
+        let head = std::mem::take(&mut self.head);
         self.hand_on(head);
     }
 
@@ -287,5 +302,56 @@ impl Read for Uploaded {
         into.iter_mut().zip(left).for_each(|(into, byte)| *into = *byte);
         self.taken += count;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use fullbore_engines::sqlserver::writer::sample_full;
+
+    use super::*;
+
+    fn part(number: u16, piece: u32) -> FinishedPart {
+        FinishedPart { number, piece, bytes: 0, md5: [piece as u8; 16] }
+    }
+
+    /// Sends whole pieces: their number, the number of their part, and their bytes.
+    fn sent(check: &InPassing, pieces: &[(u32, u16, &[u8])]) {
+        for (piece, number, bytes) in pieces {
+            check.begins(*piece, *number);
+            check.bytes(*piece, bytes);
+            check.is_whole(*piece, [*piece as u8; 16]);
+        }
+    }
+
+    #[test]
+    fn parts_that_come_too_early_for_the_memory_end_the_check_and_what_it_is_is_known_all_the_same() {
+        let bytes = sample_full(true);
+        let (first, rest) = bytes.split_at(100_000);
+        for (memory, is_checked) in [(1 << 20, true), (1000, false)] {
+            let budget = Budget::new(memory);
+            let check = InPassing::new("k", budget.clone());
+            sent(&check, &[(1, 2, rest), (2, 1, first)]);
+            let (outcome, head) = check.finish(&[part(1, 2), part(2, 1)]);
+            assert_eq!(matches!(outcome, Outcome::Checked(..)), is_checked);
+            assert_eq!(matches!(outcome, Outcome::Unchecked(..)), !is_checked);
+            assert!(head == first);
+            assert!(budget.take(memory).is_some(), "all memory is back");
+        }
+    }
+
+    #[test]
+    fn a_list_with_other_parts_than_those_that_were_checked_does_not_count_as_checked() {
+        let bytes = sample_full(true);
+        let (first, rest) = bytes.split_at(100_000);
+        for parts in [vec![part(1, 1)], vec![part(1, 1), part(3, 2)], vec![part(1, 1), part(2, 7)]] {
+            let check = InPassing::new("k", Budget::new(1 << 20));
+            sent(&check, &[(1, 1, first), (2, 2, rest)]);
+            assert!(matches!(check.finish(&parts).0, Outcome::Unchecked(..)), "{parts:?}");
+        }
+        let check = InPassing::new("k", Budget::new(1 << 20));
+        sent(&check, &[(1, 1, b"TAP")]);
+        assert!(matches!(check.finish(&[part(1, 1)]).0, Outcome::Other));
     }
 }
