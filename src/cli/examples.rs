@@ -5,7 +5,7 @@ use clap::Command;
 /// A verb, and its examples: a line that says what for, and a command line.
 type Examples = (&'static [&'static str], [(&'static str, &'static str); 3]);
 
-const ALL: [Examples; 23] = [
+const ALL: [Examples; 25] = [
     (
         &["backup"],
         [
@@ -186,6 +186,28 @@ const ALL: [Examples; 23] = [
             ),
             ("A script", "sql -i nightly.sql"),
             ("The command lines of a script", "sql -i nightly.sql --dry-run"),
+        ],
+    ),
+    (
+        &["gateway"],
+        [
+            ("A bucket", "gateway --repo nightly --tls-cert gateway.crt --tls-key gateway.key --keys gateway.keys"),
+            (
+                "For 64 stripes of SQL Server",
+                "gateway --repo nightly --tls-cert gateway.crt --tls-key gateway.key --keys gateway.keys --memory 2GiB",
+            ),
+            (
+                "Log every request, without secrets",
+                "gateway --repo nightly --tls-cert gateway.crt --tls-key gateway.key --keys gateway.keys --trace",
+            ),
+        ],
+    ),
+    (
+        &["gateway", "cert"],
+        [
+            ("For one name", "gateway cert /etc/fullbore/tls --host backup1.example.com"),
+            ("For a name and an address", "gateway cert tls --host backup1 --host 10.0.0.7"),
+            ("For ten years", "gateway cert tls --host backup1 --days 3650"),
         ],
     ),
     (

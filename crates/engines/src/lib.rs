@@ -33,7 +33,7 @@ pub use foreign_set::bytes::{FamilyBytes, InOrder};
 pub use sqlserver::compressed;
 pub use uploaded_objects::engine::{OBJECT, UploadedObject};
 pub use uploaded_objects::incoming::IncomingObject;
-pub use uploaded_objects::position::{KEY_MAX, ObjectFacts, StoredPart, parts as object_parts};
+pub use uploaded_objects::position::{KEY_MAX, ObjectFacts, ObjectMedia, StoredPart, parts as object_parts};
 pub use uploaded_objects::restore::ObjectFile;
 pub use uploaded_objects::session::UploadSession;
 

@@ -27,9 +27,15 @@ use crate::uploads::Uploads;
 use crate::{tls, trace};
 
 /// Connections at the same time, at most.
-const CONNECTIONS_MAX: usize = 1024;
-/// The longest time until a connection has its TLS, and until a request has its headers.
+const CONNECTIONS_MAX: usize = 512;
+/// Bytes that a connection holds before the gateway takes them: of all connections together half of the 64 MiB beside the
+/// budget.
+const CONNECTION_BUFFER: usize = 64 << 10;
+/// The longest time until a connection has its TLS.
 const GREETING: Duration = Duration::from_secs(20);
+/// The longest time until a connection has the headers of its next request: between two parts, a client may have to read a
+/// slow disk.
+const BETWEEN_REQUESTS: Duration = Duration::from_secs(120);
 /// Threads that move bytes between sockets and buffers.
 const THREADS_MAX: usize = 4;
 /// Threads that wait for the storage, at most.
@@ -188,7 +194,7 @@ async fn connection(
     let peer = peer.to_string();
     let answer = service_fn(|request| service.answer(request, &peer));
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(GREETING);
+    builder.timer(TokioTimer::new()).header_read_timeout(BETWEEN_REQUESTS).max_buf_size(CONNECTION_BUFFER);
     let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), answer));
     let is_closing = async {
         let _ = closing.wait_for(|closing| *closing).await; // The server is gone: it ends as well.

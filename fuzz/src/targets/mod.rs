@@ -38,6 +38,7 @@ macro_rules! for_each_target {
             sqlserver_row_value
             store_answer
             tsql
+            uploaded_object
             xpress
         }
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullbore_core::cipher::SecretKey;
@@ -12,7 +12,8 @@ use fullbore_core::media::SetKind;
 use fullbore_core::plan::{Knobs, Plan, TransferSize};
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::DatabaseUrl;
-use fullbore_engines::{GivenOptions, ObjectFacts, UploadedObject, holds_object};
+use fullbore_engines::{GivenOptions, ObjectFacts, ObjectMedia, UploadedObject, holds_object};
+use fullbore_gateway::server::Tell;
 use fullbore_gateway::storage::Done;
 use fullbore_gateway::{Failure, ObjectInfo, ObjectReader};
 use fullbore_repository::Repository;
@@ -93,6 +94,7 @@ pub(super) struct Bucket {
     /// The moment of the last completed upload: no two have the same.
     completed_at: Mutex<i64>,
     conduct: Conduct,
+    pub tell: Tell,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -104,7 +106,7 @@ impl Bucket {
     ///
     /// # Errors
     /// It cannot be used as a bucket.
-    pub fn open(setting: &str, config: &Config, writing: &Writing, conduct: &Conduct) -> Result<Self> {
+    pub fn open(setting: &str, config: &Config, writing: &Writing, conduct: &Conduct, tell: &Tell) -> Result<Self> {
         if config.repository.get(setting).is_some_and(|repository| repository.hide_names) {
             let why = "hides names, and the keys of objects are names that its records have to show";
             return Err(Error::usage(format!("--repo {setting}"), why, "use another repository for the gateway"));
@@ -132,7 +134,16 @@ impl Bucket {
             known: Mutex::default(),
             completed_at: Mutex::default(),
             conduct: conduct.clone(),
+            tell: Arc::clone(tell),
         })
+    }
+
+    /// The families of a media set that are not in the bucket, besides this one.
+    pub fn missing_families(&self, of: &ObjectMedia) -> Vec<u16> {
+        // If the others cannot be read, those that this gateway has stored count.
+        let known = self.known(FRESH).unwrap_or_else(|_| held(&self.known));
+        let newest = known.objects.values().filter_map(|versions| versions.last());
+        of.missing(newest.filter_map(|version| version.facts.media.as_ref()))
     }
 
     pub fn setting(&self) -> Setting<'_> {
@@ -191,6 +202,12 @@ impl Bucket {
         let inventory = self.setting().inventory(&self.repository, &conduct, &mut Vec::new())?;
         *known = Known { read: Some(Instant::now()), objects: BTreeMap::new() };
         inventory.sets.into_iter().filter_map(Version::of).for_each(|version| known.add(version));
+        // A clock that was set back must not make a new object older than what it replaces.
+        let versions = known.objects.values().flatten();
+        let last = versions.map(|version| version.facts.completed_at).max().unwrap_or(0);
+        let mut completed_at = held(&self.completed_at);
+        *completed_at = last.max(*completed_at);
+        drop(completed_at);
         Ok(known)
     }
 

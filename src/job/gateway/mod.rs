@@ -2,6 +2,8 @@
 //! `fullbore-gateway`; here is its storage.
 
 mod bucket;
+mod in_passing;
+mod media;
 mod reader;
 mod upload;
 
@@ -59,7 +61,7 @@ pub fn run(request: &Request, conduct: &Conduct, tell: Tell) -> Result<()> {
     let keys = Keys::read(&request.keys)?;
     let mut buckets = BTreeMap::new();
     for (name, config) in &request.repositories {
-        let bucket = Bucket::open(name, config, &request.writing, conduct)?;
+        let bucket = Bucket::open(name, config, &request.writing, conduct, &tell)?;
         if let Some(other) = buckets.insert(bucket.name.clone(), Arc::new(bucket)) {
             let why = "two repositories would be this bucket";
             return Err(Error::usage(format!("--repo {}", other.name), why, "give them names in the configuration"));
@@ -97,8 +99,8 @@ impl Storage for Repositories {
         reader::memory(bytes)
     }
 
-    fn begin(&self, bucket: &str, object: NewObject, _: &Budget) -> Done<Box<dyn Upload>> {
-        Ok(Box::new(upload::RunningUpload::begin(self.bucket(bucket)?, object)?))
+    fn begin(&self, bucket: &str, object: NewObject, budget: &Budget) -> Done<Box<dyn Upload>> {
+        Ok(Box::new(upload::RunningUpload::begin(self.bucket(bucket)?, object, budget)?))
     }
 
     fn find(&self, bucket: &str, key: &str) -> Done<ObjectInfo> {

@@ -5,13 +5,16 @@ use std::thread::JoinHandle;
 
 use fullbore_core::conduct::{Conduct, Ended};
 use fullbore_core::{Error, Result, threads};
-use fullbore_engines::{IncomingObject, KEY_MAX, ObjectFacts, UploadSession};
+use fullbore_engines::{ForeignMedia, IncomingObject, KEY_MAX, ObjectFacts, ObjectMedia, UploadSession};
+use fullbore_gateway::budget::Budget;
 use fullbore_gateway::storage::Done;
 use fullbore_gateway::{Failure, FinishedPart, NewObject, ObjectInfo, Upload};
 use fullbore_repository::format::SetRecord;
 use fullbore_repository::inventory::StoredSet;
 
 use super::bucket::Bucket;
+use super::in_passing::{InPassing, Outcome};
+use super::media;
 use crate::job::repository::upload;
 use crate::report::Report;
 
@@ -23,6 +26,8 @@ pub(super) struct RunningUpload {
     object: NewObject,
     incoming: IncomingObject,
     conduct: Conduct,
+    check: InPassing,
+    budget: Budget,
     /// The backup; `None` once somebody waits for its end.
     writing: Mutex<Option<Writing>>,
 }
@@ -32,7 +37,7 @@ impl RunningUpload {
     ///
     /// # Errors
     /// Its thread cannot be started.
-    pub fn begin(bucket: &Arc<Bucket>, object: NewObject) -> Done<Self> {
+    pub fn begin(bucket: &Arc<Bucket>, object: NewObject, budget: &Budget) -> Done<Self> {
         if object.key.is_empty() || object.key.len() > KEY_MAX {
             return Err(Failure::Refused(format!("a key has 1 to {KEY_MAX} bytes")));
         }
@@ -51,8 +56,9 @@ impl RunningUpload {
             written
         };
         let writing = threads::start("upload", write)?;
-        let writing = Mutex::new(Some(writing));
-        Ok(Self { bucket: Arc::clone(bucket), object, incoming, conduct, writing })
+        let (check, writing) = (InPassing::new(&object.key, budget.clone()), Mutex::new(Some(writing)));
+        let (bucket, budget) = (Arc::clone(bucket), budget.clone());
+        Ok(Self { bucket, object, incoming, conduct, check, budget, writing })
     }
 
     /// Waits for the end of the backup. The second caller gets nothing.
@@ -69,12 +75,59 @@ impl RunningUpload {
     }
 }
 
+impl RunningUpload {
+    /// Tells what was stored, and which families of its media set are missing.
+    fn tell_of(&self, stored: &ObjectMedia) {
+        let missing = self.bucket.missing_families(stored);
+        let numbers = missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let state = match (stored.families, missing.len()) {
+            (0, _) => String::new(),
+            (_, 0) => "; all families of the media set are there".to_owned(),
+            (families, _) => format!("; of {families} families, these are not there yet: {numbers}"),
+        };
+        (self.bucket.tell)(&format!("{}{state}", media::line(&self.object.key, stored)));
+    }
+
+    /// Checks the stored object in a thread of its own.
+    fn read_back(&self, kind: &'static dyn ForeignMedia) {
+        let (bucket, budget, key) = (Arc::clone(&self.bucket), self.budget.clone(), self.object.key.clone());
+        let shown = key.escape_debug().to_string();
+        let started = threads::start("read back", move || {
+            let read = bucket.open_object(&key).map(|(object, reader)| {
+                let memory = budget.take(super::reader::memory(object.bytes));
+                memory.map(|_memory| media::read_back(&key, kind, reader, object.bytes))
+            });
+            let shown = key.escape_debug();
+            let line = match read {
+                Ok(Some(line)) => line,
+                Ok(None) => format!("`{shown}`: not checked: no memory is left for reading it back"),
+                Err(_) => format!("`{shown}`: not checked: it could not be opened again"),
+            };
+            (bucket.tell)(&line);
+        });
+        if started.is_err() {
+            (self.bucket.tell)(&format!("`{shown}`: not checked: no thread could be started"));
+        }
+    }
+}
+
 impl Upload for RunningUpload {
+    fn begins(&self, piece: u32, number: u16) {
+        self.check.begins(piece, number);
+    }
+
+    fn is_whole(&self, piece: u32, md5: [u8; 16]) {
+        self.check.is_whole(piece, md5);
+    }
+
     fn write(&self, piece: u32, bytes: Vec<u8>) -> Done<Vec<u8>> {
+        self.check.bytes(piece, &bytes);
         Ok(self.incoming.write(piece, bytes)?)
     }
 
     fn complete(&self, parts: &[FinishedPart], etag: &str) -> Done<ObjectInfo> {
+        let (outcome, head) = self.check.finish(parts);
+        let media = media::facts(&self.object.key, &outcome, head);
         let facts = ObjectFacts {
             key: self.object.key.clone(),
             bytes: parts.iter().map(|part| part.bytes).sum(),
@@ -82,12 +135,18 @@ impl Upload for RunningUpload {
             completed_at: self.bucket.next_moment(),
             content_type: self.object.content_type.clone(),
             metadata: self.object.metadata.clone(),
-            media: None,
+            media: media.clone(),
         };
         let numbered = parts.iter().map(|part| (part.number, part.piece)).collect();
         self.incoming.complete(facts, numbered)?;
         let record = self.end()?;
         let stored = self.bucket.stored(StoredSet::committed(record));
+        if let Some(media) = &media {
+            self.tell_of(media);
+        }
+        if let Outcome::Unchecked(kind, _) = outcome {
+            self.read_back(kind);
+        }
         stored
             .ok_or_else(|| Error::refused("upload", "its set does not describe an object", "report this defect").into())
     }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::Setting;
 use super::databases::{self, of_database};
 use fullbore_core::conduct::Conduct;
+use fullbore_engines::{ObjectFacts, ObjectMedia};
 use fullbore_repository::Repository;
 use fullbore_repository::chain::show_time;
 use fullbore_repository::discovery;
@@ -115,6 +116,7 @@ pub fn list(
     let damaged = chosen.iter().filter(|set| set.incomplete.is_none() && !set.tombstone && set.is_damaged());
     listing.warnings.extend(damaged.map(|set| failed_verification(set)));
     listing.sets = chosen.into_iter().map(listed).collect();
+    tell_missing_families(&sets, &mut listing.sets);
     for set in &mut listing.sets {
         set.database = names.remove(&set.backup_set_id).unwrap_or_else(|| std::mem::take(&mut set.database));
     }
@@ -156,7 +158,31 @@ fn last_seen(setting: Setting<'_>, listing: &mut Listing) -> Result<(String, Vec
 /// What stored media of another program hold.
 fn holds(record: &SetRecord) -> Option<String> {
     fullbore_engines::files_of(&record.engine)?;
-    record.position.last.value()["holds"].as_str().map(str::to_owned)
+    match media_of(record) {
+        Some(media) => Some(media.title()),
+        None => record.position.last.value()["holds"].as_str().map(str::to_owned),
+    }
+}
+
+/// The backup file of another program that an uploaded object is.
+fn media_of(record: &SetRecord) -> Option<ObjectMedia> {
+    fullbore_engines::holds_object(&record.engine).then_some(())?;
+    ObjectFacts::of(&record.position.last.value())?.media
+}
+
+/// Adds the families that are missing to the sets with the others: a media set is complete when all of them are there.
+fn tell_missing_families(sets: &[StoredSet], listed: &mut [ListedSet]) {
+    let is_there = |set: &&StoredSet| set.incomplete.is_none() && !set.tombstone;
+    let all: Vec<ObjectMedia> = sets.iter().filter(is_there).filter_map(|set| media_of(&set.record)).collect();
+    let known = sets.iter().filter_map(|set| Some((set.record.backup_set_id.to_string(), media_of(&set.record)?)));
+    let known: HashMap<String, ObjectMedia> = known.collect();
+    for line in listed {
+        let Some(media) = known.get(&line.backup_set_id) else { continue };
+        let missing: Vec<String> = media.missing(&all).iter().map(ToString::to_string).collect();
+        if !missing.is_empty() {
+            line.holds = Some(format!("{}; missing: family {}", media.title(), missing.join(", ")));
+        }
+    }
 }
 
 fn listed(set: &StoredSet) -> ListedSet {

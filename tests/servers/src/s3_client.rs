@@ -53,6 +53,8 @@ pub struct Call {
     /// Other bytes than the body, whose SHA-256 is signed.
     announced: Option<Vec<u8>>,
     rate: Option<String>,
+    /// Signed here, at another moment than now.
+    moment: Option<String>,
 }
 
 impl Call {
@@ -68,6 +70,7 @@ impl Call {
             unsigned: false,
             announced: None,
             rate: None,
+            moment: None,
         }
     }
 
@@ -116,6 +119,12 @@ impl Call {
     /// Not faster than this: `300k` bytes in a second.
     pub fn rate(mut self, rate: &str) -> Self {
         self.rate = Some(rate.to_owned());
+        self
+    }
+
+    /// Signed at this moment, `20261126T120000Z`: the clock of a client may be wrong. Only for calls without a query.
+    pub fn signed_at(mut self, moment: &str) -> Self {
+        self.moment = Some(moment.to_owned());
         self
     }
 
@@ -293,6 +302,30 @@ impl S3Client {
         answer
     }
 
+    /// The headers of a signature at another moment: curl signs with the time that it is.
+    fn signed_headers(&self, call: &Call, moment: &str, hash: &str) -> [(&'static str, String); 3] {
+        let host = self.endpoint.rsplit("//").next().unwrap_or_default();
+        let day = moment.get(..8).unwrap_or_default();
+        let names = "host;x-amz-content-sha256;x-amz-date";
+        let (method, target) = (&call.method, call.target());
+        let request = format!(
+            "{method}\n{target}\n\nhost:{host}\nx-amz-content-sha256:{hash}\nx-amz-date:{moment}\n\n{names}\n{hash}"
+        );
+        let scope = format!("{day}/{}/s3/aws4_request", self.region);
+        let digest = hex(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, request.as_bytes()).as_ref());
+        let text = format!("AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}");
+        let mac = |key: &[u8], text: &str| {
+            let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, key);
+            aws_lc_rs::hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
+        };
+        let key = mac(format!("AWS4{}", self.secret_key).as_bytes(), day);
+        let key = [&self.region, "s3", "aws4_request"].iter().fold(key, |key, part| mac(&key, part));
+        let signature = hex(&mac(&key, &text));
+        let (id, names) = (&self.access_key, names);
+        let value = format!("AWS4-HMAC-SHA256 Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}");
+        [("x-amz-date", moment.to_owned()), ("x-amz-content-sha256", hash.to_owned()), ("authorization", value)]
+    }
+
     /// What curl is told by stdin.
     fn config(&self, call: &Call, sent: &str, heads: &str, hash: &str) -> String {
         let mut config = String::from("silent\nshow-error\ngloboff\npath-as-is\n");
@@ -308,7 +341,11 @@ impl S3Client {
         if let Some(rate) = &call.rate {
             say("limit-rate", rate);
         }
-        if !call.unsigned {
+        if let Some(moment) = &call.moment {
+            for (name, value) in self.signed_headers(call, moment, hash) {
+                say("header", &format!("{name}: {value}"));
+            }
+        } else if !call.unsigned {
             say("user", &format!("{}:{}", self.access_key, self.secret_key));
             say("aws-sigv4", &format!("aws:amz:{}:s3", self.region));
             // S3 demands it, and curl before 8 does not say it by itself.
@@ -332,6 +369,10 @@ impl S3Client {
         }
         config
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn answer(heads: &str, body: Vec<u8>) -> Answer {

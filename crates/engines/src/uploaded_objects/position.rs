@@ -1,6 +1,6 @@
 //! What a set says of its object, in its manifest and in its record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
@@ -9,6 +9,9 @@ use serde_json::Value;
 
 /// Bytes of a key, at most: as in S3.
 pub const KEY_MAX: usize = 1024;
+
+/// Families of a media set of another program, at most.
+const FAMILIES_MAX: u16 = 64;
 
 /// An object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +32,56 @@ pub struct ObjectFacts {
     pub metadata: BTreeMap<String, String>,
     /// What is known of a backup file of another program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub media: Option<Value>,
+    pub media: Option<ObjectMedia>,
+}
+
+/// A backup file of another program: one family of its media set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ObjectMedia {
+    /// What it is, such as `SQL Server backup`.
+    pub kind: String,
+    /// The identity of its media set; empty if it could not be read.
+    pub media_set: String,
+    /// The number of this family, from 1; 0 if it could not be read.
+    pub family: u16,
+    /// How many families the media set has.
+    pub families: u16,
+    /// The backup sets on it, as far as its beginning tells.
+    pub sets: Vec<String>,
+    /// When and how it was checked.
+    pub checked: String,
+    /// The number of damaged places, and the first of them.
+    pub damaged_places: u64,
+    /// The first damaged places.
+    pub damage: Vec<String>,
+    /// Bytes that a check protects, and bytes that none protects.
+    pub protected_bytes: u64,
+    /// Bytes that no check protects.
+    pub unprotected_bytes: u64,
+    /// What was counted, and what to look at.
+    pub facts: Vec<String>,
+}
+
+impl ObjectMedia {
+    /// What it is, for lists and messages.
+    pub fn title(&self) -> String {
+        let of = match (self.family, self.families) {
+            (0, _) => String::new(),
+            (family, families) => format!(", family {family} of {families} of media set {}", self.media_set),
+        };
+        let damaged = if self.damaged_places > 0 { ", damaged" } else { "" };
+        format!("{}{of}{damaged}", self.kind)
+    }
+
+    /// The families of its media set that none of `all` is.
+    pub fn missing<'a>(&self, all: impl IntoIterator<Item = &'a Self>) -> Vec<u16> {
+        let same = |other: &&Self| other.media_set == self.media_set && other.families == self.families;
+        let there: BTreeSet<u16> = all.into_iter().filter(same).map(|other| other.family).collect();
+        (1..=self.families.min(FAMILIES_MAX))
+            .filter(|family| *family != self.family && !there.contains(family))
+            .collect()
+    }
 }
 
 impl ObjectFacts {
@@ -81,4 +133,45 @@ const PART: &str = "part/";
 /// The name of the stream with this part.
 pub(super) fn part_name(number: u16) -> String {
     format!("{PART}{number:05}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_media_set_lacks_the_families_that_no_object_is() {
+        let family = |media_set: &str, family, families| ObjectMedia {
+            media_set: media_set.to_owned(),
+            family,
+            families,
+            ..ObjectMedia::default()
+        };
+        let first = family("a", 1, 3);
+        let others = [family("a", 3, 3), family("b", 2, 3), family("a", 2, 2), first.clone()];
+        assert_eq!(first.missing(&others), [2]);
+        assert_eq!(first.missing(&[family("a", 2, 3), family("a", 3, 3)]), Vec::<u16>::new());
+    }
+
+    #[test]
+    fn parts_are_in_the_order_of_their_numbers_and_other_streams_are_refused() {
+        let stream = |id, name: &str, size| ManifestStream {
+            id,
+            name: name.into(),
+            layer: 0,
+            unit: 4096,
+            map_window: 0,
+            size,
+            ordered: false,
+            identity: String::new(),
+            base: None,
+            detail: None,
+        };
+        let found = parts(&[stream(9, "part/00002", 5), stream(3, "", 0), stream(4, "part/00001", 7)]).unwrap();
+        assert_eq!(found, [StoredPart { stream: 4, at: 0, bytes: 7 }, StoredPart { stream: 9, at: 7, bytes: 5 }]);
+        for name in ["part/1", "part/000001", "part/", "part/70000", "file/1", "part/0000a"] {
+            assert!(parts(&[stream(1, name, 1)]).is_err(), "{name}");
+        }
+    }
 }

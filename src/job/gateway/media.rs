@@ -1,0 +1,137 @@
+//! What the gateway says of a backup file of another program: in its set, and in the log.
+
+use std::io::{self, Cursor, Read};
+
+use fullbore_core::units::counted;
+use fullbore_core::{Error, Result};
+use fullbore_engines::{ForeignFamily, ForeignMedia, ForeignVerification, InOrder, ObjectMedia};
+use fullbore_gateway::{Failure, ObjectReader};
+
+use super::in_passing::Outcome;
+
+/// Damaged places that a set names; the others are counted.
+const NAMED: usize = 10;
+/// Where a check took place.
+const IN_PASSING: &str = "while it was uploaded";
+const READ_BACK: &str = "read back after it was stored";
+
+/// The facts for the set; `None` for another object. `head` are the first bytes of the object with this key.
+pub(super) fn facts(key: &str, outcome: &Outcome, head: Vec<u8>) -> Option<ObjectMedia> {
+    let (mut described, checked) = match outcome {
+        Outcome::Other => return None,
+        Outcome::Unchecked(media, why) => (
+            described(key, *media, head),
+            format!("not while it was uploaded: {why}; {READ_BACK}, see the gateway's log"),
+        ),
+        Outcome::Checked(media, verification) => {
+            let mut described = described(key, *media, head);
+            described.damage = verification.damage.iter().take(NAMED).map(Error::one_line).collect();
+            described.damaged_places = verification.damage.len() as u64;
+            described.facts.extend(verification.facts.iter().cloned());
+            described.facts.extend(verification.warnings.iter().cloned());
+            let shown = |protected| -> u64 {
+                let all = verification.coverage.iter().filter(|coverage| coverage.protected == protected);
+                all.map(|coverage| coverage.bytes).sum()
+            };
+            (described.protected_bytes, described.unprotected_bytes) = (shown(true), shown(false));
+            (described, IN_PASSING.to_owned())
+        }
+    };
+    described.checked = checked;
+    Some(described)
+}
+
+/// The descriptions at the beginning of a file. It is cut off there, so its end is not known.
+fn described(key: &str, media: &'static dyn ForeignMedia, head: Vec<u8>) -> ObjectMedia {
+    let mut found = ObjectMedia { kind: media.title().to_owned(), ..ObjectMedia::default() };
+    let family = ForeignFamily { device: key.to_owned(), bytes: Box::new(InOrder(Cursor::new(head))) };
+    let Ok(description) = media.describe(vec![family]) else {
+        found.facts.push("its beginning could not be described".to_owned());
+        return found;
+    };
+    for set in &description.media_sets {
+        found.media_set = set.id.clone();
+        let number = |column: &str| -> u16 {
+            let value = set.labels.first().and_then(|label| label.get(column)).and_then(serde_json::Value::as_u64);
+            value.and_then(|value| u16::try_from(value).ok()).unwrap_or(0)
+        };
+        (found.family, found.families) = (number("FamilySequenceNumber"), number("FamilyCount"));
+        found.sets.extend(set.sets.iter().map(|set| set.summary.clone()));
+    }
+    found
+}
+
+/// The line for the log.
+pub(super) fn line(key: &str, media: &ObjectMedia) -> String {
+    let result = match (media.damaged_places, media.damage.first()) {
+        (0, _) => "no damage was found".to_owned(),
+        (count, first) => {
+            let first = first.map_or("", String::as_str);
+            format!("DAMAGED in {}; the first: {first}", counted(count, "place"))
+        }
+    };
+    let mut parts = vec![format!("`{}`: {}", key.escape_debug(), media.title())];
+    if media.checked == IN_PASSING {
+        parts.push(format!("checked {IN_PASSING}: {result}"));
+    } else {
+        parts.push(media.checked.clone());
+    }
+    parts.extend(media.facts.iter().cloned());
+    parts.join("; ")
+}
+
+/// Checks an object that was stored, and gives the line for the log.
+pub(super) fn read_back(
+    key: &str,
+    media: &'static dyn ForeignMedia,
+    reader: Box<dyn ObjectReader>,
+    bytes: u64,
+) -> String {
+    let stored = Stored { reader, at: 0, length: bytes, current: Vec::new(), taken: 0 };
+    let family = ForeignFamily { device: key.to_owned(), bytes: Box::new(InOrder(stored)) };
+    let verified: Result<ForeignVerification> = media.verify(vec![family], None);
+    match verified {
+        Err(error) => format!("`{}`: could not be {READ_BACK}: {}", key.escape_debug(), error.one_line()),
+        Ok(verification) => {
+            let result = match verification.damage.first() {
+                None => "no damage was found".to_owned(),
+                Some(first) => {
+                    let places = counted(verification.damage.len() as u64, "place");
+                    format!("DAMAGED in {places}; the first: {}", first.one_line())
+                }
+            };
+            let facts = verification.facts.join("; ");
+            format!("`{}`: {}, {READ_BACK}: {result}; {facts}", key.escape_debug(), media.title())
+        }
+    }
+}
+
+/// The bytes of a stored object, in order.
+struct Stored {
+    reader: Box<dyn ObjectReader>,
+    at: u64,
+    length: u64,
+    current: Vec<u8>,
+    taken: usize,
+}
+
+impl Read for Stored {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.current.len() {
+            if self.at >= self.length {
+                return Ok(0);
+            }
+            self.current = self.reader.read(self.at).map_err(|failure| match failure {
+                Failure::Failed(error) => io::Error::other(error.one_line()),
+                other => io::Error::other(format!("{other:?}")),
+            })?;
+            self.taken = 0;
+            self.at += self.current.len() as u64;
+        }
+        let left = self.current.get(self.taken..).unwrap_or_default();
+        let count = left.len().min(into.len());
+        into.iter_mut().zip(left).for_each(|(into, byte)| *into = *byte);
+        self.taken += count;
+        Ok(count)
+    }
+}
