@@ -327,6 +327,21 @@ fn a_file_that_is_replaced_before_it_is_read_is_not_taken_in_under_the_old_ident
 }
 
 #[test]
+fn a_file_that_somebody_writes_to_while_it_is_read_is_not_taken_in() {
+    let world = world();
+    let mut full = set(BackupKind::Full, 1);
+    full.copies = vec![extents(8, 8, 1)];
+    world.write("1.bak", &written(&full, 1));
+    let running = world.start("copy --from 1.bak --to-repo night --throttle 256KiB/s");
+    world.media_begun("a");
+    let file = fs::File::options().append(true).open(world.at("1.bak")).unwrap();
+    file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(5)).unwrap();
+    running.wait().with_code(3).says(&["1.bak", "changed while it was read"]);
+    assert!(list(&world).is_empty());
+    world.run("copy --from 1.bak --to-repo night").done();
+}
+
+#[test]
 fn media_go_into_a_directory_and_a_dry_run_writes_nothing() {
     let world = world();
     fs::create_dir(world.at("sets")).unwrap();

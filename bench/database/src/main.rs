@@ -5,6 +5,7 @@
 //! its last, and [`history`] says what the database holds after it.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bak;
 mod check;
 mod digest;
 mod flip;
@@ -32,6 +33,8 @@ struct Arguments {
 enum Verb {
     /// Make a database with a realistic mixture of text, numbers, JSON, blobs, indexes and free pages.
     Make(make::Options),
+    /// Write a full backup of SQL Server with one table, without a server; one line of JSON at the end.
+    Bak(bak::Options),
     /// Write to a database at full speed or at a rate; one line at the end, also on SIGTERM.
     Write(write::Options),
     /// Print the row count and the content hash of each table, and a total, from one snapshot.
@@ -68,6 +71,7 @@ enum Journal {
 fn main() -> ExitCode {
     let done = match Arguments::parse().verb {
         Verb::Make(options) => make::run(&options).map(|made| println!("{made}")),
+        Verb::Bak(options) => bak::run(&options).map(|written| println!("{written}")),
         Verb::Write(options) => write::run(&options).map(|written| println!("{written}")),
         Verb::Digest { path } => digest::run(&path).map(|digests| digests.iter().for_each(|line| println!("{line}"))),
         Verb::Check(options) => check::run(&options).map(|lines| lines.iter().for_each(|line| println!("{line}"))),

@@ -1,10 +1,14 @@
-//! A Parquet file: rows are collected to a group, and written column by column.
+//! A Parquet file: rows are collected to a group, and a thread writes the group column by column while the next one is
+//! collected.
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
-use fullbore_core::{Error, Result};
+use bytes::Bytes;
+use fullbore_core::{Error, Result, threads};
 use fullbore_engines::{Cell, ColumnKind, Day, TimeOfDay};
 use parquet::basic::Compression;
 use parquet::column::writer::ColumnWriter;
@@ -16,9 +20,9 @@ use parquet::file::writer::SerializedFileWriter;
 use super::parquet_schema::{Form, Unit, decimal_bytes, schema};
 use super::{Columns, cell_text, shown};
 
-/// Most rows of a group, and most bytes of their values.
+/// Most rows of a group, and most bytes of their values. Two groups are in memory: one is collected, one is written.
 const GROUP_ROWS: usize = 100_000;
-const GROUP_BYTES: usize = 64 << 20;
+const GROUP_BYTES: usize = 16 << 20;
 /// Units of 100 nanoseconds in a second.
 const TICKS_PER_SECOND: i64 = 10_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
@@ -32,11 +36,16 @@ pub struct Again {
 
 /// A file that is being written.
 pub struct ParquetFile {
-    writer: SerializedFileWriter<File>,
-    name: String,
     columns: Vec<Collected>,
     rows: usize,
     bytes: usize,
+    thread: WriterThread,
+}
+
+/// The thread that writes groups. A drop waits for its end: then nobody writes to the file any more.
+struct WriterThread {
+    groups: Option<SyncSender<Vec<Collected>>>,
+    handle: Option<JoinHandle<Result<()>>>,
 }
 
 /// The cells of one column in a group.
@@ -57,8 +66,39 @@ enum Values {
     Long(Vec<i64>),
     Real(Vec<f32>),
     Float(Vec<f64>),
-    Bytes(Vec<ByteArray>),
-    Fixed(Vec<FixedLenByteArray>),
+    Bytes(Joined),
+    Fixed(Joined),
+}
+
+/// Values of several bytes, one behind the other: many small values need no memory of their own.
+#[derive(Default)]
+struct Joined {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Joined {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Pushes what `write` appends; gives its bytes.
+    fn push_text(&mut self, cell: &Cell, kind: ColumnKind) -> usize {
+        if let Cell::Text(text) = cell {
+            self.push(text.as_bytes());
+            return text.len();
+        }
+        let text = cell_text::text(cell, kind);
+        self.push(text.as_bytes());
+        text.len()
+    }
+
+    fn into_arrays(self) -> Vec<ByteArray> {
+        let (all, mut begin) = (Bytes::from(self.bytes), 0);
+        let array = |end: usize| ByteArray::from(all.slice(std::mem::replace(&mut begin, end)..end));
+        self.ends.into_iter().map(array).collect()
+    }
 }
 
 impl ParquetFile {
@@ -81,7 +121,8 @@ impl ParquetFile {
             values: Values::of(*form),
             offsets: Vec::new(),
         };
-        Ok(Self { writer, name, columns: columns.iter().zip(forms).map(collected).collect(), rows: 0, bytes: 0 })
+        let columns = columns.iter().zip(forms).map(collected).collect();
+        Ok(Self { columns, rows: 0, bytes: 0, thread: WriterThread::start(writer, name)? })
     }
 
     /// Takes one row. If a value does not fit into the form of its column, the result names the column.
@@ -90,7 +131,7 @@ impl ParquetFile {
     /// NULL is in a column without NULLs; the file cannot be written.
     pub fn row(&mut self, cells: &[Cell]) -> Result<Option<Again>> {
         for (place, (cell, column)) in cells.iter().zip(&mut self.columns).enumerate() {
-            if *cell == Cell::Null {
+            if matches!(cell, Cell::Null) {
                 if !column.nullable {
                     let why = "NULL is in a column that is NOT NULL";
                     return Err(Error::refused("a table", why, "use --format csv"));
@@ -102,7 +143,9 @@ impl ParquetFile {
                 Some(bytes) => self.bytes += bytes,
                 None => return Ok(Some(Again { column: place })),
             }
-            column.levels.push(1);
+            if column.nullable {
+                column.levels.push(1);
+            }
         }
         self.rows += 1;
         if self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES {
@@ -113,8 +156,8 @@ impl ParquetFile {
 
     fn write_group(&mut self) -> Result<()> {
         (self.rows, self.bytes) = (0, 0);
-        let written = write_group(&mut self.writer, &mut self.columns);
-        written.map_err(|e| failed(&self.name, &e))
+        let next = self.columns.iter().map(Collected::next).collect();
+        self.thread.write(std::mem::replace(&mut self.columns, next))
     }
 
     /// Writes the last group and the footer.
@@ -125,8 +168,46 @@ impl ParquetFile {
         if self.rows > 0 {
             self.write_group()?;
         }
-        let name = self.name;
-        self.writer.close().map(|_| ()).map_err(|e| failed(&name, &e))
+        self.thread.end()
+    }
+}
+
+impl WriterThread {
+    fn start(mut writer: SerializedFileWriter<File>, name: String) -> Result<Self> {
+        let (groups, next) = sync_channel::<Vec<Collected>>(0);
+        let handle = threads::start("Parquet writer", move || {
+            let write = || {
+                next.iter().try_for_each(|columns| write_group(&mut writer, columns))?;
+                writer.close().map(|_| ())
+            };
+            write().map_err(|e: ParquetError| failed(&name, &e))
+        })?;
+        Ok(Self { groups: Some(groups), handle: Some(handle) })
+    }
+
+    /// Waits until the group before is written.
+    fn write(&mut self, columns: Vec<Collected>) -> Result<()> {
+        match self.groups.as_ref().map(|groups| groups.send(columns)) {
+            Some(Ok(())) => Ok(()),
+            // It ends early with an error only.
+            _ => self.end().and(Err(Error::Halted)),
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.groups = None;
+        match self.handle.take().map(JoinHandle::join) {
+            Some(Ok(done)) => done,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        self.groups = None;
+        let _ = self.handle.take().map(JoinHandle::join); // The file is given up: its error does not matter.
     }
 }
 
@@ -134,7 +215,7 @@ fn failed(name: &str, error: &ParquetError) -> Error {
     Error::io("write", name, std::io::Error::other(error.to_string()))
 }
 
-fn write_group(writer: &mut SerializedFileWriter<File>, columns: &mut [Collected]) -> Result<(), ParquetError> {
+fn write_group(writer: &mut SerializedFileWriter<File>, columns: Vec<Collected>) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
     for column in columns {
         let levels = column.nullable.then_some(&column.levels[..]);
@@ -143,16 +224,20 @@ fn write_group(writer: &mut SerializedFileWriter<File>, columns: &mut [Collected
         next.close()?;
         if let Form::Zoned(_) = column.form {
             let mut next = group.next_column()?.ok_or_else(|| ParquetError::General("a column is missing".into()))?;
-            Values::Int(std::mem::take(&mut column.offsets)).write(next.untyped(), levels)?;
+            Values::Int(column.offsets).write(next.untyped(), levels)?;
             next.close()?;
         }
-        column.levels.clear();
-        column.values = Values::of(column.form);
     }
     group.close().map(|_| ())
 }
 
 impl Collected {
+    /// The same column, for the next group, with room for as many values.
+    fn next(&self) -> Self {
+        let levels = Vec::with_capacity(self.levels.len());
+        Self { levels, values: Values::of(self.form), offsets: Vec::new(), ..*self }
+    }
+
     /// Takes a value; gives its bytes. `None` if it does not fit into the form.
     fn push(&mut self, cell: &Cell) -> Option<usize> {
         match (&mut self.values, self.form, cell) {
@@ -170,7 +255,7 @@ impl Collected {
             {
                 let bytes = digits.to_be_bytes();
                 let length = usize::try_from(decimal_bytes(precision)).ok()?;
-                all.push(bytes.get(bytes.len() - length..)?.to_vec().into());
+                all.push(bytes.get(bytes.len() - length..)?);
             }
             (Values::Real(all), _, Cell::Real(value)) => all.push(*value),
             (Values::Float(all), _, Cell::Float(value)) => all.push(*value),
@@ -184,16 +269,13 @@ impl Collected {
                 all.push(of_moment(*day, *time, unit)?);
                 self.offsets.push((*offset).into());
             }
-            (Values::Fixed(all), Form::Uuid, Cell::Uuid(id)) => all.push(id.as_bytes().to_vec().into()),
+            (Values::Fixed(all), Form::Uuid, Cell::Uuid(id)) => all.push(id.as_bytes()),
             (Values::Bytes(all), Form::Binary, Cell::Binary(bytes)) => {
-                all.push(bytes.clone().into());
+                all.push(bytes);
                 return Some(bytes.len() + size_of::<ByteArray>());
             }
             (Values::Bytes(all), Form::Text, cell) => {
-                let text = cell_text::text(cell, self.kind);
-                let length = text.len();
-                all.push(text.into_bytes().into());
-                return Some(length + size_of::<ByteArray>());
+                return Some(all.push_text(cell, self.kind) + size_of::<ByteArray>());
             }
             _ => return None,
         }
@@ -211,20 +293,25 @@ impl Values {
             }
             Form::Real => Self::Real(Vec::new()),
             Form::Float => Self::Float(Vec::new()),
-            Form::Decimal(..) | Form::Uuid => Self::Fixed(Vec::new()),
-            Form::Text | Form::Binary => Self::Bytes(Vec::new()),
+            Form::Decimal(..) | Form::Uuid => Self::Fixed(Joined::default()),
+            Form::Text | Form::Binary => Self::Bytes(Joined::default()),
         }
     }
 
-    fn write(&self, to: &mut ColumnWriter<'_>, levels: Option<&[i16]>) -> Result<(), ParquetError> {
+    fn write(self, to: &mut ColumnWriter<'_>, levels: Option<&[i16]>) -> Result<(), ParquetError> {
         let done = match (self, to) {
-            (Self::Bool(all), ColumnWriter::BoolColumnWriter(to)) => to.write_batch(all, levels, None),
-            (Self::Int(all), ColumnWriter::Int32ColumnWriter(to)) => to.write_batch(all, levels, None),
-            (Self::Long(all), ColumnWriter::Int64ColumnWriter(to)) => to.write_batch(all, levels, None),
-            (Self::Real(all), ColumnWriter::FloatColumnWriter(to)) => to.write_batch(all, levels, None),
-            (Self::Float(all), ColumnWriter::DoubleColumnWriter(to)) => to.write_batch(all, levels, None),
-            (Self::Bytes(all), ColumnWriter::ByteArrayColumnWriter(to)) => to.write_batch(all, levels, None),
-            (Self::Fixed(all), ColumnWriter::FixedLenByteArrayColumnWriter(to)) => to.write_batch(all, levels, None),
+            (Self::Bool(all), ColumnWriter::BoolColumnWriter(to)) => to.write_batch(&all, levels, None),
+            (Self::Int(all), ColumnWriter::Int32ColumnWriter(to)) => to.write_batch(&all, levels, None),
+            (Self::Long(all), ColumnWriter::Int64ColumnWriter(to)) => to.write_batch(&all, levels, None),
+            (Self::Real(all), ColumnWriter::FloatColumnWriter(to)) => to.write_batch(&all, levels, None),
+            (Self::Float(all), ColumnWriter::DoubleColumnWriter(to)) => to.write_batch(&all, levels, None),
+            (Self::Bytes(all), ColumnWriter::ByteArrayColumnWriter(to)) => {
+                to.write_batch(&all.into_arrays(), levels, None)
+            }
+            (Self::Fixed(all), ColumnWriter::FixedLenByteArrayColumnWriter(to)) => {
+                let all: Vec<FixedLenByteArray> = all.into_arrays().into_iter().map(Into::into).collect();
+                to.write_batch(&all, levels, None)
+            }
             _ => return Err(ParquetError::General("a column has another type than its values".into())),
         };
         done.map(|_| ())

@@ -16,6 +16,7 @@ use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::FAMILY_MAGIC;
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
+use fullbore_core::supply::Supply;
 use fullbore_core::{Error, Result, io, supply};
 use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignTables, InOrder};
 use fullbore_repository::discovery::{self, Head};
@@ -38,6 +39,7 @@ fn all_bytes_pool() -> Result<Arc<Pool>> {
 }
 
 /// Devices with media of another program.
+#[derive(Clone)]
 pub struct ForeignDevices {
     /// The kind of media.
     pub media: &'static dyn ForeignMedia,
@@ -136,11 +138,9 @@ impl ForeignDevices {
 
     /// The same of the devices with these names.
     fn describe_these(&self, names: &[String]) -> Result<ForeignDescription> {
-        let families = names.iter().map(|name| {
-            let device = self.device(name)?;
-            let supply = supply::open(device, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, &self.stores)?;
-            Ok(ForeignFamily { device: device.to_string(), bytes: Box::new(SparseBytes::new(supply)) })
-        });
+        let families = names
+            .iter()
+            .map(|name| Ok(ForeignFamily { device: name.clone(), bytes: Box::new(self.open_sparse(name)?) }));
         self.media.describe(families.collect::<Result<_>>()?)
     }
 
@@ -188,6 +188,20 @@ impl ForeignDevices {
     fn open(&self, name: &str, pool: &Arc<Pool>, conduct: &Conduct) -> Result<ForeignFamily> {
         let supply = supply::open(self.device(name)?, pool, AHEAD, io::Mode::from_environment()?, &self.stores)?;
         Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(AllBytes::new(supply, conduct)) })
+    }
+
+    /// The same device, of which only what is asked for is read.
+    fn open_sparse(&self, name: &str) -> Result<SparseBytes> {
+        Ok(SparseBytes::new(self.supply(name)?))
+    }
+
+    /// Bytes of the device; 0 if they are not known.
+    fn length_of(&self, name: &str) -> Result<u64> {
+        Ok(self.supply(name)?.size().unwrap_or(0))
+    }
+
+    fn supply(&self, name: &str) -> Result<Box<dyn Supply>> {
+        supply::open(self.device(name)?, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, &self.stores)
     }
 
     fn device(&self, name: &str) -> Result<&Device> {

@@ -1,67 +1,125 @@
-//! Media of another program on their way into backup sets of this program: read and judged once, then stored by an
-//! ordinary backup, which reads them a second time.
+//! Media of another program on their way into backup sets of this program: an ordinary backup stores them while they are
+//! read and judged. They are read once.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use fullbore_core::conduct::Conduct;
-use fullbore_core::device::Device;
-use fullbore_core::pool::Pool;
-use fullbore_core::supply::{self, Supply};
-use fullbore_core::{Error, Result, io};
-use fullbore_engines::foreign_set::session::ForeignSession;
-use fullbore_engines::foreign_set::source::{FamilyPlaces, ForeignSource, OpenPlaces};
+use fullbore_core::device::Destination;
+use fullbore_core::meter::Progress;
+use fullbore_core::{Error, Result};
+use fullbore_engines::foreign_set::session::{ForeignSession, refuses};
+use fullbore_engines::foreign_set::source::{Accepts, Families, ForeignSource, SampleFamily};
 use fullbore_engines::foreign_set::target::is_file_name;
-use fullbore_engines::{ForeignMediaSet, ForeignVerification, Surveyed};
+use fullbore_engines::{FamilyBytes, ForeignMediaSet, Surveyed};
 use serde_json::{Value, json};
 
 use super::{ForeignDevices, all_bytes_pool};
-use crate::report::Report;
 
-/// Reads all families of a media set, and judges them. The session reads them again. With `continue_after_error`, damaged
-/// pages are warnings.
+/// Opens a media set for a backup, which reads and judges it. With `continue_after_error`, damaged pages are warnings.
 ///
 /// # Errors
-/// The first damage; the others are warnings. Or a device cannot be read.
+/// A device cannot be read.
 pub fn open(
     found: &ForeignDevices,
     set: &ForeignMediaSet,
     continue_after_error: bool,
     conduct: &Conduct,
-    report: &mut Report,
 ) -> Result<ForeignSession> {
+    let (mut names, mut used) = (Vec::new(), BTreeSet::new());
+    for device in &set.devices {
+        let length = found.length_of(device)?;
+        names.push((own_name(device, &mut used), length));
+    }
+    let stamps: Vec<Option<Stamp>> = set.devices.iter().map(|name| stamp(found, name)).collect();
+    // The backup counts what it stores as progress.
+    let silent = Conduct { progress: Arc::new(Progress::default()), ..conduct.clone() };
     let pool = all_bytes_pool()?;
-    let families = set.devices.iter().map(|name| found.open(name, &pool, conduct)).collect::<Result<_>>()?;
-    let Surveyed { verification, mut families, files, delivered } = found.media.survey(families)?;
-    let ForeignVerification { damage, coverage, mut warnings, .. } = verification;
-    // Behind damage in the structure nothing was checked, and there is no coverage.
-    let mut stored_damage = Vec::new();
-    if continue_after_error && !coverage.is_empty() {
-        stored_damage.extend(damage.iter().map(Error::one_line));
-        warnings.extend(stored_damage.iter().map(|damage| format!("stored as it is: {damage}")));
-    } else {
-        crate::job::verify::first(damage, report)?;
-    }
-    report.add_coverage(coverage);
-    // What was read may be other media by now. What is stored below is compared with what was read.
-    let now = found.describe_these(&set.devices)?.media_sets;
-    if !matches!(&now[..], [now] if now.is_same_as(set) && now.incomplete.is_none()) {
-        let why = "was replaced by other media while it was read";
-        return Err(Error::incomplete(format!("media set {}", set.id), why, "take it in when nobody writes to it"));
-    }
-    let mut names = BTreeSet::new();
-    for family in &mut families {
-        family.laid.name = own_name(&family.laid.name, &mut names);
-    }
-    let lengths = families.iter().map(|family| family.laid.length).collect();
-    let source = ForeignSource::new(families, files, delivered, open_places(found, set, lengths)?)?;
+    let (media, devices, reads) = (found.media, set.devices.clone(), found.clone());
+    let source = ForeignSource::new(Families {
+        names,
+        read: Box::new(move |to| {
+            let families = devices.iter().map(|name| reads.open(name, &pool, &silent)).collect::<Result<_>>()?;
+            media.survey(families, to)
+        }),
+        sample: sample(found, set),
+        accepts: accepts(found, set, stamps, continue_after_error),
+    });
     Ok(ForeignSession {
         engine: found.media.engine().name(),
         source,
         facts: facts(set),
         id: set.new_set_id(),
         writer: set.sets.first().map(|first| first.writer.clone()).unwrap_or_default(),
-        warnings,
-        damage: stored_damage,
+        continue_after_error,
+    })
+}
+
+/// Refuses media that are damaged, and media that were replaced or written to while they were read: their identity would
+/// be wrong.
+fn accepts(
+    found: &ForeignDevices,
+    set: &ForeignMediaSet,
+    stamps: Vec<Option<Stamp>>,
+    continue_after_error: bool,
+) -> Accepts {
+    let (found, devices) = (found.clone(), set.devices.clone());
+    let identity = set.identity_of_media();
+    let title = format!("media set {}", set.id);
+    Box::new(move |surveyed: &Surveyed| {
+        if refuses(&surveyed.verification, continue_after_error) {
+            return Err(Error::incomplete(&title, "is damaged", "the first damaged place is the reason"));
+        }
+        let is_same = |media: &[ForeignMediaSet]| matches!(media, [now] if now.identity_of_media() == identity && now.incomplete.is_none());
+        let hint = "take it in when nobody writes to it";
+        if !is_same(&surveyed.media_sets) || !is_same(&found.describe_these(&devices)?.media_sets) {
+            let why = "was replaced by other media while it was read";
+            return Err(Error::incomplete(&title, why, hint));
+        }
+        match devices.iter().zip(&stamps).find(|(name, before)| stamp(&found, name) != **before) {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::incomplete(format!("`{name}`"), "changed while it was read", hint)),
+        }
+    })
+}
+
+/// What a file has, and no other file has at the same time. Objects have none: a request for a part of one names its ETag.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    length: u64,
+    changed: (i64, i64),
+}
+
+fn stamp(found: &ForeignDevices, name: &str) -> Option<Stamp> {
+    let Destination::File(path) = found.device(name).ok()?.place() else { return None };
+    let of = |metadata: Metadata| Stamp {
+        file: (metadata.dev(), metadata.ino()),
+        length: metadata.len(),
+        changed: (metadata.mtime(), metadata.mtime_nsec()),
+    };
+    path.metadata().ok().map(of)
+}
+
+/// Reads parts of families, to estimate the size of the backup.
+fn sample(found: &ForeignDevices, set: &ForeignMediaSet) -> SampleFamily {
+    let (found, devices) = (found.clone(), set.devices.clone());
+    Box::new(move |family, offset, buffer| {
+        let Some(name) = devices.get(usize::from(family)) else { return Ok(0) };
+        let mut bytes = found.open_sparse(name)?;
+        let failed = |error| Error::io("read", name, error);
+        bytes.skip(offset).map_err(failed)?;
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match bytes.read(rest).map_err(failed)? {
+                0 => break,
+                count => filled += count,
+            }
+        }
+        Ok(filled)
     })
 }
 
@@ -91,39 +149,6 @@ fn own_name(device: &str, names: &mut BTreeSet<String>) -> String {
     let numbered = (2..).map(|number: u32| format!("{start}.{number}"));
     let mut all = std::iter::once(name.to_owned()).chain(numbered);
     all.find(|name| names.insert(name.clone())).unwrap_or_default()
-}
-
-/// `lengths` are those of the families when they were checked.
-fn open_places(found: &ForeignDevices, set: &ForeignMediaSet, lengths: Vec<u64>) -> Result<OpenPlaces> {
-    let devices = set.devices.iter().map(|name| found.device(name).cloned()).collect::<Result<Vec<Device>>>()?;
-    let stores = found.stores.clone();
-    Ok(Box::new(move |number| {
-        let place = usize::from(number);
-        let device = devices.get(place).ok_or(Error::Halted)?;
-        let supply = supply::open(device, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, &stores)?;
-        match supply.size() == lengths.get(place).copied() {
-            true => Ok(Box::new(AnyPlace(supply))),
-            false => Err(changed(&*supply)),
-        }
-    }))
-}
-
-/// A supply that is read at any place.
-struct AnyPlace(Box<dyn Supply>);
-
-impl FamilyPlaces for AnyPlace {
-    fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<()> {
-        let count = self.0.read_at(offset, into)?;
-        if count == into.len() {
-            return Ok(());
-        }
-        Err(changed(&*self.0))
-    }
-}
-
-fn changed(supply: &dyn Supply) -> Error {
-    let why = "has another length than when it was checked";
-    Error::incomplete(format!("`{}`", supply.device()), why, "copy it when the other program has finished it")
 }
 
 #[cfg(test)]

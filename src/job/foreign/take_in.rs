@@ -41,7 +41,7 @@ pub fn take_in(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
         if request.dry_run {
             return plan(found, set, request, report);
         }
-        let session = stored::open(found, set, request.continue_after_error, conduct, report)?;
+        let session = stored::open(found, set, request.continue_after_error, conduct)?;
         write(&session, set, &backup_of(found, set, request)?, Predecessor::None, None, conduct, report).map(drop)
     })
 }
@@ -175,16 +175,22 @@ pub(in crate::job) fn write(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<Option<SetRecord>> {
-    let how = match base.map() {
-        Some(_) => DIFFERENT_PAGES,
-        None if session.source.has_files() => WHOLE,
-        None => AS_IT_IS,
-    };
+    let differs = base.map().is_some();
     let mut one = Report::begin("copy");
     let halt = conduct.halt();
     let written = backup::write(request, base, session, within, conduct, &halt, &mut one);
+    let verification = session.source.take_verification();
+    if written.is_err() && session.refuses(&verification) {
+        return crate::job::verify::first(verification.damage, report).map(|()| None);
+    }
     let read = session.source.bytes();
     if written.is_ok() {
+        let how = match session.source.has_files() {
+            true if differs => DIFFERENT_PAGES,
+            true => WHOLE,
+            false => AS_IT_IS,
+        };
+        report.add_coverage(verification.coverage);
         one.notes.push(format!(
             "{}: {how}; {} of media became {}, {} saved",
             title(set),

@@ -9,8 +9,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use crate::foreign_set::bytes::FamilyBytes;
-use crate::foreign_set::delivered::Delivered;
-use crate::foreign_set::source::{StoredFamily, StoredFile};
+use crate::foreign_set::tap::Inlet;
 
 use super::foreign_tables::ForeignTables;
 
@@ -58,11 +57,11 @@ pub trait ForeignMedia: Sync {
     /// A device cannot be read. Damage is in the result.
     fn verify(&self, families: Vec<ForeignFamily>, file: Option<u16>) -> Result<ForeignVerification>;
 
-    /// Verifies these families, which are all those of one media set, and finds the places of their bytes.
+    /// Verifies these families, which are all those of one media set, and passes their bytes on with their places.
     ///
     /// # Errors
-    /// As of [`verify`](Self::verify).
-    fn survey(&self, families: Vec<ForeignFamily>) -> Result<Surveyed>;
+    /// As of [`verify`](Self::verify), or the bytes are not taken any more.
+    fn survey(&self, families: Vec<ForeignFamily>, to: &Inlet) -> Result<Surveyed>;
 
     /// Writes the files of a database: a full, and the newest differential over it. `open` opens a device again from its
     /// first byte. `wanted` is the beginning of the identity of one set.
@@ -91,17 +90,15 @@ pub trait ForeignMedia: Sync {
     ) -> Result<Box<dyn ForeignTables>>;
 }
 
-/// Media that were read once, to be stored.
+/// Media that were read to be stored.
 #[derive(Debug, Default)]
 pub struct Surveyed {
     /// What a verification finds.
     pub verification: ForeignVerification,
-    /// The families, in their order.
-    pub families: Vec<StoredFamily>,
-    /// The files of the database that have bytes in them.
-    pub files: Vec<StoredFile>,
-    /// The sum of all bytes.
-    pub delivered: Delivered,
+    /// The layout of each family, in their order.
+    pub layouts: Vec<Vec<u8>>,
+    /// What is on the media, as it was read: one media set.
+    pub media_sets: Vec<ForeignMediaSet>,
 }
 
 /// Where the files of a database go.
@@ -225,6 +222,8 @@ pub struct ForeignMediaSet {
     pub labels: Vec<Row>,
     /// Its backup sets, in the order of their positions.
     pub sets: Vec<ForeignSet>,
+    /// True if a backup can store its pages by their places: a full, and its families are not compressed.
+    pub has_pages_by_place: bool,
     /// The reason why it cannot be restored: a family is missing, or does not belong to the others.
     pub incomplete: Option<Error>,
 }
@@ -273,10 +272,10 @@ impl ForeignMediaSet {
         set.get_version_num() == uuid::Version::Custom as usize && set.as_bytes().starts_with(&self.identity())
     }
 
-    /// True if these are the same media: of one media set, with the same backup sets and as many families.
-    pub fn is_same_as(&self, other: &Self) -> bool {
-        let sets = |media: &Self| media.sets.iter().map(|set| set.id.clone()).collect::<Vec<_>>();
-        self.id == other.id && sets(self) == sets(other) && self.devices.len() == other.devices.len()
+    /// What tells these media from others: the identities of the media set and of its backup sets, and the number of
+    /// families.
+    pub fn identity_of_media(&self) -> (String, Vec<String>, usize) {
+        (self.id.clone(), self.sets.iter().map(|set| set.id.clone()).collect(), self.devices.len())
     }
 
     /// The first half of the identity of sets that hold these media: from the media set and its backup sets.

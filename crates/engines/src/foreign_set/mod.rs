@@ -4,14 +4,13 @@
 //! | to understand | read |
 //! |---|---|
 //! | which byte of a family is where | [`layout`] (the bytes), [`places`] (found by stream) |
-//! | on the way in | [`bytes`], [`watched`] (the first reading), [`source`] (the second), [`delivered`] (both gave the same bytes), [`session`] |
+//! | on the way in | [`bytes`], [`tap`] (read and judged once), [`source`] (what the pipeline gets), [`session`] |
 //! | on the way out | [`target`] |
 
 pub mod bytes;
-pub mod delivered;
 pub mod layout;
 pub mod places;
 pub mod session;
 pub mod source;
+pub mod tap;
 pub mod target;
-pub mod watched;

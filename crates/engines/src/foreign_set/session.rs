@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fullbore_core::Result;
 use fullbore_core::source::Source;
 use fullbore_core::units::counted;
+use fullbore_core::{Error, Result};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::source::ForeignSource;
-use crate::{Facts, Session};
+use crate::{Facts, ForeignVerification, Session};
 
-/// Media that were read and judged once.
+/// Media that are read and judged while they are stored.
 pub struct ForeignSession {
     /// The name of their engine.
     pub engine: &'static str,
@@ -24,10 +24,27 @@ pub struct ForeignSession {
     pub id: Uuid,
     /// The program that wrote them.
     pub writer: String,
-    /// What to look at.
-    pub warnings: Vec<String>,
+    /// Damaged pages are stored as they are.
+    pub continue_after_error: bool,
+}
+
+impl ForeignSession {
+    /// True if this damage keeps the media out.
+    pub fn refuses(&self, found: &ForeignVerification) -> bool {
+        refuses(found, self.continue_after_error)
+    }
+
     /// Damage that is stored as it is.
-    pub damage: Vec<String>,
+    fn stored_damage(&self) -> Vec<String> {
+        let lines = |found: &ForeignVerification| found.damage.iter().map(Error::one_line).collect();
+        self.source.with_verification(lines).unwrap_or_default()
+    }
+}
+
+/// True if media with these findings are not stored.
+pub fn refuses(found: &ForeignVerification, continue_after_error: bool) -> bool {
+    // Behind damage in the structure nothing was checked, and there is no coverage.
+    !found.damage.is_empty() && (!continue_after_error || found.coverage.is_empty())
 }
 
 impl Session for ForeignSession {
@@ -47,8 +64,9 @@ impl Session for ForeignSession {
         let mut position = self.facts.clone();
         if let Value::Object(fields) = &mut position {
             fields.insert(FILES.to_owned(), self.source.has_files().into());
-            if let Some(first) = self.damage.first() {
-                let all = counted(self.damage.len() as u64, "place");
+            let damage = self.stored_damage();
+            if let Some(first) = damage.first() {
+                let all = counted(damage.len() as u64, "place");
                 fields.insert(
                     DAMAGE.to_owned(),
                     format!("{all} of the media were damaged already; the first: {first}").into(),
@@ -66,8 +84,11 @@ impl Session for ForeignSession {
     }
 
     fn facts(&self) -> Facts {
+        let found = |found: &ForeignVerification| found.warnings.clone();
+        let mut warnings = self.source.with_verification(found).unwrap_or_default();
+        warnings.extend(self.stored_damage().iter().map(|damage| format!("stored as it is: {damage}")));
         Facts {
-            warnings: self.warnings.clone(),
+            warnings,
             writers_blocked: Duration::ZERO,
             free_bytes: self.source.gaps(),
             library: self.writer.clone(),

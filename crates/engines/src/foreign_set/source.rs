@@ -1,23 +1,23 @@
-//! The families of foreign media as a source: streams of files with the cells in their order, and a stream for each family
-//! with the bytes that have no place.
+//! The families of foreign media as a source: streams of files with the cells at their places, and a stream for each family
+//! with the bytes that have no place. The families are read once, from their first byte to their last, by a thread that
+//! judges them meanwhile. So the streams are known at the end only.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fullbore_core::source::{Extent, Reader, Source, Stream};
-use fullbore_core::{Error, Result};
+use fullbore_core::{Error, Result, threads};
 use serde_json::json;
 
-use super::delivered::{Delivered, PART};
-use super::layout::CELL;
-use super::places::{LaidOut, Piece, Places, size, within};
+use super::layout::{CELL, Run};
+use super::places::LaidOut;
+use super::tap::{Inlet, Outlet, Passed, PassedBytes, way};
+use crate::{ForeignVerification, Surveyed};
 
-/// Bytes that a reader takes at once, as far as they are next to each other in their stream.
-const SHARE: u64 = 64 << 20;
-/// A longer gap between two cells of a file is not read as zeros: the second begins an extent of its own.
-const GAP: u64 = CELL;
 /// The unit of streams without a page map, in bytes.
 const UNIT: u32 = 4096;
+/// Buffers are filled with a multiple of this, in bytes.
+const FILLED: usize = 8 << 10;
 
 /// A family to store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,161 +37,140 @@ pub struct StoredFile {
     pub unit: u32,
 }
 
-/// Reads a family at any place.
-pub trait FamilyPlaces: Send {
-    /// Fills all of `into` from `offset` on.
-    ///
-    /// # Errors
-    /// The device cannot be read, or is shorter.
-    fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<()>;
+/// Reads all families: in a thread of its own, so it waits where its [`Inlet`] waits.
+pub type ReadFamilies = Box<dyn FnOnce(&Inlet) -> Result<Surveyed> + Send>;
+/// Copies bytes of a family (from 0) from an offset on; gives their number. For samples.
+pub type SampleFamily = Box<dyn Fn(u16, u64, &mut [u8]) -> Result<usize> + Send + Sync>;
+/// The judgement when all was read.
+pub type Accepts = Box<dyn Fn(&Surveyed) -> Result<()> + Send + Sync>;
+
+/// What a source of families needs.
+pub struct Families {
+    /// Their names, and their lengths as far as they are known. Names of files that a restore can make.
+    pub names: Vec<(String, u64)>,
+    /// Reads them.
+    pub read: ReadFamilies,
+    /// Looks at parts of them.
+    pub sample: SampleFamily,
+    /// Refuses what was read: it is damaged, or it is not what it was.
+    pub accepts: Accepts,
 }
 
-/// Opens family `number`, from 0.
-pub type OpenPlaces = Box<dyn Fn(u16) -> Result<Box<dyn FamilyPlaces>> + Send + Sync>;
+/// The source. Streams have these numbers, from 1: the layouts of the families, their kept bytes, the files.
+pub struct ForeignSource {
+    names: Vec<String>,
+    at_start: Vec<Stream>,
+    read: Mutex<Option<ReadFamilies>>,
+    sample: SampleFamily,
+    accepts: Accepts,
+    known: Mutex<Known>,
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Known {
+    families: Vec<FamilySoFar>,
+    files: Vec<FileSoFar>,
+    /// The result of the thread that reads.
+    surveyed: Option<Surveyed>,
+}
+
+#[derive(Default)]
+struct FamilySoFar {
+    length: u64,
+    kept: u64,
+    layout: u64,
+    digest: [u8; 32],
+}
+
+struct FileSoFar {
+    stored: StoredFile,
+    size: u64,
+    placed: u64,
+}
 
 /// What a stream holds. The numbers are those of families and files, from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    Layout(u16),
-    Kept(u16),
-    File(u16),
-}
-
-/// A part of a stream. One reader takes it.
-#[derive(Debug, Clone, Copy)]
-struct Share {
-    stream: u32,
-    content: Content,
-    at: u64,
-    end: u64,
-}
-
-/// The source. Each stream has the number of its place in `contents`, from 1.
-pub struct ForeignSource {
-    families: Vec<StoredFamily>,
-    files: Vec<StoredFile>,
-    places: Places,
-    open: OpenPlaces,
-    streams: Vec<Stream>,
-    contents: Vec<Content>,
-    shares: Vec<Share>,
-    next: AtomicUsize,
-    delivered: Mutex<Delivered>,
-    wanted: Delivered,
+    Layout(usize),
+    Kept(usize),
+    File(usize),
 }
 
 impl ForeignSource {
-    /// Of families that were read before, and gave `wanted`.
-    ///
-    /// # Errors
-    /// The layouts do not fit.
-    pub fn new(
-        families: Vec<StoredFamily>,
-        files: Vec<StoredFile>,
-        wanted: Delivered,
-        open: OpenPlaces,
-    ) -> Result<Self> {
-        let laid: Vec<LaidOut> = families.iter().map(|family| family.laid.clone()).collect();
-        let places = Places::of(&laid, files.len())?;
-        let numbers = || (0..).take(families.len());
-        let contents: Vec<Content> = (numbers().map(Content::Layout))
-            .chain(numbers().map(Content::Kept))
-            .chain((0..).take(files.len()).map(Content::File))
-            .collect();
-        let (next, delivered) = (AtomicUsize::new(0), Mutex::default());
-        let mut source = Self {
-            families,
-            files,
-            places,
-            open,
-            streams: Vec::new(),
-            contents,
-            shares: Vec::new(),
-            next,
-            delivered,
-            wanted,
-        };
-        for (content, id) in source.contents.iter().zip(1..) {
-            let stream = source.described(id, *content);
-            source.shares.extend(source.shares_of(&stream, *content));
-            source.streams.push(stream);
-        }
-        Ok(source)
+    /// Nothing is read before the first reader is there.
+    pub fn new(families: Families) -> Self {
+        let Families { names, read, sample, accepts } = families;
+        let count = names.len() as u32;
+        let stream = |(id, number, size): (u32, u32, u64)| Stream { id, name: kept_name(number), unit: UNIT, size };
+        let at_start = names.iter().zip(1..).map(|((_, length), number)| stream((count + number, number, *length)));
+        let at_start = at_start.collect();
+        let known = Known { families: names.iter().map(|_| FamilySoFar::default()).collect(), ..Known::default() };
+        let names = names.into_iter().map(|(name, _)| name).collect();
+        Self { names, at_start, read: Mutex::new(Some(read)), sample, accepts, known: Mutex::new(known) }
     }
 
-    fn described(&self, id: u32, content: Content) -> Stream {
-        let (name, unit, size) = match content {
-            Content::Layout(family) => (format!("layout/{}", family + 1), UNIT, self.layout(family).len() as u64),
-            Content::Kept(family) => (format!("kept/{}", family + 1), UNIT, size(self.pieces(content))),
-            Content::File(file) => {
-                let unit = self.files.get(usize::from(file)).map_or(UNIT, |file| file.unit);
-                (format!("file/{}", file + 1), unit, size(self.pieces(content)))
-            }
-        };
-        Stream { id, name, unit, size }
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn layout(&self, family: u16) -> &[u8] {
-        self.families.get(usize::from(family)).map_or(&[], |family| &family.laid.layout)
-    }
-
-    fn pieces(&self, content: Content) -> &[Piece] {
-        let list = match content {
-            Content::Layout(_) => None,
-            Content::Kept(family) => self.places.kept.get(usize::from(family)),
-            Content::File(file) => self.places.files.get(usize::from(file)),
-        };
-        list.map_or(&[], Vec::as_slice)
-    }
-
-    /// A stream in shares, without the gaps between cells.
-    fn shares_of(&self, stream: &Stream, content: Content) -> Vec<Share> {
-        let share = |at, end| Share { stream: stream.id, content, at, end };
-        if let Content::Layout(_) = content {
-            return vec![share(0, stream.size)];
-        }
-        let (mut shares, mut begin, mut end) = (Vec::new(), 0, 0);
-        for piece in self.pieces(content) {
-            let mut left = *piece;
-            while left.length > 0 {
-                if left.at - end > GAP || end - begin >= SHARE {
-                    shares.push(share(begin, end));
-                    begin = left.at;
-                }
-                let taken = left.length.min(SHARE);
-                (left.at, left.length) = (left.at + taken, left.length - taken);
-                end = left.at;
-            }
-        }
-        shares.push(share(begin, end));
-        shares.retain(|share| share.at < share.end);
-        shares
-    }
-
-    /// Bytes of all families.
+    /// Bytes of all families that were read.
     pub fn bytes(&self) -> u64 {
-        self.families.iter().map(|family| family.laid.length).sum()
+        self.known().families.iter().map(|family| family.length).sum()
     }
 
     /// Bytes of files that no family has.
     pub fn gaps(&self) -> u64 {
-        let all = |pieces: &Vec<Piece>| size(pieces) - pieces.iter().map(|piece| piece.length).sum::<u64>();
-        self.places.files.iter().map(all).sum()
+        self.known().files.iter().map(|file| file.size.saturating_sub(file.placed)).sum()
     }
 
-    /// True if there are cells with a place: a later full can store what differs from them.
+    /// True if cells have a place: a later full can store what differs from them. Known when all was read.
     pub fn has_files(&self) -> bool {
-        !self.files.is_empty()
+        !self.known().files.is_empty()
+    }
+
+    /// Shows `look` what the verification has found. `None` before all was read.
+    pub fn with_verification<T>(&self, look: impl FnOnce(&ForeignVerification) -> T) -> Option<T> {
+        self.known().surveyed.as_ref().map(|surveyed| look(&surveyed.verification))
+    }
+
+    /// Takes the verification, which is empty afterwards.
+    pub fn take_verification(&self) -> ForeignVerification {
+        self.known().surveyed.as_mut().map(|surveyed| std::mem::take(&mut surveyed.verification)).unwrap_or_default()
     }
 
     fn content(&self, id: u32) -> Option<Content> {
-        self.contents.get(usize::try_from(id).ok()?.checked_sub(1)?).copied()
+        let (at, families) = (usize::try_from(id).ok()?.checked_sub(1)?, self.names.len());
+        Some(match at {
+            _ if at < families => Content::Layout(at),
+            _ if at < 2 * families => Content::Kept(at - families),
+            _ => Content::File(at - 2 * families),
+        })
+    }
+
+    fn end_family(&self, family: usize, digest: &blake3::Hasher) {
+        if let Some(family) = self.known().families.get_mut(family) {
+            family.digest = *digest.finalize().as_bytes();
+        }
+    }
+
+    fn id(&self, content: &Content) -> u32 {
+        let at = match *content {
+            Content::Layout(family) => family,
+            Content::Kept(family) => self.names.len() + family,
+            Content::File(file) => 2 * self.names.len() + file,
+        };
+        u32::try_from(at + 1).unwrap_or(u32::MAX)
     }
 }
 
+fn kept_name(number: u32) -> String {
+    format!("kept/{number}")
+}
+
 impl Source for ForeignSource {
+    /// The bytes of families: which of them have a place is not known yet.
     fn streams(&self) -> &[Stream] {
-        &self.streams
+        &self.at_start
     }
 
     /// Only the streams of files are compared with those of a full.
@@ -199,9 +178,22 @@ impl Source for ForeignSource {
         true
     }
 
+    fn stream(&self, id: u32) -> Option<Stream> {
+        let known = self.known();
+        let (name, unit, size) = match self.content(id)? {
+            Content::Layout(family) => (format!("layout/{}", family + 1), UNIT, known.families.get(family)?.layout),
+            Content::Kept(family) => (format!("kept/{}", family + 1), UNIT, known.families.get(family)?.kept),
+            Content::File(file) => {
+                let FileSoFar { stored, size, .. } = known.files.get(file)?;
+                (format!("file/{}", file + 1), stored.unit, *size)
+            }
+        };
+        Some(Stream { id, name, unit, size })
+    }
+
     fn identity(&self, id: u32) -> Option<String> {
         match self.content(id)? {
-            Content::File(file) => self.files.get(usize::from(file)).map(|file| file.identity.clone()),
+            Content::File(file) => self.known().files.get(file).map(|file| file.stored.identity.clone()),
             Content::Layout(_) | Content::Kept(_) => None,
         }
     }
@@ -209,24 +201,36 @@ impl Source for ForeignSource {
     /// The name, the length and the digest of a family are with its layout.
     fn detail(&self, id: u32) -> Option<serde_json::Value> {
         let Content::Layout(family) = self.content(id)? else { return None };
-        let StoredFamily { laid, digest } = self.families.get(usize::from(family))?;
+        let known = self.known();
+        let FamilySoFar { length, digest, .. } = known.families.get(family)?;
         let digest = blake3::Hash::from_bytes(*digest).to_hex().to_string();
-        Some(json!({ "family": laid.name, "length": laid.length, "blake3": digest }))
+        Some(json!({ "family": self.names.get(family)?, "length": length, "blake3": digest }))
     }
 
     fn found(&self) -> Result<Vec<Stream>> {
-        let delivered = *self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
-        if delivered != self.wanted {
-            let names: Vec<_> = self.families.iter().map(|family| format!("`{}`", family.laid.name)).collect();
-            let why = "changed between the two times that they were read: first checked, then stored";
-            return Err(Error::incomplete(names.join(", "), why, "copy them when the other program has finished them"));
-        }
-        Ok(self.streams.clone())
+        let (surveyed, files) = {
+            let mut known = self.known();
+            (known.surveyed.take().ok_or(Error::Halted)?, known.files.len())
+        };
+        // The judgement may look at the devices again.
+        let accepted = (self.accepts)(&surveyed);
+        self.known().surveyed = Some(surveyed);
+        accepted?;
+        let count = u32::try_from(2 * self.names.len() + files).unwrap_or(u32::MAX);
+        Ok((1..=count).filter_map(|id| self.stream(id)).collect())
     }
 
+    /// One reader takes what the thread passes on. The others have nothing to do.
     fn reader(&self, _index: usize, _count: usize) -> Result<Box<dyn Reader + '_>> {
-        let families = self.families.iter().map(|_| None).collect();
-        Ok(Box::new(ForeignReader { source: self, families, share: None, delivered: Delivered::default(), gaps: 0 }))
+        let Some(read) = self.read.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(Box::new(Nothing));
+        };
+        let (to, from) = way();
+        threads::start("reader of media", move || {
+            let surveyed = read(&to);
+            let _ = to.pass(Passed::Ended(Box::new(surveyed))); // If nothing is taken any more, the job has ended.
+        })?;
+        Ok(Box::new(ForeignReader::new(self, from)))
     }
 
     fn is_free(&self, _stream: u32, _offset: u64) -> bool {
@@ -234,12 +238,8 @@ impl Source for ForeignSource {
     }
 
     fn sample(&self, stream: u32, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let Some(content) = self.content(stream) else { return Ok(0) };
-        let first = within(self.pieces(content), offset, buffer.len() as u64).next();
-        let Some(piece) = first.filter(|piece| piece.at == offset) else { return Ok(0) };
-        let into = buffer.get_mut(..usize::try_from(piece.length).unwrap_or(0)).unwrap_or_default();
-        (self.open)(piece.family)?.read_at(piece.offset, into)?;
-        Ok(into.len())
+        let Some(Content::Kept(family)) = self.content(stream) else { return Ok(0) };
+        (self.sample)(u16::try_from(family).unwrap_or(u16::MAX), offset, buffer)
     }
 
     fn check(&self) -> Result<()> {
@@ -247,94 +247,214 @@ impl Source for ForeignSource {
     }
 }
 
-/// Takes one share after the other.
-struct ForeignReader<'a> {
-    source: &'a ForeignSource,
-    families: Vec<Option<Box<dyn FamilyPlaces>>>,
-    share: Option<Share>,
-    delivered: Delivered,
-    /// Zeros in the last extent, between two cells.
-    gaps: u64,
+/// A reader that comes after all bytes.
+struct Nothing;
+
+impl Reader for Nothing {
+    fn next(&mut self, _buffer: &mut [u8]) -> Result<Option<Extent>> {
+        Ok(None)
+    }
 }
 
-impl ForeignReader<'_> {
-    fn read(&mut self, piece: Piece, into: &mut [u8]) -> Result<()> {
-        let Some(family) = self.families.get_mut(usize::from(piece.family)) else { return Ok(()) };
-        let places = match family {
-            Some(places) => places,
-            None => family.insert((self.source.open)(piece.family)?),
-        };
-        places.read_at(piece.offset, into)?;
-        self.delivered.add(piece.family, piece.offset, into);
-        Ok(())
+/// Makes extents of what was passed on.
+struct ForeignReader<'a> {
+    source: &'a ForeignSource,
+    from: Outlet,
+    /// The bytes that are being used, how many of them were used, and where the rest belongs.
+    bytes: Option<PassedBytes>,
+    used: usize,
+    left: VecDeque<Part>,
+    /// The family whose bytes come, its digest, and its bytes that have no place and are in no extent yet.
+    family: usize,
+    digest: blake3::Hasher,
+    kept: Vec<u8>,
+    /// True if no more bytes are to be waited for before the kept ones are given: a family ends.
+    family_ends: bool,
+    /// The layouts, once all was read, and how much of the first was given.
+    layouts: VecDeque<(usize, Vec<u8>)>,
+    given: usize,
+    is_at_end: bool,
+}
+
+/// Bytes that belong together.
+#[derive(Clone, Copy)]
+enum Part {
+    Kept(usize),
+    /// Bytes of a file, from this offset on.
+    Placed {
+        file: usize,
+        offset: u64,
+        length: usize,
+    },
+}
+
+impl Part {
+    fn of(run: Run) -> Self {
+        let length = usize::try_from(run.bytes()).unwrap_or(0);
+        match run {
+            Run::Kept(_) => Self::Kept(length),
+            Run::Placed { file, cell, .. } => Self::Placed { file: file.into(), offset: cell * CELL, length },
+        }
+    }
+}
+
+impl<'a> ForeignReader<'a> {
+    fn new(source: &'a ForeignSource, from: Outlet) -> Self {
+        Self {
+            source,
+            from,
+            bytes: None,
+            used: 0,
+            left: VecDeque::new(),
+            family: 0,
+            digest: blake3::Hasher::new(),
+            kept: Vec::new(),
+            family_ends: false,
+            layouts: VecDeque::new(),
+            given: 0,
+            is_at_end: false,
+        }
     }
 
-    /// Fills the buffer with the beginning of the share; gives the offset in the stream, and the length.
-    fn fill(&mut self, share: Share, buffer: &mut [u8]) -> Result<(u64, usize)> {
-        let source = self.source;
-        if let Content::Layout(family) = share.content {
-            let at = usize::try_from(share.at).unwrap_or(usize::MAX);
-            let rest = source.layout(family).get(at..).unwrap_or_default();
-            let count = rest.len().min(buffer.len());
-            let (into, from) = (buffer.get_mut(..count), rest.get(..count));
-            into.zip(from).into_iter().for_each(|(into, from)| into.copy_from_slice(from));
-            return Ok((share.at, count));
+    /// Kept bytes: as many as the buffer takes, or the last ones of a family.
+    fn kept_extent(&mut self, buffer: &mut [u8]) -> Option<Extent> {
+        let length = self.kept.len().min(buffer.len());
+        if length == 0 || length < buffer.len() && !self.family_ends {
+            return None;
         }
-        let (mut begin, mut filled) = (share.at, 0_usize);
-        for piece in within(source.pieces(share.content), share.at, share.end - share.at) {
-            if filled == 0 {
-                begin = piece.at;
-            }
-            let gap = piece.at - begin - filled as u64;
-            let room = (buffer.len() - filled) as u64;
-            let taken = room.saturating_sub(gap).min(piece.length);
-            if gap > GAP || taken == 0 {
+        copy(buffer, self.kept.get(..length)?);
+        self.kept.drain(..length);
+        let mut known = self.source.known();
+        let family = known.families.get_mut(self.family)?;
+        let offset = family.kept;
+        family.kept += length as u64;
+        let stream = self.source.id(&Content::Kept(self.family));
+        Some(Extent { stream, layer: 0, offset, length: length as u32 })
+    }
+
+    /// Fills the buffer with bytes of a file that follow each other. Bytes without a place are put aside.
+    fn placed_extent(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
+        let (mut begun, mut filled) = (None::<(usize, u64)>, 0_usize);
+        while filled < buffer.len() {
+            if self.left.is_empty() && !self.next_bytes()? {
                 break;
             }
-            let (gap, taken) = (gap as usize, taken as usize);
-            buffer.get_mut(filled..filled + gap).unwrap_or_default().fill(0);
-            self.gaps += gap as u64;
-            filled += gap;
-            self.read(piece, buffer.get_mut(filled..filled + taken).unwrap_or_default())?;
-            filled += taken;
+            match self.left.pop_front() {
+                None => {}
+                Some(Part::Kept(length)) => {
+                    let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + length));
+                    self.kept.extend_from_slice(bytes.unwrap_or_default());
+                    self.used += length;
+                    if self.kept.len() >= buffer.len() {
+                        break;
+                    }
+                }
+                Some(part @ Part::Placed { file, offset, length }) => {
+                    let (first, begin) = begun.unwrap_or((file, offset));
+                    if file != first || offset != begin + filled as u64 {
+                        self.left.push_front(part);
+                        break;
+                    }
+                    let taken = length.min(buffer.len() - filled);
+                    let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + taken));
+                    copy(buffer.get_mut(filled..).unwrap_or_default(), bytes.unwrap_or_default());
+                    (begun, filled, self.used) = (Some((first, begin)), filled + taken, self.used + taken);
+                    if taken < length {
+                        let (offset, length) = (offset + taken as u64, length - taken);
+                        self.left.push_front(Part::Placed { file, offset, length });
+                    }
+                }
+            }
         }
-        Ok((begin, filled))
+        let Some((file, offset)) = begun else { return Ok(None) };
+        if let Some(file) = self.source.known().files.get_mut(file) {
+            file.size = file.size.max(offset + filled as u64);
+            file.placed += filled as u64;
+        }
+        let stream = self.source.id(&Content::File(file));
+        Ok(Some(Extent { stream, layer: 0, offset, length: filled as u32 }))
+    }
+
+    /// Takes what was passed on next. False if a family ends here and has kept bytes, or if everything ends.
+    fn next_bytes(&mut self) -> Result<bool> {
+        if let Some(used) = self.bytes.take_if(|_| self.used > 0) {
+            self.from.give_back(used.bytes);
+            self.used = 0;
+        }
+        while self.bytes.is_none() && !self.is_at_end {
+            match self.from.next()? {
+                Passed::File(stored) => self.source.known().files.push(FileSoFar { stored, size: 0, placed: 0 }),
+                Passed::Bytes(passed) => self.bytes = Some(passed),
+                Passed::Ended(surveyed) => {
+                    let mut surveyed = (*surveyed)?;
+                    self.is_at_end = true;
+                    self.layouts = std::mem::take(&mut surveyed.layouts).into_iter().enumerate().collect();
+                    self.source.known().surveyed = Some(surveyed);
+                }
+            }
+        }
+        let next = self.bytes.as_ref().map(|passed| usize::from(passed.family));
+        self.family_ends = next != Some(self.family);
+        if self.family_ends && !self.kept.is_empty() {
+            return Ok(false);
+        }
+        let (Some(family), Some(passed)) = (next, &mut self.bytes) else { return Ok(false) };
+        if self.family_ends {
+            let digest = std::mem::take(&mut self.digest);
+            self.source.end_family(self.family, &digest);
+            (self.family, self.family_ends) = (family, false);
+        }
+        self.left = passed.runs.drain(..).map(Part::of).collect();
+        self.digest.update(&passed.bytes);
+        if let Some(family) = self.source.known().families.get_mut(family) {
+            family.length += passed.bytes.len() as u64;
+        }
+        Ok(true)
+    }
+
+    fn layout_extent(&mut self, buffer: &mut [u8]) -> Option<Extent> {
+        let (family, layout) = self.layouts.front()?;
+        let content = Content::Layout(*family);
+        let rest = layout.get(self.given..).unwrap_or_default();
+        let length = rest.len().min(buffer.len());
+        copy(buffer, rest);
+        let offset = self.given as u64;
+        self.given += length;
+        if let Some(known) = self.source.known().families.get_mut(*family) {
+            known.layout = self.given as u64;
+        }
+        if self.given == layout.len() {
+            self.given = 0;
+            self.layouts.pop_front();
+        }
+        Some(Extent { stream: self.source.id(&content), layer: 0, offset, length: length as u32 })
     }
 }
 
 impl Reader for ForeignReader<'_> {
     fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
-        self.gaps = 0;
-        // Whole pages, and whole parts of the sum.
-        let most = buffer.len() - buffer.len() % CELL_PART;
+        // Whole pages.
+        let most = buffer.len() - buffer.len() % FILLED;
         let buffer = buffer.get_mut(..most).unwrap_or_default();
         loop {
-            let Some(mut share) = self.share.take() else {
-                let next = self.source.next.fetch_add(1, Ordering::Relaxed);
-                self.share = self.source.shares.get(next).copied();
-                if self.share.is_none() {
-                    let mut all = self.source.delivered.lock().unwrap_or_else(PoisonError::into_inner);
-                    all.join(std::mem::take(&mut self.delivered));
-                    return Ok(None);
-                }
-                continue;
-            };
-            let (offset, length) = self.fill(share, buffer)?;
-            share.at = offset + length as u64;
-            if length == 0 {
-                continue;
+            if let Some(extent) = self.kept_extent(buffer) {
+                return Ok(Some(extent));
             }
-            self.share = Some(share).filter(|share| share.at < share.end);
-            let (stream, length) = (share.stream, u32::try_from(length).unwrap_or(u32::MAX));
-            return Ok(Some(Extent { stream, layer: 0, offset, length }));
+            if let Some(extent) = self.placed_extent(buffer)? {
+                return Ok(Some(extent));
+            }
+            if self.is_at_end && self.kept.is_empty() {
+                self.source.end_family(self.family, &self.digest);
+                return Ok(self.layout_extent(buffer));
+            }
         }
-    }
-
-    fn unread(&self) -> u64 {
-        self.gaps
     }
 }
 
-/// Buffers are filled with a multiple of this: a page of SQL Server.
-const CELL_PART: usize = 8 << 10;
-const _: () = assert!(CELL_PART.is_multiple_of(PART) && (CELL as usize).is_multiple_of(CELL_PART));
+/// As many bytes as both have.
+fn copy(into: &mut [u8], from: &[u8]) {
+    let length = into.len().min(from.len());
+    if let (Some(into), Some(from)) = (into.get_mut(..length), from.get(..length)) {
+        into.copy_from_slice(from);
+    }
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use fullbore_core::io::{rename_together, sync_directory};
 use fullbore_core::{Error, Result};
 
-use super::allocation::{Allocation, PFS};
+use super::allocation::{Allocation, PFS, pfs_of};
 use super::configuration::{Configuration, DatabaseFile, FileKind};
 use super::log_range::LogRange;
 use super::opened;
@@ -40,6 +40,35 @@ struct Written {
     kind: FileKind,
     temporary: PathBuf,
     restored: RestoredFile,
+    right: RightPages,
+}
+
+/// The pages that were written last are right: each matches its check, and names its place. One byte for each extent.
+#[derive(Default)]
+struct RightPages(BTreeMap<u32, Box<[u8; Self::GROUP]>>);
+
+impl RightPages {
+    /// Extents of a group: 256 MiB of a file.
+    const GROUP: usize = 4096;
+
+    fn note(&mut self, extent: u32, right: u8) {
+        let group = self.0.entry(extent / Self::GROUP as u32).or_insert_with(|| Box::new([0; Self::GROUP]));
+        if let Some(byte) = group.get_mut(extent as usize % Self::GROUP) {
+            *byte = right;
+        }
+    }
+
+    fn contains(&self, page: u32) -> bool {
+        let extent = page / PAGES_PER_EXTENT;
+        let group = self.0.get(&(extent / Self::GROUP as u32));
+        let right = group.and_then(|group| group.get(extent as usize % Self::GROUP));
+        right.is_some_and(|right| right >> (page % PAGES_PER_EXTENT) & 1 == 1)
+    }
+}
+
+/// Checks that a page in use may pass.
+fn is_good(found: PageCheck) -> bool {
+    matches!(found, PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without)
 }
 
 impl Written {
@@ -118,7 +147,8 @@ impl DatabaseFiles {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o660).open(&temporary);
         let file = file.map_err(io)?;
         let restored = RestoredFile { path, logical: described.logical_name.clone(), size: described.size, bytes: 0 };
-        let written = Written { file, kind: described.kind, temporary: temporary.clone(), restored };
+        let right = RightPages::default();
+        let written = Written { file, kind: described.kind, temporary: temporary.clone(), restored, right };
         // From here on, a drop removes it.
         let written = self.files.entry(described.id).insert_entry(written).into_mut();
         written.file.set_len(described.size).map_err(io)
@@ -223,7 +253,8 @@ impl DatabaseFiles {
         if pages.iter().all(is_of_no_file) {
             return Ok(());
         }
-        let Some(here) = self.place_of(at, pages)? else {
+        let checks: Vec<PageCheck> = pages.iter().map(check).collect();
+        let Some(here) = self.place_of(at, pages, &checks)? else {
             let is_zero = bytes.iter().all(|byte| *byte == 0);
             // In a full, zeros are a hole already. Over another set, the pages below would show through.
             return match is_zero && self.sets == 1 {
@@ -242,15 +273,25 @@ impl DatabaseFiles {
             self.later.insert(here, copy);
         }
         let (file, extent) = here;
-        self.put(at, u32::from(file), FileKind::Data, u64::from(extent) * EXTENT as u64, bytes)
+        self.put(at, u32::from(file), FileKind::Data, u64::from(extent) * EXTENT as u64, bytes)?;
+        let is_here = |page: &[u8; PAGE], slot| {
+            place(page, slot) == Some(PageId { file, page: extent * PAGES_PER_EXTENT + slot })
+        };
+        let judged = pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT);
+        let right = judged.map(|((page, check), slot)| u8::from(is_good(check) && is_here(page, slot)) << slot).sum();
+        if let Some(written) = self.files.get_mut(&u32::from(file)) {
+            written.right.note(extent, right);
+        }
+        Ok(())
     }
 
     /// The place of an extent: its pages with a good check name it. Pages that are not in use may name others. Extents come
     /// in ascending order, so a place before the last one is not meant.
-    fn place_of(&self, at: At<'_>, pages: &[[u8; PAGE]]) -> Result<Option<(u16, u32)>> {
+    fn place_of(&self, at: At<'_>, pages: &[[u8; PAGE]], checks: &[PageCheck]) -> Result<Option<(u16, u32)>> {
         let named = |wanted: &[PageCheck]| {
-            let pages = pages.iter().zip(0..PAGES_PER_EXTENT).filter(|(page, _)| wanted.contains(&check(page)));
-            let places = pages.filter_map(|(page, slot)| place(page, slot));
+            let pages = pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT);
+            let pages = pages.filter(|((_, check), _)| wanted.contains(check));
+            let places = pages.filter_map(|((page, _), slot)| place(page, slot));
             places.map(|id| (id.file, id.page / PAGES_PER_EXTENT)).collect::<BTreeSet<_>>()
         };
         let mut places = named(&[PageCheck::Checksum, PageCheck::TornBits]);
@@ -303,35 +344,31 @@ impl DatabaseFiles {
         Ok(())
     }
 
-    /// Reads the data files again: every page in use is at its place, and matches its check.
+    /// Judges the data files: every page in use is at its place, and matched its check when it was written.
     ///
     /// # Errors
-    /// A page in use is damaged, missing, or that of another place.
+    /// A page in use is damaged, missing, or that of another place; a map of pages in use cannot be read.
     pub fn check(&self) -> Result<()> {
         for (&id, written) in self.files.iter().filter(|(_, written)| written.kind == FileKind::Data) {
             let file = u16::try_from(id).unwrap_or(u16::MAX);
             let mut allocation = Allocation::default();
             let failed = |e| Error::io("read", written.temporary.display().to_string(), e);
-            let mut extent = vec![0; EXTENT];
-            let size = written.restored.size;
-            for offset in (0..size).step_by(EXTENT) {
-                let length = usize::try_from(size - offset).map_or(EXTENT, |left| left.min(EXTENT));
-                written.file.read_exact_at(&mut extent[..length], offset).map_err(failed)?;
-                let first = (offset / PAGE as u64) as u32;
-                for (page, number) in extent[..length].as_chunks::<PAGE>().0.iter().zip(first..) {
-                    let here = PageId { file, page: number };
-                    let found = check(page);
-                    let is_right = matches!(found, PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without)
-                        && place(page, number % PAGES_PER_EXTENT) == Some(here);
-                    if is_right && kind(page) == PFS {
-                        allocation.learn(here, page, 1);
+            // The number of a page has 32 bits.
+            for number in 0..u32::try_from(written.restored.size / PAGE as u64).unwrap_or(u32::MAX) {
+                let here = PageId { file, page: number };
+                let is_right = written.right.contains(number);
+                if is_right && pfs_of(here) == here {
+                    let mut page = Box::new([0; PAGE]);
+                    written.file.read_exact_at(&mut page[..], u64::from(number) * PAGE as u64).map_err(failed)?;
+                    if kind(&page) == PFS {
+                        allocation.learn(here, &page, 1);
                     }
-                    // Page 0 comes before the page that says which are in use, and always is.
-                    if !is_right && (number == 0 || allocation.is_in_use(here) == Some(true)) {
-                        let what = format!("page {file}:{number} of the restored database is in use and is not right");
-                        let offset = offset + u64::from(number - first) * PAGE as u64;
-                        return Err(Error::damaged(written.name(), offset, what));
-                    }
+                }
+                // Page 0 comes before the page that says which are in use, and always is.
+                if !is_right && (number == 0 || allocation.is_in_use(here) == Some(true)) {
+                    let what = format!("page {file}:{number} of the restored database is in use and is not right");
+                    let offset = u64::from(number) * PAGE as u64;
+                    return Err(Error::damaged(written.name(), offset, what));
                 }
             }
         }

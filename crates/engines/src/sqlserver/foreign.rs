@@ -18,6 +18,7 @@ use crate::engine::{
     Engine, FilePlaces, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet,
     ForeignTables, ForeignVerification, Surveyed,
 };
+use crate::foreign_set::tap::Inlet;
 
 /// The row of [`FOREIGN_MEDIA`](crate::FOREIGN_MEDIA).
 pub struct SqlServerBackup;
@@ -64,8 +65,8 @@ impl ForeignMedia for SqlServerBackup {
         verify::verify(families, file)
     }
 
-    fn survey(&self, families: Vec<ForeignFamily>) -> Result<Surveyed> {
-        survey::survey(families)
+    fn survey(&self, families: Vec<ForeignFamily>, to: &Inlet) -> Result<Surveyed> {
+        survey::survey(families, to)
     }
 
     fn restore(
@@ -110,7 +111,7 @@ impl ForeignMedia for SqlServerBackup {
     }
 }
 
-fn described(group: &MediaSet) -> ForeignMediaSet {
+pub(super) fn described(group: &MediaSet) -> ForeignMediaSet {
     let sets = group.backup_sets().into_iter().map(|set| {
         let database = &set.configuration.database;
         ForeignSet {
@@ -133,11 +134,13 @@ fn described(group: &MediaSet) -> ForeignMediaSet {
             ),
         }
     });
+    let sets: Vec<ForeignSet> = sets.collect();
     ForeignMediaSet {
         id: guid(group.id),
+        has_pages_by_place: sets.iter().any(|set| set.is_full) && group.families.iter().all(|family| !family.is_packed),
         devices: group.devices(),
         labels: group.families.iter().map(|family| tables::label(&family.label)).collect(),
-        sets: sets.collect(),
+        sets,
         incomplete: group.incomplete(),
     }
 }

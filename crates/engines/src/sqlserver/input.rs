@@ -13,13 +13,19 @@ use crate::foreign_set::bytes::FamilyBytes;
 pub struct Input {
     device: String,
     bytes: Box<dyn FamilyBytes>,
+    is_packed: bool,
     at: u64,
 }
 
 impl Input {
-    /// At the first byte of a plain MTF stream.
-    pub fn new(family: ForeignFamily) -> Self {
-        Self { device: family.device, bytes: family.bytes, at: 0 }
+    /// At the first byte of a plain MTF stream. `is_packed`: it comes out of a compressed family.
+    pub fn new(family: ForeignFamily, is_packed: bool) -> Self {
+        Self { device: family.device, bytes: family.bytes, is_packed, at: 0 }
+    }
+
+    /// True if the family is compressed.
+    pub fn is_packed(&self) -> bool {
+        self.is_packed
     }
 
     /// The device, for messages.

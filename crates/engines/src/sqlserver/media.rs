@@ -19,6 +19,8 @@ pub struct Family {
     pub device: String,
     /// Bytes of its stream, up to its end or to the damage.
     pub length: u64,
+    /// True if it is compressed.
+    pub is_packed: bool,
     /// Its media header.
     pub label: MediaLabel,
     /// The backup sets on it.
@@ -40,10 +42,50 @@ pub struct BackupSet {
     pub is_final: bool,
 }
 
-/// A set whose description has not come yet.
+/// What was seen of a family.
+#[derive(Default)]
+pub struct Looked {
+    label: Option<MediaLabel>,
+    /// The set whose description has not come yet.
+    begun: Option<Begun>,
+    sets: Vec<BackupSet>,
+}
+
 struct Begun {
     header: SetHeader,
     machine: String,
+}
+
+impl Looked {
+    /// Takes the next event.
+    pub fn see(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Label(found) => self.label = Some(found.clone()),
+            Event::SetBegins(header) => self.begun = Some(Begun { header: header.clone(), machine: String::new() }),
+            Event::Machine(name) => {
+                if let Some(begun) = &mut self.begun {
+                    begun.machine.clone_from(name);
+                }
+            }
+            Event::Configuration { at_end, configuration } => {
+                let configuration = (**configuration).clone();
+                match (self.begun.take(), self.sets.last_mut()) {
+                    (Some(Begun { header, machine }), _) => {
+                        self.sets.push(BackupSet { header, machine, configuration, is_final: *at_end });
+                    }
+                    (None, Some(set)) => (set.configuration, set.is_final) = (configuration, *at_end),
+                    (None, None) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The family, if its media header was seen. `length` are the bytes of its stream.
+    pub fn family(self, device: String, length: u64, is_packed: bool) -> Option<Family> {
+        let Self { label, sets, .. } = self;
+        label.map(|label| Family { device, length, is_packed, label, sets, broken: None })
+    }
 }
 
 /// Reads the descriptions on a family.
@@ -53,32 +95,18 @@ struct Begun {
 pub fn look(family: ForeignFamily) -> Result<Family> {
     let device = family.device.clone();
     let mut input = opened::open(family)?;
-    let (mut label, mut begun, mut sets) = (None, None, Vec::<BackupSet>::new());
+    let mut looked = Looked::default();
     let walked = walk(&mut input, Depth::Descriptions, &mut |event| {
-        match event {
-            Event::Label(found) => label = Some(found),
-            Event::SetBegins(header) => begun = Some(Begun { header, machine: String::new() }),
-            Event::Machine(name) => {
-                if let Some(begun) = &mut begun {
-                    begun.machine = name;
-                }
-            }
-            Event::Configuration { at_end, configuration } => match (begun.take(), sets.last_mut()) {
-                (Some(Begun { header, machine }), _) => {
-                    sets.push(BackupSet { header, machine, configuration: *configuration, is_final: at_end });
-                }
-                (None, Some(set)) => (set.configuration, set.is_final) = (*configuration, at_end),
-                (None, None) => {}
-            },
-            _ => {}
-        }
+        looked.see(&event);
         Ok(())
     });
-    let length = input.at();
-    match (label, walked) {
-        (Some(label), Ok(_)) => Ok(Family { device, length, label, sets, broken: None }),
-        (Some(label), Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. }))) if !sets.is_empty() => {
-            Ok(Family { device, length, label, sets, broken: Some(error) })
+    match (looked.family(device, input.at(), input.is_packed()), walked) {
+        (Some(family), Ok(_)) => Ok(family),
+        (Some(mut family), Err(error @ (Error::Damaged { .. } | Error::Incomplete { .. })))
+            if !family.sets.is_empty() =>
+        {
+            family.broken = Some(error);
+            Ok(family)
         }
         (_, Err(error)) => Err(error),
         (None, Ok(_)) => Err(input.damaged(0, "the media have no header")),

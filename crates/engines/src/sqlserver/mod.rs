@@ -34,6 +34,8 @@ pub mod fields;
 pub mod foreign;
 pub mod input;
 pub mod label;
+#[cfg(any(test, feature = "testkit"))]
+pub mod large_backup;
 pub mod log_range;
 pub mod lsn;
 pub mod media;

@@ -27,7 +27,7 @@ pub fn open(family: ForeignFamily) -> Result<Input> {
     } else {
         Box::new(rejoined)
     };
-    Ok(Input::new(ForeignFamily { device, bytes }))
+    Ok(Input::new(ForeignFamily { device, bytes }, is_compressed))
 }
 
 /// Bytes that were read already, and the rest.

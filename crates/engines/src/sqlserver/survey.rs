@@ -1,5 +1,5 @@
-//! The first reading of media that are stored: it verifies them, and finds the place of each extent. The places are only a
-//! layout: whatever they are, the families come back byte for byte.
+//! The reading of media that are stored: it verifies them, and finds the place of each extent. The places are only a layout:
+//! whatever they are, the families come back byte for byte.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,50 +8,54 @@ use fullbore_core::Result;
 
 use super::compressed::MAGIC;
 use super::configuration::Configuration;
+use super::foreign::described;
 use super::input::cannot_read;
+use super::media::{self, Looked};
 use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, place};
 use super::verify;
 use super::walk::{Content, Event};
 use crate::engine::{ForeignFamily, Surveyed};
-use crate::foreign_set::delivered::PART;
 use crate::foreign_set::layout::{CELL, FILES_MAX, LayoutWriter, RUNS_MAX, Run};
-use crate::foreign_set::places::LaidOut;
-use crate::foreign_set::source::{StoredFamily, StoredFile};
-use crate::foreign_set::watched::{Seen, Watched};
+use crate::foreign_set::source::StoredFile;
+use crate::foreign_set::tap::{Inlet, Passed, Tap};
 
 const _: () = assert!(EXTENT as u64 == CELL);
+/// Extents begin at multiples of so many bytes of their family.
+const PART: u64 = 512;
 /// Runs that may still come: two with an extent, and the last one of each family.
 const SPARE: usize = 2048;
 
-/// Reads all families of a media set.
+/// Reads all families of a media set, and passes them on.
 ///
 /// # Errors
-/// A device cannot be read. Damage is in the result.
-pub fn survey(families: Vec<ForeignFamily>) -> Result<Surveyed> {
-    let (mut watched, mut read) = (Vec::new(), Vec::new());
+/// A device cannot be read, or nobody takes the bytes. Damage is in the result.
+pub fn survey(families: Vec<ForeignFamily>, to: &Inlet) -> Result<Surveyed> {
+    let (mut taps, mut read) = (Vec::new(), Vec::new());
     let mut layouts = Layouts::default();
     for (ForeignFamily { device, bytes }, number) in families.into_iter().zip(0..) {
-        let family = Watched::new(bytes, number);
-        watched.push((device.clone(), family.clone()));
+        let family = Tap::new(bytes, number, to.clone());
+        taps.push((device.clone(), family.clone(), Looked::default()));
         read.push(ForeignFamily { device, bytes: Box::new(family) });
     }
-    let mut is_plain: HashMap<u16, bool> = HashMap::new();
+    let (mut is_plain, mut gone) = (HashMap::<u16, bool>::new(), None);
     let verification = verify::verify_seen(read, None, &mut |number, event| {
-        let plain = *is_plain.entry(number).or_insert_with(|| {
-            let head = watched.get(usize::from(number)).map(|(_, family)| family.head());
-            head.is_some_and(|head| head != *MAGIC)
-        });
-        layouts.event(number, plain, event);
+        let Some((_, tap, looked)) = taps.get_mut(usize::from(number)) else { return };
+        looked.see(event);
+        let plain = *is_plain.entry(number).or_insert_with(|| tap.head() != *MAGIC);
+        if let Err(error) = layouts.event((number, tap), plain, event, to) {
+            gone.get_or_insert(error);
+        }
     })?;
+    gone.map_or(Ok(()), Err)?;
     let mut surveyed = Surveyed { verification, ..Surveyed::default() };
-    for ((device, family), number) in watched.into_iter().zip(0..) {
-        let Seen { length, digest, delivered } = family.finish().map_err(|error| cannot_read(&device, error))?;
-        surveyed.delivered.join(delivered);
-        let laid = LaidOut { name: device, length, layout: layouts.finish(number, length) };
-        surveyed.families.push(StoredFamily { laid, digest });
+    let mut found = Vec::new();
+    for ((device, tap, looked), number) in taps.into_iter().zip(0..) {
+        // Behind damage in the structure, bytes were not read.
+        let length = tap.finish().map_err(|error| cannot_read(&device, error))?;
+        surveyed.layouts.push(layouts.finish(number, length));
+        found.extend(looked.family(device, length, is_plain.get(&number) == Some(&false)));
     }
-    let file = |id: &u16| StoredFile { identity: format!("file:{id}"), unit: PAGE as u32 };
-    surveyed.files = layouts.files.iter().map(file).collect();
+    surveyed.media_sets = media::group(found).iter().map(described).collect();
     Ok(surveyed)
 }
 
@@ -83,27 +87,35 @@ impl FamilyLayout {
 }
 
 impl Layouts {
-    fn event(&mut self, family: u16, is_plain: bool, event: &Event<'_>) {
+    fn event(&mut self, family: (u16, &Tap), is_plain: bool, event: &Event<'_>, to: &Inlet) -> Result<()> {
         match event {
             Event::Configuration { configuration, .. } => self.sizes = sizes(configuration),
-            Event::Piece { content: Content::Pages, offset, bytes } if is_plain => self.extent(family, *offset, bytes),
+            Event::Piece { content: Content::Pages, offset, bytes } if is_plain => {
+                return self.extent(family, *offset, bytes, to);
+            }
             _ => {}
         }
+        Ok(())
     }
 
     /// An extent gets its place if no other extent has it, and if the place is in a file of the database.
-    fn extent(&mut self, family: u16, offset: u64, bytes: &[u8]) {
-        let Some((file, cell)) = place_of(bytes) else { return };
-        // Runs begin at multiples of a part.
-        let fits = bytes.len() == EXTENT && offset.is_multiple_of(PART as u64) && self.runs + SPARE <= RUNS_MAX;
+    fn extent(&mut self, (family, tap): (u16, &Tap), offset: u64, bytes: &[u8], to: &Inlet) -> Result<()> {
+        let Some((file, cell)) = place_of(bytes) else { return Ok(()) };
+        let fits = bytes.len() == EXTENT && offset.is_multiple_of(PART) && self.runs + SPARE <= RUNS_MAX;
         let is_inside = self.sizes.get(&file).is_some_and(|size| cell < *size);
         let number = self.files.iter().position(|known| *known == file).unwrap_or(self.files.len());
-        let Some(number) = u16::try_from(number).ok().filter(|number| *number < FILES_MAX) else { return };
+        let Some(number) = u16::try_from(number).ok().filter(|number| *number < FILES_MAX) else {
+            return Ok(());
+        };
         if !fits || !is_inside || !self.taken.take(file, cell) {
-            return;
+            return Ok(());
         }
         if usize::from(number) == self.files.len() {
             self.files.push(file);
+            to.pass(Passed::File(StoredFile { identity: format!("file:{file}"), unit: PAGE as u32 }))?;
+        }
+        if !tap.place(offset, number, cell) {
+            return Ok(());
         }
         let layout = self.families.entry(family).or_default();
         let before = layout.writer.runs();
@@ -111,6 +123,7 @@ impl Layouts {
         layout.writer.push(Run::Placed { file: number, cell, count: 1 });
         layout.laid += CELL;
         self.runs += layout.writer.runs() - before;
+        Ok(())
     }
 
     fn finish(&mut self, family: u16, length: u64) -> Vec<u8> {

@@ -2,6 +2,8 @@
 //! checksums, several on one media. A round trip through the reader proves that both agree; genuine files prove that the
 //! reader is right.
 
+use std::io::{self, Write};
+
 use jiff::civil::DateTime;
 use uuid::Uuid;
 
@@ -135,6 +137,52 @@ impl FamilyWriter {
 
     /// Appends a backup set.
     pub fn set(mut self, set: &WrittenSet) -> Self {
+        self.begin_set(set);
+        let sums = sums(set);
+        for copy in &set.copies {
+            self.bytes.extend(Block::new(BlockKind::Data, 60).finish());
+            self.content(b"MQDA", VARIABLE | sums, copy);
+            self.end_pages();
+        }
+        self.end_set(set);
+        self
+    }
+
+    /// Appends a backup set with one copy of pages, which are not in memory: `next` gives one extent after the other. The
+    /// family so far goes to `out`, and only the rest of it is in memory.
+    ///
+    /// # Errors
+    /// As of `out`.
+    pub fn long_set(
+        mut self,
+        set: &WrittenSet,
+        extents: u64,
+        next: &mut dyn FnMut(&mut [u8; EXTENT]),
+        out: &mut dyn Write,
+    ) -> io::Result<Self> {
+        self.begin_set(set);
+        self.bytes.extend(Block::new(BlockKind::Data, 60).finish());
+        let has_checksum = sums(set) != 0;
+        self.content_header(b"MQDA", VARIABLE | sums(set), extents * EXTENT as u64);
+        let (mut sum, mut extent) = (BackupChecksum::default(), Box::new([0; EXTENT]));
+        // Here, and behind whole extents, a block of the device begins: what follows needs no more than that.
+        out.write_all(&std::mem::take(&mut self.bytes))?;
+        for _ in 0..extents {
+            next(&mut extent);
+            if has_checksum {
+                sum.add(&extent[..]);
+            }
+            out.write_all(&extent[..])?;
+        }
+        if has_checksum {
+            self.stream(b"CSUM", 0, &sum.value().to_le_bytes());
+        }
+        self.end_pages();
+        self.end_set(set);
+        Ok(self)
+    }
+
+    fn begin_set(&mut self, set: &WrittenSet) {
         self.bytes.extend(start_block(&set.header));
         self.end_block();
         let mut volume = Block::new(BlockKind::Volume, 73);
@@ -144,17 +192,18 @@ impl FamilyWriter {
         let mut at_start = set.configuration.clone();
         at_start.database.finished = None;
         self.configuration(BlockKind::ConfigurationAtStart, &at_start);
-        let sums = if set.configuration.database.has_checksums { WITH_CHECKSUM } else { 0 };
-        for copy in &set.copies {
-            self.bytes.extend(Block::new(BlockKind::Data, 60).finish());
-            self.content(b"MQDA", VARIABLE | sums, copy);
-            self.stream(b"MQDA", VARIABLE | VARIABLE_ENDS, &[]);
-            self.end_block();
-        }
+    }
+
+    fn end_pages(&mut self) {
+        self.stream(b"MQDA", VARIABLE | VARIABLE_ENDS, &[]);
+        self.end_block();
+    }
+
+    fn end_set(&mut self, set: &WrittenSet) {
         for (range, log) in &set.logs {
             self.bytes.extend(log_block(range));
             if !log.is_empty() {
-                self.content(b"MQTL", sums, log);
+                self.content(b"MQTL", sums(set), log);
             }
             self.end_block();
         }
@@ -166,7 +215,6 @@ impl FamilyWriter {
         self.bytes.extend(Block::new(BlockKind::SetEnd, 88).finish());
         self.end_block();
         self.file_mark();
-        self
     }
 
     /// The family.
@@ -199,10 +247,8 @@ impl FamilyWriter {
 
     /// Pages or log, behind padding that puts the first byte of them at a block of the device.
     fn content(&mut self, id: &[u8; 4], attributes: u16, content: &[u8]) {
-        let before = self.bytes.len().next_multiple_of(4) + STREAM_HEADER;
-        let first = (before + STREAM_HEADER + 2).next_multiple_of(self.block);
-        self.stream(b"APAD", 0x80, &vec![0; first - STREAM_HEADER - 2 - before]);
-        self.stream(id, attributes, &[&[0; 2], content].concat());
+        self.content_header(id, attributes, content.len() as u64);
+        self.bytes.extend_from_slice(content);
         if attributes & WITH_CHECKSUM != 0 {
             let mut sum = BackupChecksum::default();
             sum.add(content);
@@ -210,11 +256,27 @@ impl FamilyWriter {
         }
     }
 
+    /// The padding, the header of a stream with `length` bytes of pages or log, and the two bytes before them.
+    fn content_header(&mut self, id: &[u8; 4], attributes: u16, length: u64) {
+        let before = self.bytes.len().next_multiple_of(4) + STREAM_HEADER;
+        let first = (before + STREAM_HEADER + 2).next_multiple_of(self.block);
+        self.stream(b"APAD", 0x80, &vec![0; first - STREAM_HEADER - 2 - before]);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        let header = StreamHeader { id: *id, attributes, length: length + 2, is_encoded: false };
+        self.bytes.extend_from_slice(&header.encode());
+        self.bytes.extend_from_slice(&[0; 2]);
+    }
+
     fn configuration(&mut self, kind: BlockKind, configuration: &Configuration) {
         self.bytes.extend(Block::new(kind, 56).finish());
         self.stream(b"MQCI", 0, &configuration_stream(configuration));
         self.end_block();
     }
+}
+
+/// The attribute of streams with a checksum behind them.
+fn sums(set: &WrittenSet) -> u16 {
+    if set.configuration.database.has_checksums { WITH_CHECKSUM } else { 0 }
 }
 
 fn start_block(header: &SetHeader) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! Writes MSSQLBAK containers, for tests: the parts in the order of a genuine one.
 
+use std::io::{self, Read, Write};
+
 use super::container::header_checksum;
 use super::record::{DATA, HEAD, HEADER, INDEX, INDEX_HEAD, LAYOUT, MAGIC, PAD, UNIT, checksum};
 use super::xpress::{BLOCK_MAX, compress};
@@ -40,24 +42,52 @@ impl Writer {
 
     /// A container of a whole plain stream, with its own soft file marks.
     pub fn of_stream(stream: &[u8]) -> Self {
-        let is_filemark = |unit: &[u8]| {
-            let stored = unit.get(50..52).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
-            unit.starts_with(b"SFMB") && stored.is_some() && header_checksum(unit) == stored
-        };
         let mut writer = Self::default();
         let mut data = Vec::new();
-        for unit in stream.chunks(UNIT as usize) {
-            if is_filemark(unit) {
-                data.chunks(BLOCK_MAX).for_each(|block| {
-                    writer.data(block);
-                });
-                data.clear();
-                writer.filemark_of(unit);
-            } else {
-                data.extend_from_slice(unit);
-            }
-        }
+        stream.chunks(UNIT as usize).for_each(|unit| writer.unit(unit, &mut data));
+        writer.blocks(&mut data);
         writer
+    }
+
+    /// Packs a plain stream of any length from `plain` to `out`, as [`of_stream`](Self::of_stream) does.
+    ///
+    /// # Errors
+    /// As of `plain` and `out`.
+    pub fn pack(plain: &mut dyn Read, out: &mut dyn Write) -> io::Result<()> {
+        let mut writer = Self::default();
+        let (mut data, mut units) = (Vec::new(), Vec::new());
+        while plain.take(BLOCK_MAX as u64).read_to_end(&mut units)? > 0 {
+            units.chunks(UNIT as usize).for_each(|unit| writer.unit(unit, &mut data));
+            units.clear();
+            writer.plain.clear();
+            // What is left tells whether a pad is needed.
+            let whole = writer.container.len() / UNIT as usize * UNIT as usize;
+            out.write_all(&writer.container[..whole])?;
+            writer.container.drain(..whole);
+        }
+        writer.blocks(&mut data);
+        out.write_all(&writer.container)
+    }
+
+    /// Takes the next 512 bytes of a plain stream. `data` has those that are not in a record yet.
+    fn unit(&mut self, unit: &[u8], data: &mut Vec<u8>) {
+        let stored = unit.get(50..52).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+        if unit.starts_with(b"SFMB") && stored.is_some() && header_checksum(unit) == stored {
+            self.blocks(data);
+            self.filemark_of(unit);
+            return;
+        }
+        data.extend_from_slice(unit);
+        if data.len() >= BLOCK_MAX {
+            self.blocks(data);
+        }
+    }
+
+    fn blocks(&mut self, data: &mut Vec<u8>) {
+        data.chunks(BLOCK_MAX).for_each(|block| {
+            self.data(block);
+        });
+        data.clear();
     }
 
     /// Adds a data record. Its length is filled with zeros up to a whole number of units of 512 bytes.

@@ -5,7 +5,7 @@
 //! database has the code page of the locale in its backup header. In all code pages, the lower half is ASCII.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use encoding_rs::Encoding;
 
@@ -27,17 +27,35 @@ const NUMBER: u32 = 0xFFF;
 /// The number of Latin1_General.
 const LATIN1_GENERAL: u32 = 8;
 
+/// Texts whose memory is used again, at most.
+const SPARE: usize = 64;
+
 /// The code pages of one database. It counts characters that Unicode cannot express.
 pub struct CodePages {
     /// The collation of the database, and the locale in its backup header.
     database: (u32, u32),
     replaced: Cell<u64>,
+    /// The memory of texts that are not needed any more.
+    spare: RefCell<Vec<String>>,
 }
 
 impl CodePages {
     /// `collation` is that of the database, `locale` its UnicodeLocaleId.
     pub fn new(collation: u32, locale: u32) -> Self {
-        Self { database: (collation, locale), replaced: Cell::new(0) }
+        Self { database: (collation, locale), replaced: Cell::new(0), spare: RefCell::default() }
+    }
+
+    /// Takes the memory of a text that is not needed any more.
+    pub fn recycle(&self, mut text: String) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE {
+            text.clear();
+            spare.push(text);
+        }
+    }
+
+    fn empty(&self) -> String {
+        self.spare.borrow_mut().pop().unwrap_or_default()
     }
 
     /// How many texts had characters that do not exist in Unicode; each became U+FFFD. The count begins again.
@@ -51,7 +69,9 @@ impl CodePages {
     /// The code page is not known, and a character is not ASCII.
     pub fn decode(&self, bytes: &[u8], collation: u32) -> Decoded<String> {
         if let Some(text) = str::from_utf8(bytes).ok().filter(|text| text.is_ascii()) {
-            return Ok(text.to_owned());
+            let mut out = self.empty();
+            out.push_str(text);
+            return Ok(out);
         }
         match self.code_page(collation) {
             Some(CodePage::Windows(encoding)) => {
@@ -73,14 +93,16 @@ impl CodePages {
         if !rest.is_empty() {
             return unknown("a text in UTF-16 has an odd length");
         }
-        let units: Vec<u16> = units.iter().map(|unit| u16::from_le_bytes(*unit)).collect();
-        Ok(match String::from_utf16(&units) {
-            Ok(text) => text,
-            Err(_) => {
-                self.count(true);
-                String::from_utf16_lossy(&units)
-            }
-        })
+        let mut out = self.empty();
+        let mut is_replaced = false;
+        for unit in char::decode_utf16(units.iter().map(|unit| u16::from_le_bytes(*unit))) {
+            out.push(unit.unwrap_or_else(|_| {
+                is_replaced = true;
+                char::REPLACEMENT_CHARACTER
+            }));
+        }
+        self.count(is_replaced);
+        Ok(out)
     }
 
     fn count(&self, is_replaced: bool) {

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use fullbore_core::{Error, Result};
 
 use super::super::page::{PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, place};
+use super::Decoded;
 use super::data_page::DataPage;
-use super::{Decoded, Trouble};
 
 /// The data files of one database.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl DataFiles {
         let is_good = matches!(check(&bytes), PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without);
         if !is_good || place(&bytes, id.page % PAGES_PER_EXTENT) != Some(id) {
             let what = format!("page {}:{} is in use and is not right", id.file, id.page);
-            return Err(Trouble::Failed(Error::damaged(name, u64::from(id.page) * PAGE as u64, what)));
+            return Err(Error::damaged(name, u64::from(id.page) * PAGE as u64, what).into());
         }
         Ok(DataPage::new(id, bytes))
     }

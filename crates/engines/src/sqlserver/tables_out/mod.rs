@@ -57,7 +57,8 @@ pub enum Trouble {
     /// They have a form that is not known here: the table is refused.
     Unknown(String),
     /// Damage, or a file that cannot be read: the job ends.
-    Failed(Error),
+    // In a box: a result is moved with every value, and should be small.
+    Failed(Box<Error>),
 }
 
 /// The result of decoding.
@@ -65,7 +66,7 @@ pub type Decoded<T> = Result<T, Trouble>;
 
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
-        Self::Failed(error)
+        Self::Failed(Box::new(error))
     }
 }
 

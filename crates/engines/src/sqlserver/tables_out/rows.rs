@@ -57,7 +57,11 @@ impl RowReader<'_> {
             _ => None,
         };
         for (slot, bytes) in page.records()? {
-            cells.clear();
+            for cell in cells.drain(..) {
+                if let Cell::Text(text) = cell {
+                    self.pages.recycle(text);
+                }
+            }
             let is_row = match partition.compression {
                 0 => self.plain(bytes, columns, cells),
                 _ => self.compressed(bytes, partition, dictionary.as_ref(), columns, cells),

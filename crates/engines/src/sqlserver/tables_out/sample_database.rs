@@ -30,7 +30,7 @@ pub fn orders() -> WrittenTable {
     };
     let rows: Vec<Vec<u8>> = (1..=ORDERS).map(row).collect();
     let pages = rows.chunks(100).map(|rows| WrittenPage::of(rows.to_vec())).collect();
-    let partition = WrittenPartition { pages, stored_rows: ORDERS.into(), compression: 0 };
+    let partition = WrittenPartition { pages, stored_rows: ORDERS.into(), ..WrittenPartition::default() };
     WrittenTable { name: "Orders".into(), columns, partitions: vec![partition], is_heap: false }
 }
 
@@ -43,7 +43,7 @@ fn heap() -> WrittenTable {
     };
     let stub = [&[4][..], &[0; 8]].concat();
     let pages = vec![WrittenPage::of(vec![row(1, 0), stub]), WrittenPage::of(vec![row(2, 2), row(3, 0)])];
-    let partition = WrittenPartition { pages, stored_rows: 3, compression: 0 };
+    let partition = WrittenPartition { pages, stored_rows: 3, ..WrittenPartition::default() };
     WrittenTable { name: "Heap".into(), columns: vec![int("id", 4)], partitions: vec![partition], is_heap: true }
 }
 
@@ -93,7 +93,7 @@ fn packed(compression: u8) -> WrittenTable {
         1 => ("RowPacked", WrittenPage::of(vec![plain(1), plain(2)])),
         _ => ("PagePacked", WrittenPage { head, records: vec![symbol(1), symbol(2)] }),
     };
-    let partition = WrittenPartition { pages: vec![page], stored_rows: 2, compression };
+    let partition = WrittenPartition { pages: vec![page], stored_rows: 2, compression, elsewhere: None };
     WrittenTable { name: name.into(), columns, partitions: vec![partition], is_heap: false }
 }
 

@@ -42,7 +42,7 @@ impl DatabaseTables {
     pub fn open(files: DataFiles, locale: u32, mut about: About) -> Result<Self> {
         let read = Catalog::read(&files).and_then(|catalog| Ok((super::chain::collation(&files)?, catalog)));
         let (collation, catalog) = read.map_err(|trouble| match trouble {
-            Trouble::Failed(error) => error,
+            Trouble::Failed(error) => *error,
             Trouble::Unknown(what) => Error::refused(
                 format!("the system tables of `{}`", about.database),
                 what,
@@ -107,7 +107,7 @@ impl ForeignTables for DatabaseTables {
         };
         self.pages.take_replaced();
         self.rows(definition, columns, each).map_err(|trouble| match trouble {
-            Trouble::Failed(error) => error,
+            Trouble::Failed(error) => *error,
             Trouble::Unknown(what) => Error::refused(definition.table.title(), what, "leave this table out"),
         })?;
         Ok(match self.pages.take_replaced() {

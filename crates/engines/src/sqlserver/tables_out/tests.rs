@@ -227,7 +227,7 @@ fn a_heap_gives_each_row_once_and_no_deleted_one() {
     let stub = [&[4][..], &[0; 8]].concat();
     let mut pages = vec![WrittenPage::of(vec![row(1, 0), stub, row(3, 12), Vec::new(), row(4, 0)])];
     pages.extend((1..20).map(|page| WrittenPage::of(vec![row(page * 10, 0), row(page * 10 + 1, 2)])));
-    let partition = WrittenPartition { pages, stored_rows: 40, compression: 0 };
+    let partition = WrittenPartition { pages, stored_rows: 40, ..WrittenPartition::default() };
     let table =
         WrittenTable { name: "h".into(), columns: vec![int("id", 4)], partitions: vec![partition], is_heap: true };
     let mut found: Vec<i64> = alone(table)
@@ -246,7 +246,7 @@ fn a_heap_gives_each_row_once_and_no_deleted_one() {
 #[test]
 fn partitions_are_read_one_after_the_other() {
     let page = |ids: &[i32]| WrittenPage::of(ids.iter().map(|id| record(&id.to_le_bytes(), 1, &[], &[])).collect());
-    let partition = |pages: Vec<WrittenPage>| WrittenPartition { stored_rows: 2, pages, compression: 0 };
+    let partition = |pages: Vec<WrittenPage>| WrittenPartition { stored_rows: 2, pages, ..WrittenPartition::default() };
     let partitions = vec![partition(vec![page(&[1, 2])]), partition(vec![]), partition(vec![page(&[3]), page(&[4])])];
     let table = WrittenTable { name: "p".into(), columns: vec![int("id", 4)], partitions, is_heap: false };
     let tables = open(DatabaseWriter::default().table(&table).finish());

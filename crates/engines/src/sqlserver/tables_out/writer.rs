@@ -12,7 +12,7 @@ const FIRST_PAGE: u32 = 16;
 /// Bytes of a page for records and slots.
 const ROOM: usize = PAGE - 96;
 /// The object id of the first table of a user.
-const FIRST_OBJECT: i32 = 1000;
+pub const FIRST_OBJECT: i32 = 1000;
 
 /// A column of a written table.
 #[derive(Debug, Clone)]
@@ -72,6 +72,8 @@ pub struct WrittenPartition {
     pub stored_rows: i64,
     /// 0 none, 1 ROW, 2 PAGE.
     pub compression: u8,
+    /// The first of its pages, if they are behind the image: see [`written_page`].
+    pub elsewhere: Option<u32>,
 }
 
 /// A page of rows.
@@ -107,7 +109,8 @@ impl WrittenTable {
     /// A clustered index of one partition and one page.
     pub fn of(name: &str, columns: Vec<WrittenColumn>, records: Vec<Vec<u8>>) -> Self {
         let stored_rows = records.len() as i64;
-        let partition = WrittenPartition { pages: vec![WrittenPage::of(records)], stored_rows, compression: 0 };
+        let pages = vec![WrittenPage::of(records)];
+        let partition = WrittenPartition { pages, stored_rows, ..WrittenPartition::default() };
         Self { name: name.to_owned(), columns, partitions: vec![partition], is_heap: false }
     }
 }
@@ -222,7 +225,10 @@ impl DatabaseWriter {
         for (partition, number) in table.partitions.iter().zip(1..) {
             let id = rowset_id(object, number);
             let unit = (object, index);
-            let chain = self.chain(&partition.pages, unit, table.is_heap);
+            let chain = match partition.elsewhere {
+                Some(first) => Chain { first, iam: 0 },
+                None => self.chain(&partition.pages, unit, table.is_heap),
+            };
             self.unit(unit_id(unit), id, chain);
             self.rowset(id, (object, index, number), partition);
             let stored = table.columns.iter().zip(1..).filter(|(column, _)| column.offset != 0);
@@ -235,7 +241,13 @@ impl DatabaseWriter {
 
     /// The bytes of the file, up to its last extent in use.
     #[must_use]
-    pub fn finish(mut self) -> Vec<u8> {
+    pub fn finish(self) -> Vec<u8> {
+        self.finish_before(0)
+    }
+
+    /// The same, with all pages behind these bytes in use up to page `end` of the first PFS interval.
+    #[must_use]
+    pub fn finish_before(mut self, end: u32) -> Vec<u8> {
         let schema = record(&[&[50][..], &1_i32.to_le_bytes(), &[0; 30]].concat(), 8, &[], &[(false, &utf16("dbo"))]);
         let tables: [(i32, Vec<Vec<u8>>); 5] = [
             (3, std::mem::take(&mut self.stored_columns)),
@@ -257,16 +269,16 @@ impl DatabaseWriter {
         let units = in_pages(std::mem::take(&mut self.units));
         let chain = self.chain(&units, (7, 0), false);
         self.boot(chain.first);
-        self.image()
+        self.image(end)
     }
 
-    fn image(mut self) -> Vec<u8> {
+    fn image(mut self, end: u32) -> Vec<u8> {
         self.put(0, 15, (0, 0), 0, &WrittenPage::default());
         let extents = (self.pages.len() as u32).div_ceil(PAGES_PER_EXTENT);
         assert!(extents * PAGES_PER_EXTENT < allocation::INTERVAL, "one PFS page says which pages are in use");
         self.pages.resize((extents * PAGES_PER_EXTENT) as usize, None);
         let used = (0..).zip(&self.pages).filter(|(number, page)| *number == 1 || page.is_some());
-        let used: Vec<u32> = used.map(|(number, _)| number).collect();
+        let used: Vec<u32> = used.map(|(number, _)| number).chain(self.pages.len() as u32..end).collect();
         let mut map = Box::new([0; PAGE]);
         allocation::mark(&mut map, &used);
         seal(&mut map, PageId { file: 1, page: 1 }, PFS);
@@ -317,25 +329,7 @@ impl DatabaseWriter {
     }
 
     fn put(&mut self, number: u32, kind: u8, unit: (i32, i32), next: u32, written: &WrittenPage) {
-        let mut page = Box::new([0; PAGE]);
-        page[6..8].copy_from_slice(&(unit.1 as u16).to_le_bytes());
-        page[24..28].copy_from_slice(&unit.0.to_le_bytes());
-        if next > 0 {
-            page[16..22].copy_from_slice(&pointer(next));
-        }
-        page[22..24].copy_from_slice(&(written.records.len() as u16).to_le_bytes());
-        page[96..96 + written.head.len()].copy_from_slice(&written.head);
-        let mut at = 96 + written.head.len();
-        for (slot, record) in written.records.iter().enumerate() {
-            let offset = if record.is_empty() { 0 } else { at as u16 };
-            page[at..at + record.len()].copy_from_slice(record);
-            at += record.len();
-            let slot_at = PAGE - 2 * (slot + 1);
-            assert!(at <= slot_at, "the records of a page fit into it");
-            page[slot_at..slot_at + 2].copy_from_slice(&offset.to_le_bytes());
-        }
-        seal(&mut page, PageId { file: 1, page: number }, kind);
-        self.pages[number as usize] = Some(page);
+        self.pages[number as usize] = Some(written_page(number, kind, unit, next, written));
     }
 
     fn boot(&mut self, units: u32) {
@@ -399,6 +393,29 @@ impl DatabaseWriter {
         fixed.extend_from_slice(&[0; 25]);
         self.objects.push(record(&fixed, 12, &[], &[(false, &utf16(name))]));
     }
+}
+
+/// Page `number` of file 1, of the allocation unit `unit` (object and index). `next` is the page behind it, 0 for none.
+pub fn written_page(number: u32, kind: u8, unit: (i32, i32), next: u32, written: &WrittenPage) -> Box<[u8; PAGE]> {
+    let mut page = Box::new([0; PAGE]);
+    page[6..8].copy_from_slice(&(unit.1 as u16).to_le_bytes());
+    page[24..28].copy_from_slice(&unit.0.to_le_bytes());
+    if next > 0 {
+        page[16..22].copy_from_slice(&pointer(next));
+    }
+    page[22..24].copy_from_slice(&(written.records.len() as u16).to_le_bytes());
+    page[96..96 + written.head.len()].copy_from_slice(&written.head);
+    let mut at = 96 + written.head.len();
+    for (slot, record) in written.records.iter().enumerate() {
+        let offset = if record.is_empty() { 0 } else { at as u16 };
+        page[at..at + record.len()].copy_from_slice(record);
+        at += record.len();
+        let slot_at = PAGE - 2 * (slot + 1);
+        assert!(at <= slot_at, "the records of a page fit into it");
+        page[slot_at..slot_at + 2].copy_from_slice(&offset.to_le_bytes());
+    }
+    seal(&mut page, PageId { file: 1, page: number }, kind);
+    page
 }
 
 fn rowset_id(object: i32, partition: i32) -> i64 {

@@ -51,7 +51,7 @@ struct Seen {
 
 fn seen(bytes: &[u8], depth: Depth) -> Result<Seen> {
     let mut seen = Seen::default();
-    walk(&mut Input::new(family("x.bak", bytes)), depth, &mut |event| {
+    walk(&mut Input::new(family("x.bak", bytes), false), depth, &mut |event| {
         match event {
             Event::Label(label) => seen.label = Some(label),
             Event::SetBegins(header) => seen.sets.push(header),

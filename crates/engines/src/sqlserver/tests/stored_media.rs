@@ -17,35 +17,27 @@ use super::genuine_files;
 use crate::compressed::Writer;
 use crate::engine::{ForeignFamily, Surveyed};
 use crate::foreign_set::bytes::InOrder;
-use crate::foreign_set::source::{FamilyPlaces, ForeignSource};
+use crate::foreign_set::source::{Families, ForeignSource};
 use crate::foreign_set::target::{FamilyFiles, StoredMedia};
 
 type Media = Vec<(String, Vec<u8>)>;
 
-struct InMemory(Vec<u8>);
-
-impl FamilyPlaces for InMemory {
-    fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<()> {
-        let offset = usize::try_from(offset).unwrap();
-        let bytes = self.0.get(offset..offset + into.len());
-        into.copy_from_slice(bytes.ok_or_else(|| Error::refused("family", "is shorter", ""))?);
-        Ok(())
-    }
+/// The media as a source.
+fn source(media: &Media) -> ForeignSource {
+    source_that(media, |_| Ok(()))
 }
 
-/// The media as a source; `later` are the families when they are read a second time.
-fn source(media: &Media, later: &Media) -> ForeignSource {
-    let family = |(name, bytes): &(String, Vec<u8>)| ForeignFamily {
-        device: name.clone(),
-        bytes: Box::new(InOrder(Cursor::new(bytes.clone()))),
-    };
-    let Surveyed { verification, families, files, delivered } = survey(media.iter().map(family).collect()).unwrap();
-    assert!(verification.damage.is_empty(), "{:?}", verification.damage);
-    let later = later.clone();
-    let open = move |number: u16| -> Result<Box<dyn FamilyPlaces>> {
-        Ok(Box::new(InMemory(later[usize::from(number)].1.clone())))
-    };
-    ForeignSource::new(families, files, delivered, Box::new(open)).unwrap()
+/// The same. `accepts` judges what was read.
+fn source_that(media: &Media, accepts: impl Fn(&Surveyed) -> Result<()> + Send + Sync + 'static) -> ForeignSource {
+    let family =
+        |(device, bytes): (String, Vec<u8>)| ForeignFamily { device, bytes: Box::new(InOrder(Cursor::new(bytes))) };
+    let read = media.clone();
+    ForeignSource::new(Families {
+        names: media.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect(),
+        read: Box::new(move |to| survey(read.into_iter().map(family).collect(), to)),
+        sample: Box::new(|_, _, _| Ok(0)),
+        accepts: Box::new(accepts),
+    })
 }
 
 /// What a backup stores: streams with their bytes.
@@ -56,18 +48,17 @@ struct Stored {
 }
 
 fn stored(source: &ForeignSource, readers: usize) -> Result<Stored> {
-    let mut bytes: BTreeMap<u32, Vec<u8>> =
-        source.streams().iter().map(|stream| (stream.id, vec![0xee; stream.size as usize])).collect();
-    let mut given: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut bytes: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     for number in 0..readers {
         let mut reader = source.reader(number, readers).unwrap();
         let mut buffer = vec![0; 60 << 10];
-        while let Some(extent) = reader.next(&mut buffer).unwrap() {
+        while let Some(extent) = reader.next(&mut buffer)? {
             assert!(extent.length > 0);
-            let at = extent.offset as usize;
-            bytes.get_mut(&extent.stream).unwrap()[at..at + extent.length as usize]
-                .copy_from_slice(&buffer[..extent.length as usize]);
-            *given.entry(extent.stream).or_default() += u64::from(extent.length) - reader.unread();
+            let (at, stream) = (extent.offset as usize, bytes.entry(extent.stream).or_default());
+            let end = at + extent.length as usize;
+            stream.resize(end.max(stream.len()), 0xee);
+            assert!(stream[at..end].iter().all(|byte| *byte == 0xee), "bytes are given twice");
+            stream[at..end].copy_from_slice(&buffer[..extent.length as usize]);
         }
     }
     let streams = source.found()?.into_iter().map(|stream| ManifestStream {
@@ -82,7 +73,11 @@ fn stored(source: &ForeignSource, readers: usize) -> Result<Stored> {
         base: None,
         detail: source.detail(stream.id).map(Into::into),
     });
-    Ok(Stored { streams: streams.collect(), bytes })
+    let streams: Vec<ManifestStream> = streams.collect();
+    for stream in &streams {
+        assert_eq!(bytes.entry(stream.id).or_default().len() as u64, stream.size, "{}", stream.name);
+    }
+    Ok(Stored { streams, bytes })
 }
 
 fn given_back(stored: &Stored, into: &Path) -> Result<()> {
@@ -102,24 +97,31 @@ fn given_back(stored: &Stored, into: &Path) -> Result<()> {
     files.publish().map(drop)
 }
 
+/// Gives the source when all was read.
 fn assert_round_trip(media: &Media) -> ForeignSource {
-    let source = source(media, media);
+    let mut last = None;
     for readers in [1, 3] {
         let folder = tempfile::tempdir().unwrap();
-        // The shares of a source are given once.
-        let again = self::source(media, media);
-        given_back(&stored(&again, readers).unwrap(), folder.path()).unwrap();
+        let source = source_that(media, |surveyed| {
+            assert!(surveyed.verification.damage.is_empty(), "{:?}", surveyed.verification.damage);
+            assert_eq!(surveyed.media_sets.len(), 1);
+            Ok(())
+        });
+        given_back(&stored(&source, readers).unwrap(), folder.path()).unwrap();
         for (name, bytes) in media {
             assert!(std::fs::read(folder.path().join(name)).unwrap() == *bytes, "{name}");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), media.len());
+        assert_eq!(source.bytes(), media.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
+        last = Some(source);
     }
-    source
+    last.unwrap()
 }
 
 /// Bytes of the streams with this beginning of their names.
 fn bytes_of(source: &ForeignSource, kind: &str) -> u64 {
-    source.streams().iter().filter(|stream| stream.name.starts_with(kind)).map(|stream| stream.size).sum()
+    let found = source.found().unwrap();
+    found.iter().filter(|stream| stream.name.starts_with(kind)).map(|stream| stream.size).sum()
 }
 
 fn striped() -> Media {
@@ -172,19 +174,61 @@ fn two_sets_on_one_media_and_a_compressed_one_come_back_byte_for_byte() {
 }
 
 #[test]
-fn a_family_that_changes_between_its_two_readings_is_refused() {
-    let media = striped();
-    for at in [100, 30_000, media[1].1.len() - 1] {
-        let mut later = media.clone();
-        later[1].1[at] ^= 1;
-        let error = stored(&source(&media, &later), 2).err().unwrap().to_string();
-        assert!(error.contains("changed between"), "{error}");
+fn what_was_read_is_judged_before_a_set_is_complete() {
+    let cut = |media: &mut Media| media[1].1.truncate(100_000);
+    let flipped = |media: &mut Media| {
+        // Page 10, which is in use.
+        let page = media[0].1.windows(6).position(|window| window == [10, 0, 0, 0, 1, 0]).unwrap();
+        media[0].1[page + 3000] ^= 1;
+    };
+    for (spoil, what) in [(&cut as &dyn Fn(&mut Media), "cut off"), (&flipped, "checksum")] {
+        let mut media = striped();
+        spoil(&mut media);
+        let source = source_that(&media, move |surveyed| {
+            let damage: Vec<String> = surveyed.verification.damage.iter().map(Error::one_line).collect();
+            assert!(damage.iter().any(|damage| damage.contains(what)), "{what}: {damage:?}");
+            Err(Error::refused("media", "damaged", ""))
+        });
+        assert_eq!(stored(&source, 2).err().unwrap().exit_kind().exit_code(), 1);
+        assert!(!source.take_verification().damage.is_empty());
     }
 }
 
 #[test]
+fn a_reader_that_is_dropped_ends_the_thread_that_reads() {
+    let mut set = sample_set(BackupKind::Full, 1);
+    set.configuration.files[0].size = 1 << 30;
+    set.copies = vec![sample_extents(&(0..400).collect::<Vec<_>>(), 400)];
+    let media = vec![("a.bak".to_owned(), FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish())];
+    let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (read, ends) = (media.clone(), ended.clone());
+    let source = ForeignSource::new(Families {
+        names: vec![("a.bak".into(), 0)],
+        read: Box::new(move |to| {
+            let bytes = Box::new(InOrder(Cursor::new(read[0].1.clone())));
+            let surveyed = survey(vec![ForeignFamily { device: "a.bak".into(), bytes }], to);
+            ends.store(surveyed.is_err(), std::sync::atomic::Ordering::Relaxed);
+            surveyed
+        }),
+        sample: Box::new(|_, _, _| Ok(0)),
+        accepts: Box::new(|_| Ok(())),
+    });
+    let mut reader = source.reader(0, 1).unwrap();
+    reader.next(&mut vec![0; 60 << 10]).unwrap();
+    drop(reader);
+    for _ in 0..600 {
+        if ended.load(std::sync::atomic::Ordering::Relaxed) {
+            assert!(source.found().is_err(), "not everything was read");
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("the thread still runs");
+}
+
+#[test]
 fn a_forged_layout_gives_no_file() {
-    let good = stored(&source(&striped(), &striped()), 1).unwrap();
+    let good = stored(&source(&striped()), 1).unwrap();
     let layout = good.streams.iter().find(|stream| stream.name == "layout/1").unwrap().id;
     let forge = |at: usize, to: u8| {
         let mut forged = good.clone();
@@ -211,7 +255,7 @@ fn a_forged_layout_gives_no_file() {
 
 #[test]
 fn a_manifest_that_leads_out_of_the_directory_or_is_incomplete_is_refused() {
-    let good = stored(&source(&striped(), &striped()), 1).unwrap();
+    let good = stored(&source(&striped()), 1).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for name in ["../x.bak", "", ".", "a/b", "a\\b", "a\nb"] {
         let mut forged = good.clone();
@@ -233,7 +277,7 @@ fn a_manifest_that_leads_out_of_the_directory_or_is_incomplete_is_refused() {
 fn an_existing_file_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("2.bak"), "precious").unwrap();
-    let error = given_back(&stored(&source(&striped(), &striped()), 1).unwrap(), folder.path()).unwrap_err();
+    let error = given_back(&stored(&source(&striped()), 1).unwrap(), folder.path()).unwrap_err();
     assert!(error.to_string().contains("exists") && error.exit_kind().exit_code() == 1, "{error}");
     assert_eq!(std::fs::read(folder.path().join("2.bak")).unwrap(), b"precious");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -249,7 +293,7 @@ fn the_leftover_of_a_killed_restore_is_removed_and_that_of_a_running_one_is_not(
     }
     let held = fullbore_core::io::LockableFile::from(std::fs::File::open(&alive).unwrap());
     held.try_lock().unwrap();
-    given_back(&stored(&source(&striped(), &striped()), 1).unwrap(), folder.path()).unwrap();
+    given_back(&stored(&source(&striped()), 1).unwrap(), folder.path()).unwrap();
     assert!(!dead.exists() && alive.exists() && at(".restoring-mine").exists() && at("other").exists());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
 }

@@ -1,0 +1,304 @@
+//! The bytes of a family while another reader reads them: all of them go to a backup too, with their places. So the family
+//! is read once.
+//!
+//! ```text
+//! family ─► Tap ─► the reader that judges (its own thread)
+//!             └─► Passed: bytes and places ─► ForeignSource ─► the pipeline
+//! ```
+
+use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fullbore_core::{Error, Result};
+
+use super::bytes::FamilyBytes;
+use super::layout::{CELL, Run};
+use super::source::StoredFile;
+use crate::Surveyed;
+
+/// Bytes that are passed on together, at least.
+const PASSED: usize = 1 << 20;
+/// A cell gets its place when the reader has read it, and before it reads another byte. What is older stays as it is.
+const CELL_BYTES: usize = CELL as usize;
+/// Bytes of a buffer, at most.
+const BUFFER: usize = PASSED + 4 * CELL_BYTES;
+/// How many buffers wait for the pipeline, at most.
+const WAITING: usize = 4;
+/// Bytes of a family that [`Tap::head`] gives.
+const HEAD: usize = 8;
+
+/// What the thread that reads passes on.
+pub enum Passed {
+    /// The next bytes of a family.
+    Bytes(PassedBytes),
+    /// The next file that has bytes. Places with its number follow.
+    File(StoredFile),
+    /// All families were read.
+    Ended(Box<Result<Surveyed>>),
+}
+
+/// Bytes of a family that follow each other.
+pub struct PassedBytes {
+    /// The family, from 0.
+    pub family: u16,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Where they belong. Together, the runs have as many bytes.
+    pub runs: Vec<Run>,
+}
+
+/// Takes what is passed on.
+pub struct Outlet {
+    passed: Receiver<Passed>,
+    used: Sender<Vec<u8>>,
+}
+
+/// Passes it on.
+#[derive(Clone)]
+pub struct Inlet {
+    passed: SyncSender<Passed>,
+    /// Buffers that were used.
+    used: Arc<Mutex<Receiver<Vec<u8>>>>,
+}
+
+/// The two ends of a way with room for a few buffers.
+pub fn way() -> (Inlet, Outlet) {
+    let ((passed, taken), (give_back, used)) = (sync_channel(WAITING), channel());
+    (Inlet { passed, used: Arc::new(Mutex::new(used)) }, Outlet { passed: taken, used: give_back })
+}
+
+impl Outlet {
+    /// What was passed on next.
+    ///
+    /// # Errors
+    /// The other end is gone before it has said that it ended.
+    pub fn next(&self) -> Result<Passed> {
+        self.passed.recv().map_err(|_| Error::Halted)
+    }
+
+    /// Gives a buffer back.
+    pub fn give_back(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let _ = self.used.send(buffer); // Without the other end, its memory is freed.
+    }
+}
+
+impl Inlet {
+    /// Waits until there is room.
+    ///
+    /// # Errors
+    /// Nothing is taken any more.
+    pub fn pass(&self, passed: Passed) -> Result<()> {
+        self.passed.send(passed).map_err(|_| Error::Halted)
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.try_recv().unwrap_or_else(|_| Vec::with_capacity(BUFFER))
+    }
+}
+
+/// A family that is read once, from its first byte on. A clone is the same reading.
+#[derive(Clone)]
+pub struct Tap(Arc<Mutex<Reading>>);
+
+struct Reading {
+    bytes: Box<dyn FamilyBytes>,
+    family: u16,
+    to: Inlet,
+    /// Bytes that were not passed on yet, and the offset of the first of them.
+    buffer: Vec<u8>,
+    begin: u64,
+    /// The places of the first bytes in the buffer, and how many bytes these are.
+    runs: Vec<Run>,
+    decided: usize,
+    /// The first bytes of the family.
+    head: Vec<u8>,
+}
+
+impl Tap {
+    /// Family `number` of its media, from 0.
+    pub fn new(bytes: Box<dyn FamilyBytes>, number: u16, to: Inlet) -> Self {
+        let buffer = to.buffer();
+        let (runs, head) = (Vec::new(), Vec::new());
+        Self(Arc::new(Mutex::new(Reading { bytes, family: number, to, buffer, begin: 0, runs, decided: 0, head })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its first bytes, as far as they were read.
+    pub fn head(&self) -> [u8; HEAD] {
+        let mut head = [0; HEAD];
+        head.iter_mut().zip(&self.lock().head).for_each(|(into, byte)| *into = *byte);
+        head
+    }
+
+    /// The last cell that was read, which begins at `offset`, has this place. False if it is too late for that.
+    pub fn place(&self, offset: u64, file: u16, cell: u64) -> bool {
+        self.lock().place(offset, Run::Placed { file, cell, count: 1 })
+    }
+
+    /// Reads what is left, and passes it on. Gives the bytes of the family.
+    ///
+    /// # Errors
+    /// As of [`Read::read`].
+    pub fn finish(&self) -> io::Result<u64> {
+        let mut reading = self.lock();
+        reading.leave_out(u64::MAX)?;
+        let all = reading.buffer.len();
+        reading.keep_up_to(all);
+        reading.pass()?;
+        Ok(reading.begin)
+    }
+}
+
+impl Reading {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        // No reader waits for more than one cell, so the buffer stays as long as it is.
+        let most = into.len().min(CELL_BYTES);
+        let into = into.get_mut(..most).unwrap_or_default();
+        let count = self.bytes.read(into)?;
+        let bytes = into.get(..count).unwrap_or_default();
+        let missing = HEAD.saturating_sub(self.head.len()).min(count);
+        self.head.extend_from_slice(bytes.get(..missing).unwrap_or_default());
+        self.settle()?;
+        self.buffer.extend_from_slice(bytes);
+        Ok(count)
+    }
+
+    fn leave_out(&mut self, mut left: u64) -> io::Result<()> {
+        let mut buffer = vec![0; CELL_BYTES];
+        while left > 0 {
+            let most = usize::try_from(left).map_or(CELL_BYTES, |left| left.min(CELL_BYTES));
+            match self.read(buffer.get_mut(..most).unwrap_or_default()) {
+                Ok(0) => break,
+                Ok(count) => left -= count as u64,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, offset: u64, run: Run) -> bool {
+        let at = offset.checked_sub(self.begin).and_then(|at| usize::try_from(at).ok());
+        let Some(at) = at.filter(|at| *at >= self.decided && at + CELL_BYTES == self.buffer.len()) else {
+            return false;
+        };
+        self.keep_up_to(at);
+        self.runs.push(run);
+        self.decided = self.buffer.len();
+        true
+    }
+
+    fn keep_up_to(&mut self, end: usize) {
+        if let Some(more) = end.checked_sub(self.decided).filter(|more| *more > 0) {
+            self.runs.push(Run::Kept(more as u64));
+            self.decided = end;
+        }
+    }
+
+    /// Before a read: what can get no place any more stays as it is, and a full buffer is passed on.
+    fn settle(&mut self) -> io::Result<()> {
+        if self.buffer.len() - self.decided > 2 * CELL_BYTES {
+            self.keep_up_to(self.buffer.len() - CELL_BYTES);
+        }
+        if self.decided >= PASSED { self.pass() } else { Ok(()) }
+    }
+
+    fn pass(&mut self) -> io::Result<()> {
+        let mut next = self.to.buffer();
+        next.extend_from_slice(self.buffer.get(self.decided..).unwrap_or_default());
+        let mut bytes = std::mem::replace(&mut self.buffer, next);
+        bytes.truncate(self.decided);
+        self.begin += std::mem::take(&mut self.decided) as u64;
+        let passed = PassedBytes { family: self.family, bytes, runs: std::mem::take(&mut self.runs) };
+        self.to.pass(Passed::Bytes(passed)).map_err(io::Error::other)
+    }
+}
+
+impl Read for Tap {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.lock().read(into)
+    }
+}
+
+impl FamilyBytes for Tap {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        self.lock().leave_out(bytes)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::super::bytes::InOrder;
+    use super::*;
+
+    /// What a reader of `bytes` passes on: the bytes, and the runs one after the other.
+    fn passed(bytes: &[u8], read: impl FnOnce(&mut Tap) + Send) -> (Vec<u8>, Vec<Run>) {
+        let (to, from) = way();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut tap = Tap::new(Box::new(InOrder(Cursor::new(bytes.to_vec()))), 0, to.clone());
+                read(&mut tap);
+                assert_eq!(tap.finish().unwrap(), bytes.len() as u64);
+                to.pass(Passed::Ended(Box::new(Err(Error::Halted)))).unwrap();
+            });
+            let (mut all, mut runs) = (Vec::new(), Vec::new());
+            while let Passed::Bytes(passed) = from.next().unwrap() {
+                assert_eq!(passed.runs.iter().map(Run::bytes).sum::<u64>(), passed.bytes.len() as u64);
+                assert!(passed.bytes.capacity() <= BUFFER, "the buffer has grown");
+                all.extend_from_slice(&passed.bytes);
+                runs.extend(passed.runs);
+                from.give_back(passed.bytes);
+            }
+            (all, runs)
+        })
+    }
+
+    fn sample() -> Vec<u8> {
+        (0..5_000_000_u32).map(|at| (at.wrapping_mul(at) >> 3) as u8).collect()
+    }
+
+    #[test]
+    fn all_bytes_are_passed_on_in_their_order_however_they_are_read() {
+        let bytes = sample();
+        let (all, runs) = passed(&bytes, |tap| {
+            let mut buffer = vec![0; 70_000];
+            for step in [1, 511, 52, 1024, 70_000, 7] {
+                tap.read_exact(&mut buffer[..step]).unwrap();
+                tap.skip(step as u64 * 3 / 10).unwrap();
+            }
+            assert_eq!(tap.head(), sample()[..8]);
+        });
+        assert!(all == bytes);
+        assert!(runs.iter().all(|run| matches!(run, Run::Kept(_))));
+    }
+
+    #[test]
+    fn a_cell_that_was_just_read_gets_its_place_and_an_older_one_does_not() {
+        let bytes = sample();
+        let (all, runs) = passed(&bytes, |tap| {
+            tap.skip(1000).unwrap();
+            let mut cell = vec![0; CELL_BYTES];
+            for number in 0..40_u64 {
+                tap.read_exact(&mut cell).unwrap();
+                let offset = 1000 + number * CELL;
+                assert!(!tap.place(offset + 1, 0, 9) && !tap.place(offset.saturating_sub(CELL), 0, 9));
+                assert!(tap.place(offset, 1, number + 7));
+                assert!(!tap.place(offset, 1, number + 7), "it has its place");
+            }
+        });
+        assert!(all == bytes);
+        let placed: Vec<u64> =
+            runs.iter().filter_map(|run| if let Run::Placed { cell, .. } = run { Some(*cell) } else { None }).collect();
+        assert_eq!(placed, (7..47).collect::<Vec<_>>());
+        assert_eq!(runs.first(), Some(&Run::Kept(1000)));
+    }
+}
