@@ -95,7 +95,8 @@ class Bench:
         return [self.options.fullbore, words[0], "-q", "--config", self.config, *words[1:]]
 
     def case(self, name, reads, words, writes=()):
-        return Case(name, self.fullbore(*words), reads, writes, environment=self.environment).with_report(self.report)
+        return Case(name, self.fullbore(*words), reads, writes, before=lambda: os.makedirs(self.repository, exist_ok=True),
+                    environment=self.environment).with_report(self.report)
 
     def cases(self):
         bytes_, rows = self.written["full"]["bytes"], self.written["full"]["row_pages"] * PAGE
@@ -122,6 +123,7 @@ class Bench:
     def second_full(self):
         """Stored bytes of the second full beside those of its changed pages, for one codec without packing."""
         shutil.rmtree(self.repository, ignore_errors=True)
+        os.makedirs(self.repository)
         sizes = [0]
         for file in (self.full, self.second):
             words = self.fullbore("copy", "--from", file, "--to-repo", "night", "--compression", "none")
