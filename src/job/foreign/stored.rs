@@ -86,7 +86,8 @@ fn accepts(
     })
 }
 
-/// What a file has, and no other file has at the same time. Objects have none: a request for a part of one names its ETag.
+/// What a file has, and no other file has at the same time. The time is that of its inode, which no program can set back.
+/// Objects have none: a request for a part of one names its ETag.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -99,7 +100,7 @@ fn stamp(found: &ForeignDevices, name: &str) -> Option<Stamp> {
     let of = |metadata: Metadata| Stamp {
         file: (metadata.dev(), metadata.ino()),
         length: metadata.len(),
-        changed: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
     };
     path.metadata().ok().map(of)
 }
