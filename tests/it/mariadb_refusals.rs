@@ -337,7 +337,7 @@ fn a_disk_that_becomes_full_ends_the_backup_or_the_restore_and_the_next_one_goes
     let test = "a disk that becomes full under a MariaDB's backup";
     let Some(disk) = SmallDisk::mount(&world, "small", 6, test) else { return };
     let options = "--kind differential --base full --compression none --max-transfer-size 64KiB --to small/ --to a/";
-    backup(&world, source.port(), options).refused_once(1, &["small/", "No space left", "add a device"]);
+    backup(&world, source.port(), options).refused_once(1, &["small/", "No space left", "more devices (--to)"]);
     assert_eq!(disk.names(), Vec::<String>::new());
     assert_left_clean(&world, &source);
     backup(&world, source.port(), &options.replace("small/", "b/")).done();

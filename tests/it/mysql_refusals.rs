@@ -441,7 +441,7 @@ fn a_disk_that_becomes_full_ends_the_backup_or_the_restore_and_the_next_one_goes
         "backup mysql://u@127.0.0.1:{} --password-file pw --compression none --max-transfer-size 64KiB --to small/ --to a/",
         source.port()
     );
-    world.run(&line).refused_once(1, &["small/", "No space left", "add a device"]);
+    world.run(&line).refused_once(1, &["small/", "No space left", "more devices (--to)"]);
     assert_eq!(disk.names(), Vec::<String>::new());
     assert_left_clean(&world, &source);
     backup(&world, source.port(), "--to a/ --to b/").done();
