@@ -2,12 +2,12 @@
 //! whatever they are, the families come back byte for byte.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use fullbore_core::Result;
 
 use super::compressed::MAGIC;
 use super::configuration::Configuration;
+use super::extent_set::ExtentSet;
 use super::foreign::described;
 use super::input::cannot_read;
 use super::media::{self, Looked};
@@ -65,7 +65,8 @@ struct Layouts {
     families: HashMap<u16, FamilyLayout>,
     /// The ids of the files that have extents, in the order of their numbers.
     files: Vec<u16>,
-    taken: TakenExtents,
+    /// The extents that have a place already.
+    taken: ExtentSet,
     /// Extents of each file of the database that is being read.
     sizes: HashMap<u16, u64>,
     runs: usize,
@@ -107,7 +108,7 @@ impl Layouts {
         let Some(number) = u16::try_from(number).ok().filter(|number| *number < FILES_MAX) else {
             return Ok(());
         };
-        if !fits || !is_inside || !self.taken.take(file, cell) {
+        if !fits || !is_inside || !self.taken.insert(file, cell) {
             return Ok(());
         }
         if usize::from(number) == self.files.len() {
@@ -152,28 +153,4 @@ fn place_of(bytes: &[u8]) -> Option<(u16, u64)> {
     // Of equals, the first counts.
     let (named, _) = votes.into_iter().rev().max_by_key(|(_, votes)| *votes)?;
     named.map(|(file, extent)| (file, extent.into()))
-}
-
-/// The extents that have a place already.
-#[derive(Default)]
-struct TakenExtents(HashMap<(u16, u64), [u64; 64]>);
-
-impl TakenExtents {
-    /// Groups of 4,096 extents, at most: 16 TiB of data.
-    const GROUPS_MAX: usize = 1 << 16;
-
-    /// True if the place was free.
-    fn take(&mut self, file: u16, cell: u64) -> bool {
-        let groups = self.0.len();
-        let group = match self.0.entry((file, cell / 4096)) {
-            Entry::Occupied(group) => group.into_mut(),
-            Entry::Vacant(_) if groups >= Self::GROUPS_MAX => return false,
-            Entry::Vacant(group) => group.insert([0; 64]),
-        };
-        let bit = 1 << (cell % 64);
-        let Some(word) = group.get_mut((cell % 4096 / 64) as usize) else { return false };
-        let is_free = *word & bit == 0;
-        *word |= bit;
-        is_free
-    }
 }
