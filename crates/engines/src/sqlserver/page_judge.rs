@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use fullbore_core::Error;
 use fullbore_core::units::counted;
+use fullbore_core::{Error, Result};
 
 use super::allocation::{Allocation, INTERVAL, PFS, is_of_pfs};
-use super::allocation_maps::{AllocationMaps, Compared, Contradictions};
+use super::allocation_maps::{AllocationMaps, Compared, Contradictions, OWNED};
 use super::configuration::{BackupKind, Configuration, DatabaseFile, FileKind};
 use super::coverage::StreamBytes;
 use super::extent_set::ExtentSet;
@@ -65,6 +65,8 @@ pub struct PageJudge {
     unplaced: Vec<Unplaced>,
     /// Extents whose place stays unknown.
     lost: Vec<Unplaced>,
+    /// Pages of rows, of indexes and of values that have no check, with the number of their copy.
+    unchecked: Vec<(PageId, u32)>,
     forgotten: u64,
     counts: Counts,
 }
@@ -196,6 +198,9 @@ impl PageJudge {
             suspects.extend(what.map(|what| (slot, what)));
             if let (None, Some((file, extent))) = (what, here) {
                 let id = PageId { file, page: extent * PAGES_PER_EXTENT + slot };
+                if check == PageCheck::Without && OWNED.contains(&kind(page)) && self.unchecked.len() < SUSPECTS_MAX {
+                    self.unchecked.push((id, self.round));
+                }
                 match kind(page) {
                     PFS => self.allocation.learn(id, page, self.round),
                     _ => self.maps.learn(id, page, self.round, self.first.unwrap_or_default()),
@@ -272,8 +277,30 @@ impl PageJudge {
             }
         }
         self.lost.extend(other.lost.into_iter().map(|lost| Unplaced { device: lost.device + devices, ..lost }));
+        let room = SUSPECTS_MAX.saturating_sub(self.unchecked.len());
+        self.unchecked.extend(other.unchecked.into_iter().take(room));
         self.forgotten += other.forgotten;
         self.counts.join(&other.counts);
+    }
+
+    /// Warns of pages in use without a check, if other pages have a checksum: a changed bit of their flags may be why.
+    fn judge_unchecked(&self, judged: &mut Judged) {
+        if self.counts.with_checksum == 0 {
+            return;
+        }
+        let is_last = |id: PageId, round: u32| self.later.get(&extent_of(id)).is_none_or(|later| *later <= round);
+        let in_use =
+            |(id, round): &&(PageId, u32)| is_last(*id, *round) && self.allocation.is_in_use(*id) == Some(true);
+        let mut unchecked = self.unchecked.iter().filter(in_use).map(|(id, _)| *id);
+        if let Some(first) = unchecked.next() {
+            judged.warnings.push(format!(
+                "{} in use without a check, although other pages have a checksum; the first is page {}:{}. \
+                 Nothing proves their bytes: run DBCC CHECKDB on the database",
+                counted(unchecked.count() as u64 + 1, "page"),
+                first.file,
+                first.page
+            ));
+        }
     }
 
     /// Judges the extents whose place is not known. They are no damage if the backup has all pages in use without them.
@@ -313,10 +340,14 @@ impl PageJudge {
     }
 
     /// The judgement, when all families were read.
-    pub fn finish(mut self) -> Judged {
+    ///
+    /// # Errors
+    /// As of `watch`: the job ends.
+    pub fn finish(mut self, watch: &dyn Fn() -> Result<()>) -> Result<Judged> {
         self.give_up_unplaced();
         let mut judged = Judged::default();
         self.judge_lost(&mut judged);
+        self.judge_unchecked(&mut judged);
         let has_all_pfs = !matches!(
             self.kind,
             None | Some(BackupKind::Differential | BackupKind::FilesDifferential | BackupKind::PartialDifferential)
@@ -374,12 +405,13 @@ impl PageJudge {
             later: &self.later,
             unchanged_before: self.first.unwrap_or_default(),
             sizes: &self.sizes,
-        }));
+            watch,
+        })?);
         if self.forgotten > 0 {
             let words = counted(self.forgotten, "page");
             judged.warnings.push(format!("{words} without a good check: too many, so they were not judged"));
         }
-        judged
+        Ok(judged)
     }
 }
 

@@ -369,6 +369,22 @@ fn a_damaged_pfs_page_is_damage_and_hides_no_other_page() {
 }
 
 #[test]
+fn a_page_in_use_without_a_check_is_a_warning_if_other_pages_have_a_checksum() {
+    let good = three_extents(3);
+    for (number, is_named) in [(10, true), (15, false)] {
+        let mut bytes = good.clone();
+        let at = page_at(&good, 1, number);
+        bytes[at + 5] ^= 2;
+        bytes[at + 2000..at + 2100].fill(b'X');
+        let found = verified(&bytes);
+        assert!(found.damage.is_empty(), "{:?}", found.damage);
+        assert_eq!(found.warnings.len(), usize::from(is_named), "{:?}", found.warnings);
+        let words = "1 page in use without a check, although other pages have a checksum; the first is page 1:10";
+        assert!(found.warnings.iter().all(|warning| warning.contains(words)), "{:?}", found.warnings);
+    }
+}
+
+#[test]
 fn an_extent_without_a_place_is_damage_only_if_pages_in_use_are_missing() {
     for (described, fill, is_damage) in [(3, 0, true), (3, 0xA5, true), (2, 0, false), (2, 0xA5, false)] {
         let mut bytes = three_extents(described);
