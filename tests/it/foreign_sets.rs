@@ -415,7 +415,11 @@ fn media_go_into_a_directory_and_a_dry_run_writes_nothing() {
 #[test]
 fn a_server_cannot_be_backed_up_and_a_database_is_not_media() {
     let world = World::with_database();
-    world.run("backup sqlserver:shop --to x.bore").refused(2, "sqlserver:shop", "does not read the bytes of a SQL Server");
+    world.run("backup sqlserver:shop --to x.bore").refused(
+        2,
+        "sqlserver:shop",
+        "does not read the bytes of a SQL Server",
+    );
     world.run("backup sqlite:app.db --to x.bore").done();
     world.run("restore --from x.bore --into bak:out").refused(2, "bak:out", "backup of sqlite");
 }
