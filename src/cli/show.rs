@@ -28,6 +28,8 @@ static LOG: OnceLock<File> = OnceLock::new();
 static LOG_FAILED: AtomicBool = AtomicBool::new(false);
 /// A job runs: its lines on standard error begin with the time, if that is not a terminal.
 static JOB_RUNS: AtomicBool = AtomicBool::new(false);
+/// Statements of T-SQL run: they have no flags that a hint may name.
+static SCRIPT_RUNS: AtomicBool = AtomicBool::new(false);
 
 /// Colours of messages and tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,7 +216,18 @@ fn said(word: Option<(Colour, &str)>, text: &str) {
 
 /// An error, with its hint.
 pub fn error(error: &Error) {
-    said(Some((Colour::Red, "error")), &error.to_string());
+    let text = match SCRIPT_RUNS.load(Ordering::Relaxed) && error.hint().contains("--mkdir") {
+        true => {
+            format!("{}\n  hint: make the directory first; it may be a disk that is not mounted", error.without_hint())
+        }
+        false => error.to_string(),
+    };
+    said(Some((Colour::Red, "error")), &text);
+}
+
+/// A script of T-SQL runs from here on.
+pub fn script_runs() {
+    SCRIPT_RUNS.store(true, Ordering::Relaxed);
 }
 
 /// A warning.

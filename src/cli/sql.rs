@@ -56,6 +56,7 @@ pub fn run(args: &Sql, config: &Config) -> Result<u8> {
         commands.iter().for_each(show_command);
         return Ok(0);
     }
+    show::script_runs();
     let mut code = 0;
     for (command, arguments) in commands.iter().zip(parsed) {
         let ended = run_command(command, arguments, config);

@@ -145,6 +145,59 @@ fn a_later_full_is_stored_as_the_pages_that_differ() {
     world.run("restore-test --repo night --scratch .").done();
 }
 
+/// Bytes of the files in a directory.
+fn bytes_in(world: &World, directory: &str) -> u64 {
+    world.names(directory).iter().map(|name| world.at(&format!("{directory}/{name}")).metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn an_extent_far_behind_the_others_makes_no_large_set() {
+    let world = world();
+    let far = |cell: u32, number: u32, fill: u64| {
+        let mut set = set(BackupKind::Full, number);
+        // The longest file that SQL Server has.
+        set.configuration.files[0].size = 1 << 45;
+        set.copies = vec![[extents(20, 20, fill), sample_extents(&[cell], 0)].concat()];
+        written(&set, number)
+    };
+    // The last extent of the file, and the last one that always has a place.
+    for (name, cell) in [("end", (1 << 29) - 1), ("near", (1 << 12) - 1)] {
+        let media = [far(cell, 1, 1), far(cell, 2, 2)];
+        for (bytes, number) in media.iter().zip(1..) {
+            world.write(&format!("{name}{number}.bak"), bytes);
+        }
+        world.run(&format!("copy --from {name}1.bak --to {name}/ --mkdir")).done();
+        let (stored, read) = (bytes_in(&world, name), media[0].len() as u64);
+        assert!(stored < read + (1 << 20), "{name}: {stored} bytes for {read}");
+        fs::create_dir(world.at(&format!("{name}-r"))).unwrap();
+        world.write("fullbore.toml", format!("[repository.night]\nto = [\"{name}-r/\"]\n").as_bytes());
+        let line = format!("copy --from {name}1.bak --from {name}2.bak --to-repo night --report json");
+        assert_eq!(how(&world.run(&line).done()), ["taken in whole", "taken in as the pages that differ"]);
+        for (set, number) in list(&world).iter().zip(1..) {
+            world.run(&format!("restore --repo night --set {} --into bak:{name}-out --mkdir", id(set))).done();
+            assert!(world.read(&format!("{name}-out/{name}{number}.bak")) == media[number - 1], "{name}{number}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_read_is_left_out_by_its_cause() {
+    let world = world();
+    let mut full = set(BackupKind::Full, 1);
+    full.configuration.files[0].size = 64 << 20;
+    full.copies = vec![extents(480, 20, 1)];
+    world.write("cut.bak", &written(&full, 1));
+    world.write("good.trn", &written(&set(BackupKind::Log, 6), 6));
+    fs::create_dir(world.at("out")).unwrap();
+    let copy = world.start("copy --from cut.bak --from good.trn --to out/ --throttle 8MiB/s");
+    copy.says(" % ");
+    fs::File::options().write(true).open(world.at("cut.bak")).unwrap().set_len((28 << 20) + 5000).unwrap();
+    let ended = copy.wait().with_code(4);
+    let said = ended.says(&["not taken in", "cut.bak", "it was cut during the read", "no program writes"]);
+    assert!(!said.err.contains("an earlier read"), "{said}");
+    assert_eq!(world.names("out").len(), 1, "the log is taken in");
+}
+
 #[test]
 fn half_a_stripe_pair_and_a_damaged_page_are_left_out_by_name() {
     let world = world();
@@ -362,7 +415,11 @@ fn media_go_into_a_directory_and_a_dry_run_writes_nothing() {
 #[test]
 fn a_server_cannot_be_backed_up_and_a_database_is_not_media() {
     let world = World::with_database();
-    world.run("backup sqlserver:shop --to x.bore").refused(2, "sqlserver:shop", "does not read the bytes of a SQL Server");
+    world.run("backup sqlserver:shop --to x.bore").refused(
+        2,
+        "sqlserver:shop",
+        "does not read the bytes of a SQL Server",
+    );
     world.run("backup sqlite:app.db --to x.bore").done();
     world.run("restore --from x.bore --into bak:out").refused(2, "bak:out", "backup of sqlite");
 }

@@ -170,6 +170,10 @@ fn a_backup_file_of_sql_server_becomes_files_where_move_and_the_configuration_sa
     let same = "RESTORE DATABASE old FROM DISK='x.bak' WITH MOVE 'shop' TO 'a/y', MOVE 'shop_log' TO 'a/Y'";
     world.run_with(&["sql", same]).with_code(1).says(&["two files of the database have this name"]);
     assert_eq!(world.names("a"), ["new.mdf"], "a restore that fails leaves nothing");
+    std::fs::rename(world.at("out"), world.at("away")).unwrap();
+    let missing = world.run_with(&["sql", "RESTORE DATABASE old FROM DISK='x.bak'"]).with_code(2);
+    assert!(!missing.says(&["out", "make the directory first"]).err.contains("--mkdir"));
+    std::fs::rename(world.at("away"), world.at("out")).unwrap();
     let into_sqlite = world.run_with(&["sql", "RESTORE DATABASE copy FROM DISK='x.bak'"]).with_code(2);
     into_sqlite.says(&["line 1, column 1: database [copy]", "SQL Server backup", "copy = \"dir:/path\""]);
     world.run("restore --from x.bak --into dir:out --move shop out/z --file 7").refused(

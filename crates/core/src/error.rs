@@ -176,6 +176,20 @@ impl Error {
         self.to_string().lines().next().unwrap_or_default().to_owned()
     }
 
+    /// The same error with another next step.
+    #[must_use]
+    pub fn with_hint(mut self, next: &str) -> Self {
+        if let Error::Io { hint, .. }
+        | Error::Usage { hint, .. }
+        | Error::Refused { hint, .. }
+        | Error::Damaged { hint, .. }
+        | Error::Incomplete { hint, .. } = &mut self
+        {
+            next.clone_into(hint);
+        }
+        self
+    }
+
     /// The same error with one more note about what is left behind.
     #[must_use]
     pub fn noting(mut self, more: &str) -> Self {

@@ -29,7 +29,7 @@ pub use engine::{
     RestorableRange, RestoredFile, Restorer, Row, Stems, Surveyed, TableColumn, TextOfTable, TimeOfDay,
     families_at_once,
 };
-pub use foreign_set::bytes::{FamilyBytes, InOrder};
+pub use foreign_set::bytes::{FamilyBytes, InOrder, Watch};
 pub use sqlserver::compressed;
 pub use uploaded_objects::engine::{OBJECT, UploadedObject};
 pub use uploaded_objects::incoming::IncomingObject;

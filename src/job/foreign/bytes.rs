@@ -1,11 +1,12 @@
 //! The bytes of a device, for readers of other programs' media.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use fullbore_core::conduct::Conduct;
 use fullbore_core::pool::Piece;
 use fullbore_core::supply::Supply;
-use fullbore_engines::FamilyBytes;
+use fullbore_engines::{FamilyBytes, Watch};
 
 /// Bytes of one read. Descriptions are shorter.
 const READ: usize = 64 << 10;
@@ -104,5 +105,10 @@ impl FamilyBytes for AllBytes {
             left -= step as u64;
         }
         Ok(())
+    }
+
+    fn watch(&self) -> Watch {
+        let conduct = self.conduct.clone();
+        Arc::new(move || conduct.check())
     }
 }

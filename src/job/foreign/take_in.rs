@@ -86,7 +86,8 @@ pub(in crate::job) fn each(
     if taken == 0 {
         return crate::job::verify::first(left_out, report);
     }
-    report.warnings.extend(left_out.iter().map(|error| format!("not taken in: {}", error.one_line())));
+    let left_out = left_out.iter().map(|error| format!("not taken in: {}; {}", error.one_line(), error.hint()));
+    report.warnings.extend(left_out);
     Ok(())
 }
 

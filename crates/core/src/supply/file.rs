@@ -145,6 +145,7 @@ fn shrunk(device: &str, end: u64, size: u64) -> Error {
         end,
         format!("the file ends here, but had {size} bytes when it was opened: it was cut during the read"),
     )
+    .with_hint("run it again when no program writes to the file")
 }
 
 impl Supply for FileSupply {

@@ -1,6 +1,9 @@
 //! The bytes of a family, in order.
 
 use std::io::{self, Read};
+use std::sync::Arc;
+
+use fullbore_core::Result;
 
 /// The bytes of one family, from its first to its last.
 pub trait FamilyBytes: Read + Send {
@@ -10,7 +13,15 @@ pub trait FamilyBytes: Read + Send {
     /// # Errors
     /// As of [`Read::read`].
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// Says whether the job goes on: for work with the bytes that goes on when all were read.
+    fn watch(&self) -> Watch {
+        Arc::new(|| Ok(()))
+    }
 }
+
+/// An error once the job ends: a signal came.
+pub type Watch = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// Bytes that can only be read in order.
 pub struct InOrder<R>(pub R);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fullbore_core::{Error, Result};
 
-use super::bytes::FamilyBytes;
+use super::bytes::{FamilyBytes, Watch};
 use super::layout::{CELL, Run};
 use super::source::StoredFile;
 use crate::Surveyed;
@@ -229,6 +229,10 @@ impl Read for Tap {
 impl FamilyBytes for Tap {
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         self.lock().leave_out(bytes)
+    }
+
+    fn watch(&self) -> Watch {
+        self.lock().bytes.watch()
     }
 }
 

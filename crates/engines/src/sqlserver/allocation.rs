@@ -24,6 +24,11 @@ pub fn pfs_of(id: PageId) -> PageId {
     PageId { page: (id.page / INTERVAL * INTERVAL).max(FIRST_PFS), ..id }
 }
 
+/// True for the place of a PFS page: such a page is always in use.
+pub fn is_of_pfs(id: PageId) -> bool {
+    pfs_of(id) == id
+}
+
 /// The pages in use, one bit for each page: 16 KiB for each GiB of a database.
 #[derive(Debug, Default)]
 pub struct Allocation {
@@ -70,6 +75,11 @@ impl Allocation {
             let extents = extents.take_while(|(extent, _)| *extent < u32::MAX / PAGES_PER_EXTENT);
             extents.map(move |(extent, pages)| (file, extent, pages.count_ones()))
         })
+    }
+
+    /// True if the backup has a readable PFS page for this page.
+    pub fn describes(&self, id: PageId) -> bool {
+        self.intervals.contains_key(&(id.file, id.page / INTERVAL))
     }
 
     /// The last change of the PFS page that describes a page.

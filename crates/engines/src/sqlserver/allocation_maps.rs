@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use fullbore_core::Result;
+
 use super::allocation::Allocation;
 use super::fields::Fields;
 use super::lsn::Lsn;
@@ -17,7 +19,7 @@ pub const GAM: u8 = 8;
 /// The type of an IAM page: one bit for each extent, set if it belongs to one allocation unit.
 pub const IAM: u8 = 10;
 /// Types of pages that belong to an allocation unit: data, index, and text of two kinds.
-const OWNED: std::ops::RangeInclusive<u8> = 1..=4;
+pub const OWNED: std::ops::RangeInclusive<u8> = 1..=4;
 /// The number of extents that one such page describes.
 const INTERVAL: u32 = 63_904;
 /// The GAM page of the first interval; those of the others are their first pages.
@@ -29,6 +31,11 @@ const RECORD_HEAD: usize = 4;
 const FIRST_PAGE: usize = 136;
 /// Runs of pages and of extents that are remembered: each has up to 24 bytes.
 const RUNS_MAX: usize = 1 << 20;
+/// Extents that are compared, at most: 4 TiB of data, if each has one owner. A database that is damaged, or forged, may
+/// give each of its extents to thousands.
+const COMPARED_MAX: u64 = 1 << 26;
+/// After so many extents, there is a look at signals.
+const WATCHED: u64 = 4096;
 /// So many contradictions are named; the others are counted.
 const NAMED_MAX: usize = 20;
 
@@ -91,6 +98,26 @@ pub struct Compared<'a> {
     pub unchanged_before: Lsn,
     /// The extents of each file.
     pub sizes: &'a HashMap<u16, u32>,
+    /// An error once the job ends.
+    pub watch: &'a dyn Fn() -> Result<()>,
+}
+
+/// The extents that may still be compared.
+struct Work<'a> {
+    left: u64,
+    watch: &'a dyn Fn() -> Result<()>,
+}
+
+impl Work<'_> {
+    /// True if there is one more.
+    fn one_more(&mut self) -> Result<bool> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(false) };
+        self.left = left;
+        if left.is_multiple_of(WATCHED) {
+            (self.watch)()?;
+        }
+        Ok(true)
+    }
 }
 
 /// The result.
@@ -189,12 +216,22 @@ impl AllocationMaps {
     }
 
     /// Compares all of it.
-    pub fn compare(mut self, with: &Compared<'_>) -> Contradictions {
+    ///
+    /// # Errors
+    /// The job ends.
+    pub fn compare(self, with: &Compared<'_>) -> Result<Contradictions> {
+        self.compare_up_to(COMPARED_MAX, with)
+    }
+
+    /// The same for so many extents at most: then the result is in part.
+    pub(super) fn compare_up_to(mut self, most: u64, with: &Compared<'_>) -> Result<Contradictions> {
+        (with.watch)()?;
+        let mut work = Work { left: most, watch: with.watch };
         let mut found = Contradictions { in_part: self.is_full, ..Contradictions::default() };
         self.owned.sort_by_key(|run| (run.file, run.first));
         self.compare_free(with, &mut found);
-        self.compare_claims(with, &mut found);
-        found
+        found.in_part |= !self.compare_claims(with, &mut found, &mut work)?;
+        Ok(found)
     }
 
     /// GAM against PFS.
@@ -219,8 +256,8 @@ impl AllocationMaps {
         }
     }
 
-    /// IAM against GAM, against other IAM pages, and against the pages.
-    fn compare_claims(&self, with: &Compared<'_>, found: &mut Contradictions) {
+    /// IAM against GAM, against other IAM pages, and against the pages. False if there are too many.
+    fn compare_claims(&self, with: &Compared<'_>, found: &mut Contradictions, work: &mut Work<'_>) -> Result<bool> {
         let mut runs = Vec::new();
         for (&id, claims) in self.claims.iter().filter(|(id, _)| with.in_use.is_in_use(**id) == Some(true)) {
             let size = with.sizes.get(&claims.file).copied().unwrap_or_default();
@@ -230,6 +267,9 @@ impl AllocationMaps {
             for (begin, end) in in_file.filter(|(begin, end)| begin < end) {
                 runs.push(Claimed { file: claims.file, begin, end, by: id, is_unchanged });
                 for extent in begin..end {
+                    if !work.one_more()? {
+                        return Ok(false);
+                    }
                     if let Some((true, map)) = self.is_free(claims.file, extent) {
                         found.add(is_unchanged && map.lsn < with.unchanged_before, || {
                             let of = shown(claims.file, extent);
@@ -240,7 +280,7 @@ impl AllocationMaps {
                 }
             }
         }
-        compare_runs(runs, found);
+        compare_runs(runs, found, work)
     }
 
     /// The pages of an extent against the IAM page that claims it.
@@ -290,14 +330,17 @@ struct Claimed {
     is_unchanged: bool,
 }
 
-/// Names extents that two IAM pages claim.
-fn compare_runs(mut runs: Vec<Claimed>, found: &mut Contradictions) {
+/// Names extents that two IAM pages claim. False if there are too many.
+fn compare_runs(mut runs: Vec<Claimed>, found: &mut Contradictions, work: &mut Work<'_>) -> Result<bool> {
     runs.sort_by_key(|run| (run.file, run.begin, run.by));
     let mut furthest: Option<Claimed> = None;
     for run in runs {
         let before = furthest.as_ref().filter(|before| before.file == run.file && run.begin < before.end);
         if let Some(before) = before {
             for extent in run.begin..run.end.min(before.end) {
+                if !work.one_more()? {
+                    return Ok(false);
+                }
                 found.add(before.is_unchanged && run.is_unchanged, || {
                     let (of, one, two) = (shown(run.file, extent), before.by, run.by);
                     format!("{of}: IAM pages {}:{} and {}:{} claim it", one.file, one.page, two.file, two.page)
@@ -308,6 +351,7 @@ fn compare_runs(mut runs: Vec<Claimed>, found: &mut Contradictions) {
             furthest = Some(run);
         }
     }
+    Ok(true)
 }
 
 fn shown(file: u16, extent: u32) -> String {

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use fullbore_core::io::{rename_together, sync_directory};
 use fullbore_core::{Error, Result};
 
-use super::allocation::{Allocation, PFS, pfs_of};
+use super::allocation::{Allocation, PFS, is_of_pfs};
 use super::configuration::{Configuration, DatabaseFile, FileKind};
+use super::extent_set::ExtentSet;
 use super::log_range::LogRange;
 use super::opened;
 use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
@@ -29,6 +30,10 @@ pub struct DatabaseFiles {
     /// The last extent of this copy.
     before: Option<(u16, u32)>,
     sets: u32,
+    /// The extents that were written.
+    there: ExtentSet,
+    /// True if an extent of the full says no place.
+    has_lost: bool,
     /// False if only the data files are written.
     with_log: bool,
     /// Streams of pages that do not match their backup checksum, if only the data files are written.
@@ -72,6 +77,14 @@ fn is_good(found: PageCheck) -> bool {
 }
 
 impl Written {
+    /// A page that was written.
+    fn page(&self, number: u32) -> Result<Box<[u8; PAGE]>> {
+        let mut page = Box::new([0; PAGE]);
+        let failed = |e| Error::io("read", self.temporary.display().to_string(), e);
+        self.file.read_exact_at(&mut page[..], u64::from(number) * PAGE as u64).map_err(failed)?;
+        Ok(page)
+    }
+
     /// Its name, for messages.
     fn name(&self) -> String {
         self.restored.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -125,8 +138,10 @@ impl DatabaseFiles {
     fn of_kinds(configuration: &Configuration, places: &FilePlaces, kinds: &[FileKind]) -> Result<Self> {
         let (files, later) = (BTreeMap::new(), HashMap::new());
         let with_log = kinds.contains(&FileKind::Log);
+        let (there, mismatches) = (ExtentSet::default(), Vec::new());
+        let places = places.clone();
         let mut made =
-            Self { places: places.clone(), files, later, before: None, sets: 0, with_log, mismatches: Vec::new() };
+            Self { places, files, later, before: None, sets: 0, there, has_lost: false, with_log, mismatches };
         for described in configuration.files.iter().filter(|file| kinds.contains(&file.kind)) {
             made.add(described)?;
         }
@@ -255,11 +270,12 @@ impl DatabaseFiles {
         }
         let checks: Vec<PageCheck> = pages.iter().map(check).collect();
         let Some(here) = self.place_of(at, pages, &checks)? else {
-            let is_zero = bytes.iter().all(|byte| *byte == 0);
-            // In a full, zeros are a hole already. Over another set, the pages below would show through.
-            return match is_zero && self.sets == 1 {
-                true => Ok(()),
-                false => Err(at.damaged("no page of this extent says where it belongs")),
+            // In a full, `check` finds whether a page in use is missing. Over another set, the pages below would show
+            // through.
+            self.has_lost = true;
+            return match self.sets {
+                1 => Ok(()),
+                _ => Err(at.damaged("no page of this extent says where it belongs")),
             };
         };
         self.before = Some(here);
@@ -275,12 +291,14 @@ impl DatabaseFiles {
         let (file, extent) = here;
         self.put(at, u32::from(file), FileKind::Data, u64::from(extent) * EXTENT as u64, bytes)?;
         let is_here = |page: &[u8; PAGE], slot| {
-            place(page, slot) == Some(PageId { file, page: extent * PAGES_PER_EXTENT + slot })
+            let id = PageId { file, page: extent * PAGES_PER_EXTENT + slot };
+            place(page, slot) == Some(id) && (!is_of_pfs(id) || kind(page) == PFS)
         };
         let judged = pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT);
         let right = judged.map(|((page, check), slot)| u8::from(is_good(check) && is_here(page, slot)) << slot).sum();
         if let Some(written) = self.files.get_mut(&u32::from(file)) {
             written.right.note(extent, right);
+            self.there.insert(file, extent.into());
         }
         Ok(())
     }
@@ -352,20 +370,14 @@ impl DatabaseFiles {
         for (&id, written) in self.files.iter().filter(|(_, written)| written.kind == FileKind::Data) {
             let file = u16::try_from(id).unwrap_or(u16::MAX);
             let mut allocation = Allocation::default();
-            let failed = |e| Error::io("read", written.temporary.display().to_string(), e);
             // The number of a page has 32 bits.
             for number in 0..u32::try_from(written.restored.size / PAGE as u64).unwrap_or(u32::MAX) {
                 let here = PageId { file, page: number };
                 let is_right = written.right.contains(number);
-                if is_right && pfs_of(here) == here {
-                    let mut page = Box::new([0; PAGE]);
-                    written.file.read_exact_at(&mut page[..], u64::from(number) * PAGE as u64).map_err(failed)?;
-                    if kind(&page) == PFS {
-                        allocation.learn(here, &page, 1);
-                    }
+                if is_right && is_of_pfs(here) {
+                    allocation.learn(here, &*written.page(number)?, 1);
                 }
-                // Page 0 comes before the page that says which are in use, and always is.
-                if !is_right && (number == 0 || allocation.is_in_use(here) == Some(true)) {
+                if !is_right && self.is_in_use(here, &allocation, written)? {
                     let what = format!("page {file}:{number} of the restored database is in use and is not right");
                     let offset = u64::from(number) * PAGE as u64;
                     return Err(Error::damaged(written.name(), offset, what));
@@ -373,6 +385,19 @@ impl DatabaseFiles {
             }
         }
         Ok(())
+    }
+
+    /// Whether a page that is not right is in use. Where no PFS page says it, only zeros were never used.
+    fn is_in_use(&self, here: PageId, allocation: &Allocation, written: &Written) -> Result<bool> {
+        // Page 0 comes before the page that says which are in use, and always is. So is the PFS page itself.
+        let is_there = || self.there.contains(here.file, (here.page / PAGES_PER_EXTENT).into());
+        match allocation.is_in_use(here) {
+            _ if here.page == 0 => Ok(true),
+            _ if is_of_pfs(here) => Ok(is_there() || self.has_lost),
+            Some(is_in_use) => Ok(is_in_use),
+            None if is_there() => Ok(written.page(here.page)?.iter().any(|byte| *byte != 0)),
+            None => Ok(false),
+        }
     }
 
     /// The files by their ids, with their names for messages. They have no name in the directory any more, so nothing is

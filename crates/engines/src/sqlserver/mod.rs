@@ -11,7 +11,7 @@
 //! | families of one media set | [`media`] |
 //! | which points in time can be restored | [`points`] |
 //! | HEADERONLY, FILELISTONLY, LABELONLY | [`tables`] |
-//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`allocation_maps`] (GAM and IAM), [`coverage`] |
+//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`allocation_maps`] (GAM and IAM), [`coverage`], [`extent_set`] (which extents are there) |
 //! | sets that hold backup files | [`survey`] (the place of each extent), [`position`] (their names), [`engine`] |
 //! | `restore` | [`restore`], [`chain`] (which sets), [`database_files`] (pages and log at their places) |
 //! | `export` | [`tables_out`] (pages, records, values) |
@@ -30,6 +30,7 @@ pub mod configuration;
 pub mod coverage;
 pub mod database_files;
 pub mod engine;
+mod extent_set;
 pub mod fields;
 pub mod foreign;
 pub mod input;

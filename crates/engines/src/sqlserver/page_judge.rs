@@ -1,15 +1,16 @@
 //! The judgement on the pages of one backup set. A page that does not match its check is damage only if it is in use,
 //! and only if no later copy of it follows in the backup.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use fullbore_core::Error;
 use fullbore_core::units::counted;
+use fullbore_core::{Error, Result};
 
-use super::allocation::{Allocation, PFS};
-use super::allocation_maps::{AllocationMaps, Compared, Contradictions};
-use super::configuration::{Configuration, DatabaseFile};
+use super::allocation::{Allocation, INTERVAL, PFS, is_of_pfs};
+use super::allocation_maps::{AllocationMaps, Compared, Contradictions, OWNED};
+use super::configuration::{BackupKind, Configuration, DatabaseFile, FileKind};
 use super::coverage::StreamBytes;
+use super::extent_set::ExtentSet;
 use super::lsn::Lsn;
 use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
 
@@ -29,6 +30,9 @@ struct Suspect {
     what: &'static str,
 }
 
+/// What is wrong with a page of zeros. It was never used, unless a PFS page calls it in use.
+const ZERO: &str = "it is in use, but every byte is zero";
+
 /// An extent without a page that says where it is.
 struct Unplaced {
     device: usize,
@@ -46,8 +50,12 @@ pub struct PageJudge {
     allocation: Allocation,
     maps: AllocationMaps,
     /// From the description of the database.
+    kind: Option<BackupKind>,
     first: Option<Lsn>,
+    /// Extents of each data file.
     sizes: HashMap<u16, u32>,
+    /// Extents that the backup has.
+    there: ExtentSet,
     /// Extents of later copies.
     later: BTreeMap<(u16, u32), u32>,
     suspects: Vec<Suspect>,
@@ -57,6 +65,8 @@ pub struct PageJudge {
     unplaced: Vec<Unplaced>,
     /// Extents whose place stays unknown.
     lost: Vec<Unplaced>,
+    /// Pages of rows, of indexes and of values that have no check, with the number of their copy.
+    unchecked: Vec<(PageId, u32)>,
     forgotten: u64,
     counts: Counts,
 }
@@ -133,8 +143,9 @@ impl PageJudge {
     /// The database, as a family describes it: before the pages, and behind them.
     pub fn describe(&mut self, configuration: &Configuration) {
         self.first.get_or_insert(configuration.database.first);
+        self.kind = Some(configuration.database.kind);
         let extents = |file: &DatabaseFile| u32::try_from(file.size.div_ceil(EXTENT as u64)).unwrap_or(u32::MAX);
-        let files = configuration.files.iter();
+        let files = configuration.files.iter().filter(|file| file.kind == FileKind::Data);
         self.sizes
             .extend(files.filter_map(|file| Some((u16::try_from(file.id).ok()?, extents(file).min(EXTENTS_MAX)))));
     }
@@ -160,7 +171,11 @@ impl PageJudge {
         for ((page, check), slot) in pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT) {
             self.counts.pages += 1;
             let is_here = here.is_some() && place(page, slot).map(extent_of) == here;
+            let is_of_another_kind = kind(page) != PFS && place(page, slot).is_some_and(is_of_pfs);
             let what = match check {
+                PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without if is_here && is_of_another_kind => {
+                    Some("it is not a PFS page, although its place is that of one")
+                }
                 PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without if is_here => None,
                 PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without => {
                     Some("its header names another place, or none")
@@ -168,7 +183,7 @@ impl PageJudge {
                 PageCheck::NoHeader => Some("it does not begin as a page does"),
                 PageCheck::BadChecksum => Some("its checksum does not match"),
                 PageCheck::Torn => Some("its torn-page bits do not match: it was written in part"),
-                PageCheck::Zero => Some("it is in use, but every byte is zero"),
+                PageCheck::Zero => Some(ZERO),
             };
             let into = match check {
                 PageCheck::Checksum => (&mut found.with_checksum, &mut self.counts.with_checksum),
@@ -183,6 +198,9 @@ impl PageJudge {
             suspects.extend(what.map(|what| (slot, what)));
             if let (None, Some((file, extent))) = (what, here) {
                 let id = PageId { file, page: extent * PAGES_PER_EXTENT + slot };
+                if check == PageCheck::Without && OWNED.contains(&kind(page)) && self.unchecked.len() < SUSPECTS_MAX {
+                    self.unchecked.push((id, self.round));
+                }
                 match kind(page) {
                     PFS => self.allocation.learn(id, page, self.round),
                     _ => self.maps.learn(id, page, self.round, self.first.unwrap_or_default()),
@@ -217,6 +235,7 @@ impl PageJudge {
     }
 
     fn suspect(&mut self, here: (u16, u32), extent: Unplaced) {
+        self.there.insert(here.0, here.1.into());
         if extent.round > 1 {
             self.later.insert(here, extent.round);
         }
@@ -243,6 +262,8 @@ impl PageJudge {
         self.devices.extend(other.devices);
         self.allocation.join(other.allocation);
         self.maps.join(other.maps);
+        self.there.join(other.there);
+        self.kind = self.kind.or(other.kind);
         self.first = self.first.or(other.first);
         self.sizes.extend(other.sizes);
         for (extent, round) in other.later {
@@ -256,14 +277,84 @@ impl PageJudge {
             }
         }
         self.lost.extend(other.lost.into_iter().map(|lost| Unplaced { device: lost.device + devices, ..lost }));
+        let room = SUSPECTS_MAX.saturating_sub(self.unchecked.len());
+        self.unchecked.extend(other.unchecked.into_iter().take(room));
         self.forgotten += other.forgotten;
         self.counts.join(&other.counts);
     }
 
+    /// Warns of pages in use without a check, if other pages have a checksum: a changed bit of their flags may be why.
+    fn judge_unchecked(&self, judged: &mut Judged) {
+        if self.counts.with_checksum == 0 {
+            return;
+        }
+        let is_last = |id: PageId, round: u32| self.later.get(&extent_of(id)).is_none_or(|later| *later <= round);
+        let in_use =
+            |(id, round): &&(PageId, u32)| is_last(*id, *round) && self.allocation.is_in_use(*id) == Some(true);
+        let mut unchecked = self.unchecked.iter().filter(in_use).map(|(id, _)| *id);
+        if let Some(first) = unchecked.next() {
+            judged.warnings.push(format!(
+                "{} in use without a check, although other pages have a checksum; the first is page {}:{}. \
+                 Nothing proves their bytes: run DBCC CHECKDB on the database",
+                counted(unchecked.count() as u64 + 1, "page"),
+                first.file,
+                first.page
+            ));
+        }
+    }
+
+    /// Judges the extents whose place is not known. They are no damage if the backup has all pages in use without them.
+    fn judge_lost(&self, judged: &mut Judged) {
+        let Some(first) = self.lost.first() else { return };
+        let pages: u64 = self.lost.iter().map(|extent| extent.pages.len() as u64).sum();
+        let device = self.devices.get(first.device).map_or("", String::as_str);
+        let lost =
+            format!("{} without a good check, in extents that do not say where they belong", counted(pages, "page"));
+        let missing = match self.kind {
+            Some(BackupKind::Full) => self.missing(),
+            // The pages of the full would take their place.
+            Some(BackupKind::Differential) => Some("no page of the full may take their place".to_owned()),
+            _ => None,
+        };
+        match missing {
+            Some(why) => judged.damage.push(Error::damaged(device, first.offset, format!("{lost}: {why}"))),
+            None => judged.warnings.push(format!("{lost}; the first is at byte {} of `{device}`", first.offset)),
+        }
+    }
+
+    /// The first page in use that a full does not have, or the first page of which it does not say whether it is in use.
+    fn missing(&self) -> Option<String> {
+        for (&file, &extents) in &self.sizes {
+            let pages = extents.saturating_mul(PAGES_PER_EXTENT);
+            let firsts = (0..pages).step_by(INTERVAL as usize).map(|page| PageId { file, page });
+            if let Some(id) = firsts.into_iter().find(|id| !self.allocation.describes(*id)) {
+                return Some(format!("the PFS page for page {file}:{} is missing", id.page));
+            }
+        }
+        let is_in_file = |file, extent| self.sizes.get(&file).is_some_and(|extents| extent < *extents);
+        let mut used = self.allocation.extents().filter(|(_, _, used)| *used > 0);
+        let (file, extent, _) =
+            used.find(|(file, extent, _)| is_in_file(*file, *extent) && !self.there.contains(*file, (*extent).into()))?;
+        let first = extent.saturating_mul(PAGES_PER_EXTENT);
+        Some(format!("pages in use of the extent {file}:{first} to {file}:{} are missing", first.saturating_add(7)))
+    }
+
     /// The judgement, when all families were read.
-    pub fn finish(mut self) -> Judged {
+    ///
+    /// # Errors
+    /// As of `watch`: the job ends.
+    pub fn finish(mut self, watch: &dyn Fn() -> Result<()>) -> Result<Judged> {
         self.give_up_unplaced();
         let mut judged = Judged::default();
+        self.judge_lost(&mut judged);
+        self.judge_unchecked(&mut judged);
+        let has_all_pfs = !matches!(
+            self.kind,
+            None | Some(BackupKind::Differential | BackupKind::FilesDifferential | BackupKind::PartialDifferential)
+        );
+        let damaged_pfs = self.suspects.iter().filter(|suspect| is_of_pfs(suspect.id));
+        let lost_pfs: BTreeSet<(u16, u32)> =
+            damaged_pfs.map(|suspect| (suspect.id.file, suspect.id.page / INTERVAL)).collect();
         let (mut not_in_use, mut replaced, mut unknown) = (0, 0, 0);
         for Suspect { device, offset, round, id, what } in self.suspects {
             if self.later.get(&extent_of(id)).is_some_and(|later| *later > round) {
@@ -271,7 +362,14 @@ impl PageJudge {
                 continue;
             }
             let device = self.devices.get(device).map_or("", String::as_str);
-            match self.allocation.is_in_use(id) {
+            let in_use = match self.allocation.is_in_use(id) {
+                // This damage must not hide any other.
+                _ if is_of_pfs(id) => Some(true),
+                None if what == ZERO => Some(false),
+                None if has_all_pfs || lost_pfs.contains(&(id.file, id.page / INTERVAL)) => Some(true),
+                known => known,
+            };
+            match in_use {
                 Some(true) => {
                     let what = format!("page {}:{}: {what}", id.file, id.page);
                     judged.damage.push(Error::damaged(device, offset, what));
@@ -307,21 +405,13 @@ impl PageJudge {
             later: &self.later,
             unchanged_before: self.first.unwrap_or_default(),
             sizes: &self.sizes,
-        }));
-        let lost: u64 = self.lost.iter().map(|extent| extent.pages.len() as u64).sum();
-        if let Some(first) = self.lost.first() {
-            let device = self.devices.get(first.device).map_or("", String::as_str);
-            judged.warnings.push(format!(
-                "{} without a good check, in extents that do not say where they belong; the first is at byte {} of `{device}`",
-                counted(lost, "page"),
-                first.offset
-            ));
-        }
+            watch,
+        })?);
         if self.forgotten > 0 {
             let words = counted(self.forgotten, "page");
             judged.warnings.push(format!("{words} without a good check: too many, so they were not judged"));
         }
-        judged
+        Ok(judged)
     }
 }
 

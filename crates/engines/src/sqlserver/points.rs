@@ -143,8 +143,10 @@ struct Logs<'a> {
     sets: Vec<Usable<'a>>,
     /// Those without a record: they begin and end at the same LSN.
     empty: Vec<Usable<'a>>,
-    /// By the fork on which a log begins: its first LSN, and the log with the highest last LSN of those up to it.
+    /// By RecoveryForkID: the LSN from which a log is on it, and the log with the highest last LSN of those up to it.
     by_fork: BTreeMap<Uuid, Vec<(Lsn, usize)>>,
+    /// By FirstRecoveryForkID: the logs over a fork, which are on it up to their ForkPointLSN.
+    forking: BTreeMap<Uuid, Vec<usize>>,
     /// The log that follows each log.
     next: Vec<Option<usize>>,
 }
@@ -156,22 +158,39 @@ impl<'a> Logs<'a> {
         sets.sort_by_key(|log| (log.database.first, log.database.last));
         let last = |place: usize| sets.get(place).map(|log| log.database.last);
         let mut by_fork: BTreeMap<Uuid, Vec<(Lsn, usize)>> = BTreeMap::new();
+        let mut forking: BTreeMap<Uuid, Vec<usize>> = BTreeMap::new();
         for (place, log) in sets.iter().enumerate() {
-            let of_fork = by_fork.entry(begins_on(log.database)).or_default();
-            let best = of_fork.last().map(|(_, best)| *best).filter(|best| last(*best) > last(place)).unwrap_or(place);
-            of_fork.push((log.database.first, best));
+            let point = fork_point(log.database);
+            if point.is_some() {
+                forking.entry(log.database.first_fork).or_default().push(place);
+            }
+            by_fork.entry(log.database.fork).or_default().push((point.unwrap_or(log.database.first), place));
         }
-        let mut logs = Self { sets, empty, by_fork, next: Vec::new() };
+        for of_fork in by_fork.values_mut() {
+            of_fork.sort_unstable();
+            let mut best = None::<usize>;
+            for (_, place) in of_fork {
+                *place = best.filter(|best| last(*best) > last(*place)).unwrap_or(*place);
+                best = Some(*place);
+            }
+        }
+        let mut logs = Self { sets, empty, by_fork, forking, next: Vec::new() };
         logs.next = logs.sets.iter().map(|log| logs.after(log.database.fork, log.database.last)).collect();
         logs
     }
 
-    /// The log that continues from `lsn` and brings the database furthest.
+    /// The log that continues from `lsn` on `fork` and brings the database furthest.
     fn after(&self, fork: Uuid, lsn: Lsn) -> Option<usize> {
-        let of_fork = self.by_fork.get(&fork)?;
-        let begun = of_fork.partition_point(|(first, _)| *first <= lsn);
-        let (_, best) = of_fork.get(begun.checked_sub(1)?)?;
-        self.sets.get(*best).filter(|log| log.database.last > lsn).map(|_| *best)
+        let of_fork = self.by_fork.get(&fork).map_or(&[][..], Vec::as_slice);
+        let begun = of_fork.partition_point(|(from, _)| *from <= lsn);
+        let best = begun.checked_sub(1).and_then(|place| of_fork.get(place)).map(|(_, best)| *best);
+        let log = |place: usize| self.sets.get(place).map(|log| log.database);
+        let is_before_fork = |place: &usize| {
+            log(*place).is_some_and(|log| log.first <= lsn && fork_point(log).is_some_and(|point| lsn < point))
+        };
+        let over_fork = self.forking.get(&fork).into_iter().flatten().copied().filter(is_before_fork);
+        let last = |place: &usize| log(*place).map(|log| log.last);
+        over_fork.chain(best).max_by_key(last).filter(|place| last(place) > Some(lsn))
     }
 
     /// What is missing before the logs that no range reaches.
@@ -219,7 +238,13 @@ impl<'a> Logs<'a> {
     }
 }
 
-/// The fork of the database before a log is applied.
+/// ForkPointLSN, if it is inside a log: the log is on FirstRecoveryForkID before it, and then on RecoveryForkID. One that is
+/// not behind FirstLSN tells of an earlier fork of the database.
+fn fork_point(log: &DatabaseHeader) -> Option<Lsn> {
+    Some(log.fork_point).filter(|point| *point > log.first && !log.first_fork.is_nil())
+}
+
+/// The fork on which a log begins.
 fn begins_on(log: &DatabaseHeader) -> Uuid {
-    if log.first_fork.is_nil() { log.fork } else { log.first_fork }
+    if fork_point(log).is_some() { log.first_fork } else { log.fork }
 }

@@ -2,12 +2,12 @@
 //! whatever they are, the families come back byte for byte.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use fullbore_core::Result;
 
 use super::compressed::MAGIC;
 use super::configuration::Configuration;
+use super::extent_set::ExtentSet;
 use super::foreign::described;
 use super::input::cannot_read;
 use super::media::{self, Looked};
@@ -22,6 +22,10 @@ use crate::foreign_set::tap::{Inlet, Passed, Tap};
 const _: () = assert!(EXTENT as u64 == CELL);
 /// Extents begin at multiples of so many bytes of their family.
 const PART: u64 = 512;
+/// The files have so many bytes together, at most, and for each byte that was read so many more. What a set needs for a
+/// file grows with its length: 2 MiB for each GiB. And a few bytes of media may name any page.
+const FILES_LENGTH: u64 = 256 << 20;
+const LENGTH_FOR_EACH_BYTE: u64 = 64;
 /// Runs that may still come: two with an extent, and the last one of each family.
 const SPARE: usize = 2048;
 
@@ -51,7 +55,12 @@ pub fn survey(families: Vec<ForeignFamily>, to: &Inlet) -> Result<Surveyed> {
     let mut found = Vec::new();
     for ((device, tap, looked), number) in taps.into_iter().zip(0..) {
         // Behind damage in the structure, bytes were not read.
-        let length = tap.finish().map_err(|error| cannot_read(&device, error))?;
+        let length = match (tap.finish(), surveyed.verification.damage.first()) {
+            (Ok(length), _) => length,
+            // A device that cannot be read any more says only that. What ended its reading is among the damage.
+            (Err(_), Some(_)) => return Err(surveyed.verification.damage.swap_remove(0)),
+            (Err(error), None) => return Err(cannot_read(&device, error)),
+        };
         surveyed.layouts.push(layouts.finish(number, length));
         found.extend(looked.family(device, length, is_plain.get(&number) == Some(&false)));
     }
@@ -65,10 +74,16 @@ struct Layouts {
     families: HashMap<u16, FamilyLayout>,
     /// The ids of the files that have extents, in the order of their numbers.
     files: Vec<u16>,
-    taken: TakenExtents,
+    /// The extents that have a place already.
+    taken: ExtentSet,
     /// Extents of each file of the database that is being read.
     sizes: HashMap<u16, u64>,
     runs: usize,
+    /// Bytes of each family up to its last extent so far.
+    read: HashMap<u16, u64>,
+    /// The length of each file up to its last cell, and of all of them.
+    lengths: HashMap<u16, u64>,
+    length: u64,
 }
 
 /// The layout of one family.
@@ -98,18 +113,26 @@ impl Layouts {
         Ok(())
     }
 
-    /// An extent gets its place if no other extent has it, and if the place is in a file of the database.
+    /// An extent gets its place if no other extent has it, and if the place is in a file of the database and not too far.
     fn extent(&mut self, (family, tap): (u16, &Tap), offset: u64, bytes: &[u8], to: &Inlet) -> Result<()> {
         let Some((file, cell)) = place_of(bytes) else { return Ok(()) };
         let fits = bytes.len() == EXTENT && offset.is_multiple_of(PART) && self.runs + SPARE <= RUNS_MAX;
+        self.read.insert(family, offset + bytes.len() as u64);
         let is_inside = self.sizes.get(&file).is_some_and(|size| cell < *size);
+        let known = self.lengths.get(&file).copied().unwrap_or_default();
+        let length = cell.saturating_add(1).saturating_mul(CELL).max(known);
+        let all = self.length.saturating_add(length - known);
+        let read: u64 = self.read.values().sum();
+        let is_near = all <= read.saturating_mul(LENGTH_FOR_EACH_BYTE).saturating_add(FILES_LENGTH);
         let number = self.files.iter().position(|known| *known == file).unwrap_or(self.files.len());
         let Some(number) = u16::try_from(number).ok().filter(|number| *number < FILES_MAX) else {
             return Ok(());
         };
-        if !fits || !is_inside || !self.taken.take(file, cell) {
+        if !fits || !is_inside || !is_near || !self.taken.insert(file, cell) {
             return Ok(());
         }
+        self.lengths.insert(file, length);
+        self.length = all;
         if usize::from(number) == self.files.len() {
             self.files.push(file);
             to.pass(Passed::File(StoredFile { identity: format!("file:{file}"), unit: PAGE as u32 }))?;
@@ -152,28 +175,4 @@ fn place_of(bytes: &[u8]) -> Option<(u16, u64)> {
     // Of equals, the first counts.
     let (named, _) = votes.into_iter().rev().max_by_key(|(_, votes)| *votes)?;
     named.map(|(file, extent)| (file, extent.into()))
-}
-
-/// The extents that have a place already.
-#[derive(Default)]
-struct TakenExtents(HashMap<(u16, u64), [u64; 64]>);
-
-impl TakenExtents {
-    /// Groups of 4,096 extents, at most: 16 TiB of data.
-    const GROUPS_MAX: usize = 1 << 16;
-
-    /// True if the place was free.
-    fn take(&mut self, file: u16, cell: u64) -> bool {
-        let groups = self.0.len();
-        let group = match self.0.entry((file, cell / 4096)) {
-            Entry::Occupied(group) => group.into_mut(),
-            Entry::Vacant(_) if groups >= Self::GROUPS_MAX => return false,
-            Entry::Vacant(group) => group.insert([0; 64]),
-        };
-        let bit = 1 << (cell % 64);
-        let Some(word) = group.get_mut((cell % 4096 / 64) as usize) else { return false };
-        let is_free = *word & bit == 0;
-        *word |= bit;
-        is_free
-    }
 }

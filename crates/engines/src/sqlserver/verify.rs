@@ -17,6 +17,7 @@ use super::set::SetHeader;
 use super::tables::title;
 use super::walk::{Checksum, Content, Depth, Event, walk};
 use crate::engine::{ForeignFamily, ForeignVerification, families_at_once};
+use crate::foreign_set::bytes::Watch;
 
 /// So many damaged places are named; the others are counted.
 const NAMED_MAX: usize = 100;
@@ -57,11 +58,14 @@ struct Part {
     verifier: Verifier,
     /// False if there was damage in its structure, so that it was not read to its end.
     whole: bool,
+    /// Ends the judgement too.
+    watch: Watch,
 }
 
 impl Part {
     fn read(family: ForeignFamily, file: Option<u16>, seen: &mut dyn FnMut(&Event<'_>)) -> Result<Self> {
         let mut verifier = Verifier { file, ..Verifier::default() };
+        let watch = family.bytes.watch();
         let mut input = opened::open(family)?;
         let device = input.device().to_owned();
         let walked = walk(&mut input, Depth::Everything, &mut |event| {
@@ -81,18 +85,20 @@ impl Part {
             Err(error) => return Err(error),
         };
         verifier.bytes = input.at();
-        Ok(Self { verifier, whole })
+        Ok(Self { verifier, whole, watch })
     }
 }
 
 /// The verdict on the families, which are in their order.
 fn finish(parts: impl IntoIterator<Item = Part>, file: Option<u16>) -> Result<ForeignVerification> {
     let (mut verifier, mut all_whole) = (Verifier { file, ..Verifier::default() }, true);
-    for Part { verifier: part, whole } in parts {
+    let mut watches = Vec::new();
+    for Part { verifier: part, whole, watch } in parts {
         verifier.join(part);
         all_whole &= whole;
+        watches.push(watch);
     }
-    verifier.finish(all_whole)
+    verifier.finish(all_whole, &|| watches.iter().try_for_each(|watch| watch()))
 }
 
 #[derive(Default)]
@@ -196,7 +202,7 @@ impl Verifier {
         self.damage.push(Error::damaged(device, offset, what));
     }
 
-    fn finish(mut self, whole: bool) -> Result<ForeignVerification> {
+    fn finish(mut self, whole: bool, watch: &dyn Fn() -> Result<()>) -> Result<ForeignVerification> {
         if let Some(file) = self.file.filter(|file| !self.pages.contains_key(file)) {
             let found: Vec<String> = self.titles.into_values().collect();
             let hint = format!("the media have: {}", found.join("; "));
@@ -205,7 +211,7 @@ impl Verifier {
         let (mut facts, mut warnings) = (Vec::new(), Vec::new());
         for (position, judge) in std::mem::take(&mut self.pages) {
             let title = self.titles.get(&position).cloned().unwrap_or_else(|| format!("file {position}"));
-            let judged = judge.finish();
+            let judged = judge.finish(watch)?;
             // With one set, it is clear which one is meant.
             let of = if self.titles.len() > 1 { format!("file {position}: ") } else { String::new() };
             facts.extend(judged.facts.into_iter().map(|fact| format!("{of}{fact}")));

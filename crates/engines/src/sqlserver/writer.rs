@@ -494,7 +494,8 @@ pub fn sample_extents(numbers: &[u32], described: u32) -> Vec<u8> {
                 allocation::mark(&mut page, &in_use);
                 page::seal(&mut page, id, allocation::PFS);
             } else {
-                page[96..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at as u32 * 7 + id.page) as u8);
+                let filling = |at: usize| (at as u32 * 7).wrapping_add(id.page) as u8;
+                page[96..].iter_mut().enumerate().for_each(|(at, byte)| *byte = filling(at));
                 page::seal(&mut page, id, 1);
             }
             bytes.extend_from_slice(&page);

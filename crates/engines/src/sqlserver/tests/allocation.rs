@@ -1,13 +1,22 @@
 //! GAM and IAM pages against PFS pages and against the pages themselves.
 
-use super::super::allocation_maps::{GAM, IAM, begin_at, mark, own};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Cursor, Read};
+use std::sync::Arc;
+
+use fullbore_core::Error;
+
+use super::super::allocation::{self, Allocation};
+use super::super::allocation_maps::{AllocationMaps, Compared, GAM, IAM, begin_at, mark, own};
 use super::super::configuration::BackupKind;
 use super::super::lsn::Lsn;
 use super::super::page::{PAGE, PageId, seal};
 use super::super::verify::verify;
-use super::super::writer::{FamilyWriter, sample_extents, sample_label, sample_set};
+use super::super::writer::{FamilyWriter, sample_extents, sample_full, sample_label, sample_set};
 use super::family;
-use crate::engine::ForeignVerification;
+use crate::engine::{ForeignFamily, ForeignVerification};
+use crate::foreign_set::bytes::{FamilyBytes, InOrder, Watch};
 
 /// Extents 0 to 3 of file 1. Those of numbers 1 and 2 belong to object 77, as the IAM page 4 says. All are in use, but for
 /// the last page of each.
@@ -136,6 +145,55 @@ fn pages_that_changed_while_the_backup_was_made_prove_nothing() {
     pages.change(9, |page| own(page, 256, 78));
     pages.changed_at(9, first);
     assert!(pages.verified().warnings.is_empty(), "the page itself has changed");
+}
+
+#[test]
+fn maps_that_claim_too_much_are_compared_in_part_with_looks_at_signals() {
+    let (mut maps, mut in_use) = (AllocationMaps::default(), Allocation::default());
+    let id = |page| PageId { file: 1, page };
+    let mut pfs = [0; PAGE];
+    allocation::mark(&mut pfs, &[4, 5]);
+    in_use.learn(id(1), &pfs, 1);
+    for number in [4, 5] {
+        let mut page = [0; PAGE];
+        mark(&mut page, &(0..60_000).collect::<Vec<_>>());
+        own(&mut page, 256, number);
+        begin_at(&mut page, id(0));
+        seal(&mut page, id(number), IAM);
+        maps.learn(id(number), &page, 1, Lsn::default());
+    }
+    let looks = Cell::new(0);
+    let watch = || {
+        looks.set(looks.get() + 1);
+        Ok(())
+    };
+    let (later, sizes) = (BTreeMap::new(), HashMap::from([(1, 63_904)]));
+    let unchanged_before = Lsn { file: 1, block: 1, slot: 1 };
+    let with = Compared { in_use: &in_use, later: &later, unchanged_before, sizes: &sizes, watch: &watch };
+    let found = maps.compare_up_to(170_000, &with).unwrap();
+    assert_eq!((found.in_part, found.more), (true, 50_000 - 20), "two maps of 60,000 extents, and their overlap");
+    assert!(looks.get() > 40, "{}", looks.get());
+}
+
+#[test]
+fn a_signal_ends_the_comparison() {
+    struct Stopped(InOrder<Cursor<Vec<u8>>>);
+    impl Read for Stopped {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            self.0.read(into)
+        }
+    }
+    impl FamilyBytes for Stopped {
+        fn skip(&mut self, bytes: u64) -> std::io::Result<()> {
+            self.0.skip(bytes)
+        }
+        fn watch(&self) -> Watch {
+            Arc::new(|| Err(Error::Cancelled { by: "SIGTERM" }))
+        }
+    }
+    let bytes = Box::new(Stopped(InOrder(Cursor::new(sample_full(false)))));
+    let error = verify(vec![ForeignFamily { device: "x.bak".into(), bytes }], None).unwrap_err();
+    assert_eq!(error.exit_kind().exit_code(), 143, "{error}");
 }
 
 #[test]

@@ -110,20 +110,63 @@ fn a_missing_full_a_missing_family_and_a_cut_file_are_not_counted_as_restorable(
     assert!(found.is_empty(), "{found:?}");
 }
 
+/// A log that names two forks.
+fn forked(number: u128, first: u32, last: u32, begins: u128, ends: u128) -> WrittenSet {
+    let mut log = set(BackupKind::Log, number, first, last);
+    let database = &mut log.configuration.database;
+    (database.fork, database.first_fork) = (Uuid::from_u128(ends), Uuid::from_u128(begins));
+    log
+}
+
+fn forked_at(minute: u32, mut log: WrittenSet) -> WrittenSet {
+    log.configuration.database.fork_point = Lsn { file: 1, block: minute, slot: 1 };
+    log
+}
+
+#[test]
+fn a_log_is_on_its_first_fork_up_to_its_fork_point_and_then_on_the_other() {
+    let (full, own) = (set(BackupKind::Full, 1, 8, 10), set(BackupKind::Full, 1, 8, 10).configuration.database.fork);
+    let own = own.as_u128();
+    let mut over_fork = full.clone();
+    over_fork.configuration.database.fork = Uuid::from_u128(99);
+    let is_one_range = |base: &WrittenSet, log: WrittenSet| ranges(&restorable(&[base.clone(), log])[0])[0].2 == 1;
+    let log = |point| forked_at(point, forked(2, 5, 15, own, 99));
+    for (point, before, after) in [(12, true, false), (11, true, false), (10, false, true), (8, false, true)] {
+        assert_eq!((is_one_range(&full, log(point)), is_one_range(&over_fork, log(point))), (before, after), "{point}");
+    }
+    // The database was forked before this log: only its RecoveryForkID counts.
+    assert!(is_one_range(&full, forked_at(3, forked(2, 5, 15, 77, own))));
+    assert!(!is_one_range(&full, forked_at(3, forked(2, 5, 15, own, 99))));
+    for (point, logs) in [(14, 1), (16, 2)] {
+        let next = forked_at(point, forked(3, 12, 20, own, 99));
+        let found = restorable(&[full.clone(), set(BackupKind::Log, 2, 10, 15), next]);
+        assert_eq!(ranges(&found[0])[0].2, logs, "{point}: {found:?}");
+        assert_eq!(found[0].missing.len(), 2 - logs as usize, "{found:?}");
+    }
+}
+
+#[test]
+fn a_genuine_full_and_log_of_a_database_that_was_forked_long_before_are_one_range() {
+    let Some(directory) = genuine_files::files() else { return };
+    let open = |name: &str| ForeignFamily {
+        device: name.to_owned(),
+        bytes: Box::new(crate::InOrder(std::fs::File::open(directory.join(name)).unwrap())),
+    };
+    let families = ["RestoreTimeClean2016.bak", "RestoreTimeClean2016_1.trn"].map(open);
+    let found = SqlServerBackup.describe(families.into()).unwrap().restorable;
+    assert_eq!((found.len(), found[0].ranges.len(), found[0].ranges[0].log_backups), (1, 1, 1), "{found:?}");
+    assert!(found[0].missing.is_empty(), "{found:?}");
+}
+
 #[test]
 fn the_log_of_another_recovery_fork_does_not_continue_and_one_over_the_fork_does() {
-    let forked = |number, first, last, begins: u128, ends: u128| {
-        let mut log = set(BackupKind::Log, number, first, last);
-        let database = &mut log.configuration.database;
-        (database.fork, database.first_fork) = (Uuid::from_u128(ends), Uuid::from_u128(begins));
-        log
-    };
     let full = set(BackupKind::Full, 1, 8, 10);
     let own = full.configuration.database.fork.as_u128();
     let found = restorable(&[full.clone(), forked(2, 10, 15, 99, 99)]);
     assert_eq!(ranges(&found[0]), [expect("11", "11", 0)]);
     assert!(found[0].missing[0].contains("on the recovery fork 00000000-0000-0000-0000-000000000063"), "{found:?}");
-    let found = restorable(&[full, forked(2, 10, 15, own, 99), forked(3, 15, 20, 99, 99), forked(4, 15, 30, own, own)]);
+    let over = forked_at(12, forked(2, 10, 15, own, 99));
+    let found = restorable(&[full, over, forked(3, 15, 20, 99, 99), forked(4, 15, 30, own, own)]);
     assert_eq!(ranges(&found[0]), [expect("11", "20", 2)]);
     assert_eq!(found[0].missing.len(), 1, "the log of the fork that was left: {found:?}");
 }

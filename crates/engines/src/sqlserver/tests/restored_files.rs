@@ -186,15 +186,22 @@ fn damage_in_a_page_that_is_in_use_ends_a_restore_whatever_it_is() {
     let good = written(&full());
     let page = at(&good, 42);
     type Change = fn(&mut [u8]);
-    let changes: [(&str, Change); 4] = [
+    let changes: [(&str, Change); 6] = [
         ("page 1:42", |page| page[500] ^= 1),
         ("page 1:42", |page| page[0] = 0),
         ("page 1:42", |page| page[..PAGE].fill(0)),
         ("page 1:", |page| page[..6 * PAGE].fill(0)),
+        ("page 1:1 ", |_| ()),
+        ("page 1:1 ", |page| page[500] ^= 1),
     ];
     for (words, change) in changes {
         let mut bad = good.clone();
         change(&mut bad[page..]);
+        if words.contains("1:1 ") {
+            // The PFS page hides no other damage.
+            let pfs = at(&good, 1);
+            bad[pfs + 500] ^= 1;
+        }
         refused(one(bad), words);
     }
 }

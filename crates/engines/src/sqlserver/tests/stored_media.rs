@@ -1,7 +1,7 @@
 //! Backup files that are stored: read into streams, and given back byte for byte.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
+use std::io::{Cursor, Read as _};
 use std::path::Path;
 
 use fullbore_core::media::ManifestStream;
@@ -192,6 +192,53 @@ fn what_was_read_is_judged_before_a_set_is_complete() {
         assert_eq!(stored(&source, 2).err().unwrap().exit_kind().exit_code(), 1);
         assert!(!source.take_verification().damage.is_empty());
     }
+}
+
+/// Bytes of a device that fails once at its end, and then says only that it failed.
+struct CutOff {
+    rest: Cursor<Vec<u8>>,
+    has_failed: bool,
+}
+
+impl std::io::Read for CutOff {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match (self.rest.read(into)?, std::mem::replace(&mut self.has_failed, true)) {
+            (0, true) => Err(std::io::Error::other(Error::refused("2.bak", "an earlier read failed", ""))),
+            (0, false) => Err(std::io::Error::other(Error::damaged("2.bak", 9, "it was cut during the read"))),
+            (count, _) => {
+                self.has_failed = false;
+                Ok(count)
+            }
+        }
+    }
+}
+
+impl crate::FamilyBytes for CutOff {
+    fn skip(&mut self, bytes: u64) -> std::io::Result<()> {
+        std::io::copy(&mut self.take(bytes), &mut std::io::sink()).map(drop)
+    }
+}
+
+#[test]
+fn the_first_error_of_a_device_is_the_one_that_is_told() {
+    let source = ForeignSource::new(Families {
+        names: vec![("1.bak".into(), 0), ("2.bak".into(), 0)],
+        read: Box::new(move |to| {
+            let [(one, whole), (two, mut cut)]: [(String, Vec<u8>); 2] = striped().try_into().unwrap();
+            cut.truncate(100_000);
+            let cut = CutOff { rest: Cursor::new(cut), has_failed: false };
+            let families = [
+                ForeignFamily { device: one, bytes: Box::new(InOrder(Cursor::new(whole))) },
+                ForeignFamily { device: two, bytes: Box::new(cut) },
+            ];
+            survey(families.into(), to)
+        }),
+        sample: Box::new(|_, _, _| Ok(0)),
+        accepts: Box::new(|_| Ok(())),
+    });
+    let error = stored(&source, 1).err().unwrap();
+    assert!(error.to_string().contains("it was cut during the read"), "{error}");
+    assert_eq!(error.exit_kind().exit_code(), 3);
 }
 
 #[test]
