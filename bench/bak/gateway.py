@@ -9,6 +9,7 @@ The objects are random bytes: no codec makes them shorter.
 """
 
 import argparse
+import datetime
 import os
 import shutil
 import socket
@@ -58,8 +59,10 @@ def versitygw(folder):
     os.makedirs(os.path.join(data, BUCKET))
     program = os.path.join(servers_directory(), "versitygw", "bin", "versitygw")
     own = {"PATH": os.environ["PATH"], "HOME": folder, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-    command = [program, "--cert", "tls/gateway.crt", "--key", "tls/gateway.key", "--keep-alive", "--port", address,
-               "--region", REGION, "posix", data]
+    # It changes into the directory of its data.
+    certificate, key = (os.path.join(folder, "tls", f"gateway.{kind}") for kind in ("crt", "key"))
+    command = [program, "--cert", certificate, "--key", key, "--keep-alive", "--port", address, "--region", REGION, "posix",
+               data]
     return begin(command, own, folder, "versitygw"), address, data
 
 
@@ -151,7 +154,7 @@ def main():
         verdict = "reached" if ratio >= WANTED else "missed"
         lines += ["", f"Ratio, median of the rounds: {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}). Target {WANTED}: {verdict}.", ""]
         result = {"seconds": seconds, "mib": whole, "ratio": ratio, "codec": asked.codec, "wanted": WANTED}
-        write_results("gateway", result, "\n".join(lines))
+        write_results(f"gateway-{datetime.date.today()}", result, "\n".join(lines))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
