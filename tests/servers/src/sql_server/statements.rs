@@ -4,10 +4,12 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 
-use super::model::{Database, Model, Past, Running, StoredFile, StoredSet, Task};
+use super::model::{Database, Model, Past, Running, SERVER_NAME, StoredFile, StoredSet, Task};
 use super::tls::Stream;
 use super::wire::{Cell, Reply, integer, text};
 
+/// What fullbore sends after a BACKUP or RESTORE.
+const SAYS_END: &str = "; SELECT CONVERT(int, @@ERROR) AS ended_with";
 const FIRST_LSN: u128 = 34_000_000_018_400_037;
 
 /// The texts in quotes, as T-SQL reads them.
@@ -52,14 +54,24 @@ fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
 
 /// Answers a batch.
 pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<()> {
+    // `batches` has the statements of such a batch only.
+    let (batch, says_end) = batch.strip_suffix(SAYS_END).map_or((batch, false), |statement| (statement, true));
     lock(model).batches.push((session, batch.to_owned()));
     let only_asks = ["RESTORE LABELONLY", "RESTORE HEADERONLY"].iter().any(|start| batch.starts_with(start));
     if !only_asks && ["BACKUP ", "RESTORE "].iter().any(|start| batch.starts_with(start)) {
-        return run(batch, session, model, stream);
+        return run(batch, says_end, session, model, stream);
+    }
+    if batch.starts_with("EXEC msdb.dbo.rds_") && batch.contains("_db_name") && !batch.contains("rds_task_status") {
+        let wait = lock(model).faults.starts_after;
+        sleep(wait);
     }
     let mut reply = Reply::to(stream);
     let outcome = match batch {
-        _ if batch.contains("@@SPID") => server(session, &mut reply),
+        "SELECT 1 AS alive" => {
+            reply.rows(&["alive"], &[vec![integer(1)]]);
+            Ok(())
+        }
+        _ if batch.contains("@@SPID") => server(session, &lock(model), &mut reply),
         _ if batch.contains("FROM sys.databases") => database(batch, &lock(model), &mut reply),
         _ if batch.contains("sys.dm_exec_requests") => progress(batch, &lock(model), &mut reply),
         _ if batch.starts_with("SET LOCK_TIMEOUT ") => Ok(()),
@@ -84,14 +96,15 @@ pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stre
 
 type Outcome = Result<(), (i32, String)>;
 
-fn server(session: i64, reply: &mut Reply<'_>) -> Outcome {
-    let names = ["session", "version", "edition", "zone_minutes", "now"];
+fn server(session: i64, model: &Model, reply: &mut Reply<'_>) -> Outcome {
+    let names = ["session", "version", "edition", "zone_minutes", "now", "server_name"];
     let row = vec![
         integer(session),
         text("16.0.4135.4"),
         text("Stub Edition (64-bit)"),
-        integer(60),
+        Cell::Integer(model.faults.zone_minutes),
         text("2026-11-26T12:00:00.000"),
+        text(SERVER_NAME),
     ];
     reply.rows(&names, &[row]);
     Ok(())
@@ -146,6 +159,7 @@ fn written(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
         "last_lsn",
         "checkpoint_lsn",
         "has_checksums",
+        "is_damaged",
     ];
     let said = texts(batch);
     let before: usize =
@@ -168,6 +182,7 @@ fn written(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
             text(lsn(at + 2)),
             text(lsn(at + 1)),
             integer(1),
+            integer(model.faults.damaged.into()),
         ]
     });
     reply.rows(&names, &row.into_iter().collect::<Vec<_>>());
@@ -209,6 +224,13 @@ fn opened<'m>(path: &str, model: &'m Model) -> Result<&'m StoredFile, (i32, Stri
 
 fn label(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
     let path = texts(batch).pop().unwrap_or_default();
+    if let Some(bytes) = &model.faults.label {
+        reply.raw(bytes);
+        return Ok(());
+    }
+    if let Some((_, text)) = model.faults.label_error.as_ref().filter(|(known, _)| *known == path) {
+        return Err((3201, text.clone()));
+    }
     let file = opened(&path, model)?;
     let row = vec![Cell::Text(None), Cell::Guid(file.media.clone()), integer(file.families), integer(file.number)];
     reply.rows(&["MediaName", "MediaSetId", "FamilyCount", "FamilySequenceNumber"], &[row]);
@@ -231,6 +253,7 @@ fn headers(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
         "HasBackupChecksums",
         "BackupSetGUID",
         "CompressedBackupSize",
+        "ServerName",
     ];
     let paths = texts(batch);
     let files = paths.iter().map(|path| opened(path, model)).collect::<Result<Vec<_>, _>>()?;
@@ -256,6 +279,7 @@ fn headers(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
             Cell::Bit(true),
             Cell::Guid(set.id.clone()),
             integer(set.stored_bytes),
+            text(&set.server),
         ]
     };
     reply.rows(&names, &(1..).zip(sets).map(row).collect::<Vec<_>>());
@@ -284,7 +308,7 @@ fn obstacle(batch: &str, model: &Model) -> Outcome {
 }
 
 /// Runs a BACKUP or RESTORE, with messages at intervals.
-fn run(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<()> {
+fn run(batch: &str, says_end: bool, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<()> {
     let what = batch.split('[').next().unwrap_or_default().trim().to_owned();
     let fail = |(number, text): (i32, String), mut reply: Reply<'_>| {
         reply.error(number, 16, &text);
@@ -302,7 +326,11 @@ fn run(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> 
     }
     let mut reply = Reply::to(stream);
     finish(batch, &mut lock(model));
+    let ends_with = lock(model).faults.ends_with.filter(|_| says_end);
     reply.info(3014, &format!("{what} successfully processed 12800 pages in 0.300 seconds (333.333 MB/sec)."));
+    if let Some(number) = ends_with {
+        reply.rows(&["ended_with"], &[vec![integer(number)]]);
+    }
     reply.end(false)
 }
 
@@ -325,13 +353,21 @@ fn tenths(session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result
         if faults.stands_at == Some(percent) {
             continue;
         }
+        if known.is_silent || (faults.vanishes_at == Some(percent)) {
+            known.running.remove(&session);
+            if known.is_gone {
+                return Ok(false);
+            }
+            continue;
+        }
         percent += 10;
-        running.percent = percent;
+        known.running.insert(session, Running { percent, killed: false });
         if faults.gone_at == Some(percent) {
             known.is_gone = true;
             stream.shutdown()?;
             return Ok(false);
         }
+        known.is_silent |= faults.silent_at == Some(percent);
         drop(known);
         let mut reply = Reply::to(stream);
         reply.info(3211, &format!("{percent} percent processed."));
@@ -353,7 +389,7 @@ fn finish(batch: &str, model: &mut Model) {
         let devices = start.split_once(" TO ").map_or("", |(_, devices)| devices);
         return model.store(&name, kind, &texts(devices), options.contains(", FORMAT"));
     }
-    let state = if options.contains("NORECOVERY") { "RESTORING" } else { "ONLINE" };
+    let state = if options.contains("NORECOVERY") || model.faults.stays_restoring { "RESTORING" } else { "ONLINE" };
     model.databases.entry(name).or_default().state = state.into();
 }
 

@@ -15,6 +15,10 @@ pub enum Failure {
     Lost(io::ErrorKind, String),
     /// TLS, or an answer that is not TDS.
     Protocol(String),
+    /// An answer is too long.
+    TooMuch(String),
+    /// A statement that changes something ended, and the server does not say how.
+    Unproven(String),
     /// It has nothing to do with the server.
     Ours(Error),
 }
@@ -55,11 +59,24 @@ impl Failure {
                 let error = Error::io("talk to", thing, io::Error::new(kind, one_line(&text)));
                 error.noting("check that the server runs and can be reached")
             }
+            Self::TooMuch(text) => Error::refused(thing, text, "look at what answers there: is it a SQL Server?"),
+            Self::Unproven(text) => {
+                Error::refused(thing, text, "look into the error log of the server, and whether the run has finished")
+            }
             Self::Protocol(text) => {
                 let hint = "encrypt=, trust-server-certificate= and certificate-authority= of the URL say how fullbore connects";
                 Error::refused(thing, one_line(&text), hint)
             }
         }
+    }
+}
+
+/// `why` as the error of a run that is not known to have ended. A cancelled job says elsewhere that nothing is left.
+pub fn unfinished(why: Error, thing: &str, more: &str) -> Error {
+    match why {
+        Error::Cancelled { by } => Error::refused(thing, format!("cancelled by {by}, but {more}"), ""),
+        Error::Halted => Error::refused(thing, format!("the job was to end, but {more}"), ""),
+        other => other.noting(more),
     }
 }
 

@@ -34,6 +34,14 @@ pub fn progress(session: i64) -> String {
     )
 }
 
+/// A question that every login may ask.
+pub const ALIVE: &str = "SELECT 1 AS alive";
+
+/// What follows a BACKUP or RESTORE in its batch: the server answers 0 if the statement ended without an error.
+pub const ENDED: &str = "; SELECT CONVERT(int, @@ERROR) AS ended_with";
+/// The column of that answer.
+pub const ENDED_COLUMN: &str = "ended_with";
+
 /// Ends a session.
 pub fn kill(session: i64) -> String {
     format!("KILL {session}")

@@ -71,7 +71,7 @@ impl Session {
         let PlannedRestore { statement, mut outcome } = self.planned_restore(order)?;
         let thing = self.thing();
         let ran = self.run(&statement, outcome.set.bytes, look).map_err(|failure| {
-            let is_lost = matches!(failure, Failure::Lost(..));
+            let is_lost = matches!(failure, Failure::Lost(..) | Failure::Unproven(_));
             let error = failure.on(&thing);
             let error = if is_lost { error.noting("the restore may have finished on the server") } else { error };
             error.noting("the database may be restoring: it cannot be used before a restore is complete")

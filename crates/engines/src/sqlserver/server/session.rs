@@ -176,7 +176,7 @@ impl Session {
 
     /// The error of a backup that failed, with what it leaves behind.
     fn failed(&self, failure: Failure, planned: &Planned, thing: &str) -> Error {
-        let is_lost = matches!(failure, Failure::Lost(..));
+        let is_lost = matches!(failure, Failure::Lost(..) | Failure::Unproven(_));
         let mut error = failure.on(thing);
         if is_lost {
             error = error.noting("the backup may have finished on the server: look into msdb.dbo.backupset");

@@ -9,6 +9,7 @@ use fullbore_core::{Error, Result};
 use fullbore_test_servers::sql_server::{Database, PASSWORD, SqlServerStub};
 
 use super::RDS;
+use super::link::Limits;
 use super::session::Session;
 use crate::Options;
 use crate::engine::{
@@ -511,4 +512,71 @@ fn a_halt_ends_a_run_that_is_watched() {
     let ended = session.backup(&order(&["server:/a.bak"]), &mut |_| halt.check());
     assert!(matches!(ended, Err(Error::Halted)), "{ended:?}");
     assert_eq!(stub.batches("KILL").len(), 1);
+}
+
+/// A session with short limits.
+fn impatient(stub: &SqlServerStub) -> Session {
+    let mut session = session(stub, "shop");
+    session.link.limits = Limits {
+        question: Duration::from_secs(1),
+        look: Duration::from_millis(200),
+        silent: Duration::from_millis(500),
+        ends: Duration::from_secs(1),
+    };
+    session
+}
+
+#[test]
+fn a_server_that_is_silent_on_both_connections_ends_the_run() {
+    for hides_progress in [false, true] {
+        let stub = SqlServerStub::start();
+        stub.with(|model| {
+            model.faults.hides_progress = hides_progress;
+            model.faults.tenth = Duration::from_millis(100);
+            model.faults.silent_at = Some(50);
+        });
+        let ended = impatient(&stub).backup(&order(&["server:/a.bak"]), &mut quiet);
+        refused(ended, &["no answer", "may continue on the server", "msdb.dbo.backupset"]);
+    }
+}
+
+#[test]
+fn a_run_that_the_server_does_not_know_any_more_is_an_error() {
+    let stub = SqlServerStub::start();
+    stub.with(|model| {
+        model.faults.tenth = Duration::from_millis(100);
+        model.faults.vanishes_at = Some(50);
+    });
+    refused(impatient(&stub).backup(&order(&["server:/a.bak"]), &mut quiet), &["no longer shows the run"]);
+}
+
+#[test]
+fn a_statement_must_say_that_it_ended_without_an_error() {
+    let stub = SqlServerStub::start();
+    for (ends_with, text) in [(None, "does not say that the statement ended"), (Some(3041), "ended with error 3041")] {
+        stub.with(|model| {
+            model.files.clear();
+            model.faults.ends_with = ends_with;
+        });
+        refused(back_up(&stub, &order(&["server:/a.bak"])), &[text, "may have finished"]);
+    }
+    stub.with(|model| model.store("shop", "D", &["/full.bak".into()], true));
+    refused(restore(&stub, "copy", &from(&["server:/full.bak"])), &["3041", "may be restoring"]);
+}
+
+#[test]
+fn an_answer_without_an_end_takes_no_memory_without_an_end() {
+    let stub = SqlServerStub::start();
+    // nvarchar(max) in pieces of 64 KiB, more than 16 MiB.
+    let mut bytes = vec![0x81, 1, 0, 0, 0, 0, 0, 1, 0, 0xe7, 0xff, 0xff, 9, 4, 0xd0, 0, 0x34, 1, b'a', 0, 0xd1];
+    bytes.extend(0xffff_ffff_ffff_fffe_u64.to_le_bytes());
+    for _ in 0..300 {
+        bytes.extend(65_536_u32.to_le_bytes());
+        bytes.extend([b'A', 0].repeat(32_768));
+    }
+    stub.with(|model| model.faults.label = Some(bytes));
+    refused(back_up(&stub, &order(&["server:/a.bak"])), &["more than 16 MiB"]);
+    let columns = [[0_u8, 0, 0, 0, 1, 0, 0x26, 8, 1, b'a', 0]; 2000].concat();
+    stub.with(|model| model.faults.label = Some([&[0x81, 0xd0, 7], &columns[..]].concat()));
+    refused(back_up(&stub, &order(&["server:/a.bak"])), &["2000 columns"]);
 }
