@@ -79,6 +79,8 @@ pub struct Task {
     pub kind: &'static str,
     /// The object.
     pub arn: String,
+    /// The state of the database after it.
+    pub state: &'static str,
 }
 
 /// A running BACKUP or RESTORE.

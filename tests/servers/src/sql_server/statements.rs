@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
+use std::time::Duration;
 
 use super::model::{Database, Model, Past, Running, SERVER_NAME, StoredFile, StoredSet, Task};
 use super::tls::Stream;
@@ -61,7 +62,9 @@ pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stre
     if !only_asks && ["BACKUP ", "RESTORE "].iter().any(|start| batch.starts_with(start)) {
         return run(batch, says_end, session, model, stream);
     }
-    if batch.starts_with("EXEC msdb.dbo.rds_") && batch.contains("_db_name") && !batch.contains("rds_task_status") {
+    let starts =
+        ["backup", "restore", "finish"].iter().any(|verb| batch.starts_with(&format!("EXEC msdb.dbo.rds_{verb}")));
+    if starts {
         let wait = lock(model).faults.starts_after;
         sleep(wait);
     }
@@ -87,6 +90,12 @@ pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stre
         _ if batch.starts_with("EXEC msdb.dbo.rds_") => rds(batch, &mut lock(model), &mut reply),
         _ => Err((102, format!("Incorrect syntax near '{}'.", batch.chars().take(20).collect::<String>()))),
     };
+    while starts && lock(model).faults.starts_silently {
+        sleep(Duration::from_millis(10));
+        if lock(model).is_gone {
+            return Err(io::Error::other("the stub ends"));
+        }
+    }
     let failed = outcome.is_err();
     if let Err((number, text)) = outcome {
         reply.error(number, 16, &text);
@@ -298,7 +307,7 @@ fn obstacle(batch: &str, model: &Model) -> Outcome {
     let devices = devices.split_once(if is_backup { " TO " } else { " FROM " }).map_or("", |(_, devices)| devices);
     for path in texts(devices) {
         match opened(&path, model) {
-            Err((3201, text)) if is_backup && text.contains("error 2(") => {}
+            Err((3201, text)) if is_backup && text.contains("'. Operating system error 2(") => {}
             Err((3241, _)) if is_backup && batch.contains("FORMAT, INIT") => {}
             Err(error) if path != "NUL" => return Err(error),
             Err(_) | Ok(_) => {}
@@ -416,7 +425,9 @@ fn rds(batch: &str, model: &mut Model, reply: &mut Reply<'_>) -> Outcome {
             let mut states = vec![("CREATED", 0), ("IN_PROGRESS", 30), ("IN_PROGRESS", 60)];
             states.extend(model.faults.task_ends.map(|end| (end, if end == "SUCCESS" { 100 } else { 60 })));
             let arn = if batch.contains("s3_arn") { argument(1) } else { String::new() };
-            model.tasks.push(Task { states, database: argument(0), kind, arn });
+            let restores = batch.contains("@with_norecovery = 1") || model.faults.stays_restoring;
+            let state = if restores { "RESTORING" } else { "ONLINE" };
+            model.tasks.push(Task { states, database: argument(0), kind, arn, state });
             model.tasks.len()
         }
     };
@@ -428,7 +439,7 @@ fn rds(batch: &str, model: &mut Model, reply: &mut Reply<'_>) -> Outcome {
     } else {
         known.states[0]
     };
-    let (database, kind, arn) = (known.database.clone(), known.kind, known.arn.clone());
+    let (database, kind, arn, after) = (known.database.clone(), known.kind, known.arn.clone(), known.state);
     let info = if state.0 == "ERROR" {
         text("Aborted the task because of a task failure: Access Denied")
     } else {
@@ -439,7 +450,7 @@ fn rds(batch: &str, model: &mut Model, reply: &mut Reply<'_>) -> Outcome {
     match kind {
         "BACKUP_DB" if ends_now => model.store(&database, "D", &[arn], true),
         _ if ends_now => {
-            model.databases.entry(database).or_default();
+            model.databases.entry(database).or_default().state = after.into();
         }
         _ => {}
     }
