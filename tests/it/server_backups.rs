@@ -281,3 +281,50 @@ fn amazon_rds_runs_a_task_and_its_options_may_be_in_the_configuration() {
     assert!(report["server"]["statements"][0].as_str().unwrap().starts_with("EXEC msdb.dbo.rds_backup_database"));
     assert_eq!(report["source_bytes"], 100 << 20);
 }
+
+#[test]
+fn a_backup_of_damaged_pages_is_done_with_a_warning() {
+    let (world, stub) = world();
+    stub.with(|model| model.faults.damaged = true);
+    let said = world.run(&backup(&stub, "--to server:/a.bak --continue-after-error")).with_code(4).err;
+    assert!(said.contains("damaged pages") && said.contains("DBCC CHECKDB"), "{said}");
+}
+
+#[test]
+fn a_recovery_without_files_takes_no_flag_of_files_and_a_wrong_state_is_a_failure() {
+    let (world, stub) = world();
+    stub.with(|model| {
+        model.databases.get_mut("shop").unwrap().state = "RESTORING".into();
+        model.store("shop", "L", &["/shop.trn".into()], true);
+        model.faults.stays_restoring = true;
+    });
+    for flag in ["--stop-at 2026-11-26T09:30:00Z", "--move a /b", "--latest", "--buffer-count 4"] {
+        let said = world.run(&restore(&stub, "shop", &format!("--recovery {flag}"))).with_code(2).err;
+        assert!(said.contains(flag.split(' ').next().unwrap()), "{said}");
+    }
+    assert!(stub.batches("RESTORE").is_empty());
+    let line = restore(&stub, "shop", "--from server:/shop.trn --stop-at 2026-11-26T09:30:00Z");
+    let said = world.run(&line).with_code(1).err;
+    assert!(said.contains("RESTORING, and not ONLINE"), "{said}");
+}
+
+#[test]
+fn ctrl_c_while_rds_starts_a_task_cancels_the_task() {
+    let (world, stub) = world();
+    stub.with(|model| model.faults.starts_after = std::time::Duration::from_secs(2));
+    let mut running = world.start(&backup(&stub, "--rds --to s3://bucket/shop.bak"));
+    wait_until("the call is made", || !stub.batches("EXEC msdb.dbo.rds_backup").is_empty());
+    running.signal("INT");
+    assert_eq!(running.child.wait().unwrap().code(), Some(130));
+    assert_eq!(stub.batches("EXEC msdb.dbo.rds_cancel"), ["EXEC msdb.dbo.rds_cancel_task @task_id = 1"]);
+    assert!(stub.with(|model| model.files.is_empty()));
+}
+
+#[test]
+fn the_secret_of_an_account_in_a_url_is_refused_and_not_repeated() {
+    let (world, stub) = world();
+    for url in ["https://u:S3cretly@h/b/k", "https://u:S3/S3cretly@h/b/k", "https://u:1/S3cretly@h/b/k?x=S3cretly"] {
+        let said = world.run(&backup(&stub, &format!("--to {url}"))).with_code(2).err;
+        assert!(said.contains("CREDENTIAL") && !said.contains("S3cretly"), "{said}");
+    }
+}

@@ -11,6 +11,7 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use tempfile::TempDir;
@@ -114,6 +115,9 @@ fn serve(socket: TcpStream, session: i64, model: &Mutex<Model>, tls: Option<Arc<
     let mut stream = Stream::Plain(socket);
     loop {
         let (kind, message) = wire::read_message(&mut stream)?;
+        while lock(model).is_silent && !lock(model).is_gone {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         if lock(model).is_gone {
             return stream.shutdown();
         }

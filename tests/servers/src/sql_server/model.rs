@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// `@@SERVERNAME`
+pub const SERVER_NAME: &str = "STUB";
+
 /// A database.
 #[derive(Debug, Clone)]
 pub struct Database {
@@ -29,6 +32,8 @@ pub struct StoredSet {
     pub kind: String,
     /// BackupSetGUID.
     pub id: String,
+    /// ServerName.
+    pub server: String,
     /// BackupSize.
     pub bytes: i64,
     /// CompressedBackupSize.
@@ -74,6 +79,8 @@ pub struct Task {
     pub kind: &'static str,
     /// The object.
     pub arn: String,
+    /// The state of the database after it.
+    pub state: &'static str,
 }
 
 /// A running BACKUP or RESTORE.
@@ -94,6 +101,14 @@ pub struct Faults {
     pub stands_at: Option<u8>,
     /// The server goes away at this percent.
     pub gone_at: Option<u8>,
+    /// The server says nothing more from this percent on, on no connection.
+    pub silent_at: Option<u8>,
+    /// From this percent on the server does not know the run any more, and its connection stays silent.
+    pub vanishes_at: Option<u8>,
+    /// What the server answers after a BACKUP or RESTORE that ended: `@@ERROR`. `None`: nothing.
+    pub ends_with: Option<i64>,
+    /// The bytes of an answer to LABELONLY, before its end.
+    pub label: Option<Vec<u8>>,
     /// An error of BACKUP and RESTORE.
     pub error: Option<(i32, String)>,
     /// The login may not see the progress.
@@ -102,6 +117,18 @@ pub struct Faults {
     pub sees_itself_only: bool,
     /// The login may not kill.
     pub refuses_kill: bool,
+    /// An error of LABELONLY, by its path.
+    pub label_error: Option<(String, String)>,
+    /// The database stays RESTORING after a RESTORE.
+    pub stays_restoring: bool,
+    /// `is_damaged` of new sets.
+    pub damaged: bool,
+    /// How far the clock is ahead of UTC, in minutes.
+    pub zone_minutes: Option<i64>,
+    /// How long the procedures of RDS that start a task take. The task starts at the end of this time.
+    pub starts_after: Duration,
+    /// They start the task, and answer nothing.
+    pub starts_silently: bool,
     /// The history has no new rows.
     pub forgets: bool,
     /// How tasks of RDS end: SUCCESS, ERROR. `None`: they run until they are cancelled.
@@ -130,6 +157,7 @@ pub struct Model {
     pub faults: Faults,
     pub(super) next_id: u128,
     pub(super) is_gone: bool,
+    pub(super) is_silent: bool,
 }
 
 impl Default for Model {
@@ -138,6 +166,16 @@ impl Default for Model {
             tenth: Duration::from_millis(30),
             stands_at: None,
             gone_at: None,
+            silent_at: None,
+            vanishes_at: None,
+            ends_with: Some(0),
+            label: None,
+            label_error: None,
+            stays_restoring: false,
+            damaged: false,
+            zone_minutes: Some(60),
+            starts_after: Duration::ZERO,
+            starts_silently: false,
             error: None,
             hides_progress: false,
             sees_itself_only: false,
@@ -157,6 +195,7 @@ impl Default for Model {
             faults,
             next_id: 0x1000_0000_0000_0000_0000_0000_0000_0001,
             is_gone: false,
+            is_silent: false,
         }
     }
 }
@@ -176,6 +215,7 @@ impl Model {
             database: database.to_owned(),
             kind: kind.to_owned(),
             id,
+            server: SERVER_NAME.into(),
             bytes: 100 << 20,
             stored_bytes: 25 << 20,
             expires: None,

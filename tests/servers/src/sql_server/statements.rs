@@ -3,11 +3,14 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
+use std::time::Duration;
 
-use super::model::{Database, Model, Past, Running, StoredFile, StoredSet, Task};
+use super::model::{Database, Model, Past, Running, SERVER_NAME, StoredFile, StoredSet, Task};
 use super::tls::Stream;
 use super::wire::{Cell, Reply, integer, text};
 
+/// What fullbore sends after a BACKUP or RESTORE.
+const SAYS_END: &str = "; SELECT CONVERT(int, @@ERROR) AS ended_with";
 const FIRST_LSN: u128 = 34_000_000_018_400_037;
 
 /// The texts in quotes, as T-SQL reads them.
@@ -52,14 +55,26 @@ fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
 
 /// Answers a batch.
 pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<()> {
+    // `batches` has the statements of such a batch only.
+    let (batch, says_end) = batch.strip_suffix(SAYS_END).map_or((batch, false), |statement| (statement, true));
     lock(model).batches.push((session, batch.to_owned()));
     let only_asks = ["RESTORE LABELONLY", "RESTORE HEADERONLY"].iter().any(|start| batch.starts_with(start));
     if !only_asks && ["BACKUP ", "RESTORE "].iter().any(|start| batch.starts_with(start)) {
-        return run(batch, session, model, stream);
+        return run(batch, says_end, session, model, stream);
+    }
+    let starts =
+        ["backup", "restore", "finish"].iter().any(|verb| batch.starts_with(&format!("EXEC msdb.dbo.rds_{verb}")));
+    if starts {
+        let wait = lock(model).faults.starts_after;
+        sleep(wait);
     }
     let mut reply = Reply::to(stream);
     let outcome = match batch {
-        _ if batch.contains("@@SPID") => server(session, &mut reply),
+        "SELECT 1 AS alive" => {
+            reply.rows(&["alive"], &[vec![integer(1)]]);
+            Ok(())
+        }
+        _ if batch.contains("@@SPID") => server(session, &lock(model), &mut reply),
         _ if batch.contains("FROM sys.databases") => database(batch, &lock(model), &mut reply),
         _ if batch.contains("sys.dm_exec_requests") => progress(batch, &lock(model), &mut reply),
         _ if batch.starts_with("SET LOCK_TIMEOUT ") => Ok(()),
@@ -75,6 +90,12 @@ pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stre
         _ if batch.starts_with("EXEC msdb.dbo.rds_") => rds(batch, &mut lock(model), &mut reply),
         _ => Err((102, format!("Incorrect syntax near '{}'.", batch.chars().take(20).collect::<String>()))),
     };
+    while starts && lock(model).faults.starts_silently {
+        sleep(Duration::from_millis(10));
+        if lock(model).is_gone {
+            return Err(io::Error::other("the stub ends"));
+        }
+    }
     let failed = outcome.is_err();
     if let Err((number, text)) = outcome {
         reply.error(number, 16, &text);
@@ -84,14 +105,15 @@ pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stre
 
 type Outcome = Result<(), (i32, String)>;
 
-fn server(session: i64, reply: &mut Reply<'_>) -> Outcome {
-    let names = ["session", "version", "edition", "zone_minutes", "now"];
+fn server(session: i64, model: &Model, reply: &mut Reply<'_>) -> Outcome {
+    let names = ["session", "version", "edition", "zone_minutes", "now", "server_name"];
     let row = vec![
         integer(session),
         text("16.0.4135.4"),
         text("Stub Edition (64-bit)"),
-        integer(60),
+        Cell::Integer(model.faults.zone_minutes),
         text("2026-11-26T12:00:00.000"),
+        text(SERVER_NAME),
     ];
     reply.rows(&names, &[row]);
     Ok(())
@@ -146,6 +168,7 @@ fn written(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
         "last_lsn",
         "checkpoint_lsn",
         "has_checksums",
+        "is_damaged",
     ];
     let said = texts(batch);
     let before: usize =
@@ -168,6 +191,7 @@ fn written(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
             text(lsn(at + 2)),
             text(lsn(at + 1)),
             integer(1),
+            integer(model.faults.damaged.into()),
         ]
     });
     reply.rows(&names, &row.into_iter().collect::<Vec<_>>());
@@ -209,6 +233,13 @@ fn opened<'m>(path: &str, model: &'m Model) -> Result<&'m StoredFile, (i32, Stri
 
 fn label(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
     let path = texts(batch).pop().unwrap_or_default();
+    if let Some(bytes) = &model.faults.label {
+        reply.raw(bytes);
+        return Ok(());
+    }
+    if let Some((_, text)) = model.faults.label_error.as_ref().filter(|(known, _)| *known == path) {
+        return Err((3201, text.clone()));
+    }
     let file = opened(&path, model)?;
     let row = vec![Cell::Text(None), Cell::Guid(file.media.clone()), integer(file.families), integer(file.number)];
     reply.rows(&["MediaName", "MediaSetId", "FamilyCount", "FamilySequenceNumber"], &[row]);
@@ -231,6 +262,7 @@ fn headers(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
         "HasBackupChecksums",
         "BackupSetGUID",
         "CompressedBackupSize",
+        "ServerName",
     ];
     let paths = texts(batch);
     let files = paths.iter().map(|path| opened(path, model)).collect::<Result<Vec<_>, _>>()?;
@@ -256,6 +288,7 @@ fn headers(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
             Cell::Bit(true),
             Cell::Guid(set.id.clone()),
             integer(set.stored_bytes),
+            text(&set.server),
         ]
     };
     reply.rows(&names, &(1..).zip(sets).map(row).collect::<Vec<_>>());
@@ -274,7 +307,7 @@ fn obstacle(batch: &str, model: &Model) -> Outcome {
     let devices = devices.split_once(if is_backup { " TO " } else { " FROM " }).map_or("", |(_, devices)| devices);
     for path in texts(devices) {
         match opened(&path, model) {
-            Err((3201, text)) if is_backup && text.contains("error 2(") => {}
+            Err((3201, text)) if is_backup && text.contains("'. Operating system error 2(") => {}
             Err((3241, _)) if is_backup && batch.contains("FORMAT, INIT") => {}
             Err(error) if path != "NUL" => return Err(error),
             Err(_) | Ok(_) => {}
@@ -284,7 +317,7 @@ fn obstacle(batch: &str, model: &Model) -> Outcome {
 }
 
 /// Runs a BACKUP or RESTORE, with messages at intervals.
-fn run(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<()> {
+fn run(batch: &str, says_end: bool, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result<()> {
     let what = batch.split('[').next().unwrap_or_default().trim().to_owned();
     let fail = |(number, text): (i32, String), mut reply: Reply<'_>| {
         reply.error(number, 16, &text);
@@ -302,7 +335,11 @@ fn run(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stream) -> 
     }
     let mut reply = Reply::to(stream);
     finish(batch, &mut lock(model));
+    let ends_with = lock(model).faults.ends_with.filter(|_| says_end);
     reply.info(3014, &format!("{what} successfully processed 12800 pages in 0.300 seconds (333.333 MB/sec)."));
+    if let Some(number) = ends_with {
+        reply.rows(&["ended_with"], &[vec![integer(number)]]);
+    }
     reply.end(false)
 }
 
@@ -325,13 +362,21 @@ fn tenths(session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result
         if faults.stands_at == Some(percent) {
             continue;
         }
+        if known.is_silent || (faults.vanishes_at == Some(percent)) {
+            known.running.remove(&session);
+            if known.is_gone {
+                return Ok(false);
+            }
+            continue;
+        }
         percent += 10;
-        running.percent = percent;
+        known.running.insert(session, Running { percent, killed: false });
         if faults.gone_at == Some(percent) {
             known.is_gone = true;
             stream.shutdown()?;
             return Ok(false);
         }
+        known.is_silent |= faults.silent_at == Some(percent);
         drop(known);
         let mut reply = Reply::to(stream);
         reply.info(3211, &format!("{percent} percent processed."));
@@ -353,7 +398,7 @@ fn finish(batch: &str, model: &mut Model) {
         let devices = start.split_once(" TO ").map_or("", |(_, devices)| devices);
         return model.store(&name, kind, &texts(devices), options.contains(", FORMAT"));
     }
-    let state = if options.contains("NORECOVERY") { "RESTORING" } else { "ONLINE" };
+    let state = if options.contains("NORECOVERY") || model.faults.stays_restoring { "RESTORING" } else { "ONLINE" };
     model.databases.entry(name).or_default().state = state.into();
 }
 
@@ -380,7 +425,9 @@ fn rds(batch: &str, model: &mut Model, reply: &mut Reply<'_>) -> Outcome {
             let mut states = vec![("CREATED", 0), ("IN_PROGRESS", 30), ("IN_PROGRESS", 60)];
             states.extend(model.faults.task_ends.map(|end| (end, if end == "SUCCESS" { 100 } else { 60 })));
             let arn = if batch.contains("s3_arn") { argument(1) } else { String::new() };
-            model.tasks.push(Task { states, database: argument(0), kind, arn });
+            let restores = batch.contains("@with_norecovery = 1") || model.faults.stays_restoring;
+            let state = if restores { "RESTORING" } else { "ONLINE" };
+            model.tasks.push(Task { states, database: argument(0), kind, arn, state });
             model.tasks.len()
         }
     };
@@ -392,7 +439,7 @@ fn rds(batch: &str, model: &mut Model, reply: &mut Reply<'_>) -> Outcome {
     } else {
         known.states[0]
     };
-    let (database, kind, arn) = (known.database.clone(), known.kind, known.arn.clone());
+    let (database, kind, arn, after) = (known.database.clone(), known.kind, known.arn.clone(), known.state);
     let info = if state.0 == "ERROR" {
         text("Aborted the task because of a task failure: Access Denied")
     } else {
@@ -403,7 +450,7 @@ fn rds(batch: &str, model: &mut Model, reply: &mut Reply<'_>) -> Outcome {
     match kind {
         "BACKUP_DB" if ends_now => model.store(&database, "D", &[arn], true),
         _ if ends_now => {
-            model.databases.entry(database).or_default();
+            model.databases.entry(database).or_default().state = after.into();
         }
         _ => {}
     }

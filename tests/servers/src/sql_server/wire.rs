@@ -146,6 +146,11 @@ impl<'s> Reply<'s> {
         }
     }
 
+    /// Bytes of tokens, as they are.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
     /// A message, such as `10 percent processed.`
     pub fn info(&mut self, number: i32, text: &str) {
         self.message(0xab, number, 0, text);

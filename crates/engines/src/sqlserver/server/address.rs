@@ -98,6 +98,10 @@ impl Address {
                 "name its authority: certificate-authority=FILE",
             ));
         }
+        if address.trusts_any && address.authority.is_some() {
+            let why = "with trust-server-certificate=true no certificate is checked, and an authority has no effect";
+            return Err(Error::usage("certificate-authority", why, "leave out one of them"));
+        }
         Ok(address)
     }
 
@@ -291,6 +295,10 @@ mod tests {
             "mssql://sa@h/shop?encrypt=never",
             "mssql://sa@h/shop?certificate-authority=ca.pem",
             "mssql://sa@h/shop?encrypt=strict&trust-server-certificate=true",
+            "mssql://sa@h/shop?trust-server-certificate=true&certificate-authority=/ca.pem",
+            "mssql://sa@h/shop?certificate-authority=/ca.pem&trust-server-certificate=true&encrypt=mandatory",
+            "mssql://sa@127.0.0.1/shop?certificate-authority=/ca.pem&trust-server-certificate=true&encrypt=never",
+            "mssql://sa@h/shop?certificate-authority=/ca.pem&trust-server-certificate=true&encrypt=strict",
         ] {
             assert_eq!(Address::parse(url).map(drop).unwrap_err().exit_kind().exit_code(), 2, "{url}");
         }

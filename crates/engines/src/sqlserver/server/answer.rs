@@ -1,10 +1,20 @@
 //! The rows that the server answers, as values that are checked before they are used.
 
+use std::sync::Arc;
+
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 
-/// The longest text that is kept of a value, in characters.
+/// The longest text that is shown of a value, in characters.
 const TEXT_MAX: usize = 4096;
+/// The longest text of a value, in bytes.
+const CELL_MAX: usize = 1 << 20;
+/// The most columns of an answer. HEADERONLY has fewer than 70.
+const COLUMNS_MAX: usize = 1024;
+/// The most rows of an answer.
+const ROWS_MAX: usize = 10_000;
+/// The most values of an answer: a NULL takes more room here than on its way.
+const CELLS_MAX: usize = 1_000_000;
 
 /// A value of a column.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -20,18 +30,61 @@ pub enum Value {
     Text(String),
 }
 
-/// A row: its columns by name.
+/// A row: its columns by name. All rows of a result share the names.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Row(Vec<(String, Value)>);
+pub struct Row {
+    names: Arc<[String]>,
+    values: Vec<Value>,
+}
 
-impl Row {
-    /// From its columns in order.
-    pub fn new(columns: Vec<(String, Value)>) -> Self {
-        Self(columns)
+/// The rows of an answer, within limits.
+#[derive(Default)]
+pub struct Collected {
+    names: Arc<[String]>,
+    rows: Vec<Row>,
+    cells: usize,
+}
+
+impl Collected {
+    /// A result begins, with these columns.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn begin<'n>(&mut self, names: impl ExactSizeIterator<Item = &'n str>) -> std::result::Result<(), String> {
+        if names.len() > COLUMNS_MAX {
+            return Err(format!("an answer has {} columns, and at most {COLUMNS_MAX} are possible", names.len()));
+        }
+        self.names = names.map(str::to_owned).collect();
+        Ok(())
     }
 
+    /// A row of the result.
+    ///
+    /// # Errors
+    /// There are too many rows or values, or a value is too long.
+    pub fn push(&mut self, values: impl Iterator<Item = Value>) -> std::result::Result<(), String> {
+        let values: Vec<Value> = values.take(COLUMNS_MAX).collect();
+        self.cells = self.cells.saturating_add(values.len());
+        if self.rows.len() >= ROWS_MAX || self.cells > CELLS_MAX {
+            return Err(format!("an answer has more than {ROWS_MAX} rows or {CELLS_MAX} values"));
+        }
+        if values.iter().any(|value| matches!(value, Value::Text(text) if text.len() > CELL_MAX)) {
+            return Err(format!("a value has more than {} MiB", CELL_MAX >> 20));
+        }
+        self.rows.push(Row { names: Arc::clone(&self.names), values });
+        Ok(())
+    }
+
+    /// All of them.
+    pub fn into_rows(self) -> Vec<Row> {
+        self.rows
+    }
+}
+
+impl Row {
     fn value(&self, column: &str) -> Option<&Value> {
-        self.0.iter().find(|(name, _)| name.eq_ignore_ascii_case(column)).map(|(_, value)| value)
+        let at = self.names.iter().position(|name| name.eq_ignore_ascii_case(column))?;
+        self.values.get(at)
     }
 
     /// A text without control characters, and not too long; `None` for NULL, an empty text and another type.
@@ -167,7 +220,10 @@ mod tests {
     use super::*;
 
     fn row(value: Value) -> Row {
-        Row::new(vec![("a".into(), value)])
+        let mut answer = Collected::default();
+        answer.begin(["a"].into_iter()).unwrap();
+        answer.push([value].into_iter()).unwrap();
+        answer.into_rows().pop().unwrap()
     }
 
     #[test]
@@ -186,6 +242,20 @@ mod tests {
             (kind_of_type(1), kind_of_type(5), kind_of_type(4)),
             (Some(SetKind::Full), Some(SetKind::Differential), None)
         );
+    }
+
+    #[test]
+    fn an_answer_has_limits() {
+        let names: Vec<String> = (0..2000).map(|number| number.to_string()).collect();
+        let mut answer = Collected::default();
+        assert!(answer.begin(names.iter().map(String::as_str)).unwrap_err().contains("2000 columns"));
+        assert!(answer.push([Value::Text("x".repeat(CELL_MAX + 1))].into_iter()).unwrap_err().contains("1 MiB"));
+        answer.begin(["a", "b"].into_iter()).unwrap();
+        let rows = (0..=ROWS_MAX).take_while(|_| answer.push([Value::Null, Value::Null].into_iter()).is_ok()).count();
+        assert_eq!((rows, answer.into_rows().len()), (ROWS_MAX, ROWS_MAX));
+        let mut wide = Collected::default();
+        let row = || (0..1000).map(|_| Value::Null);
+        assert_eq!((0..).take_while(|_| wide.push(row()).is_ok()).count(), CELLS_MAX / 1000);
     }
 
     #[test]

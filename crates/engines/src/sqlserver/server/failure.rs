@@ -15,6 +15,10 @@ pub enum Failure {
     Lost(io::ErrorKind, String),
     /// TLS, or an answer that is not TDS.
     Protocol(String),
+    /// An answer is too long.
+    TooMuch(String),
+    /// A statement that changes something ended, and the server does not say how.
+    Unproven(String),
     /// It has nothing to do with the server.
     Ours(Error),
 }
@@ -41,7 +45,7 @@ impl Failure {
 
     /// The error of a device that does not exist: operating system error 2. Nothing is there, so nothing is overwritten.
     pub fn is_missing_file(&self) -> bool {
-        matches!(self, Self::Server(CANNOT_OPEN_DEVICE, text) if text.contains("error 2("))
+        matches!(self, Self::Server(CANNOT_OPEN_DEVICE, text) if system_error(text) == Some(2))
     }
 
     /// As an error about `thing`: the server, or the database on it.
@@ -55,6 +59,10 @@ impl Failure {
                 let error = Error::io("talk to", thing, io::Error::new(kind, one_line(&text)));
                 error.noting("check that the server runs and can be reached")
             }
+            Self::TooMuch(text) => Error::refused(thing, text, "look at what answers there: is it a SQL Server?"),
+            Self::Unproven(text) => {
+                Error::refused(thing, text, "look into the error log of the server, and whether the run has finished")
+            }
             Self::Protocol(text) => {
                 let hint = "encrypt=, trust-server-certificate= and certificate-authority= of the URL say how fullbore connects";
                 Error::refused(thing, one_line(&text), hint)
@@ -63,21 +71,29 @@ impl Failure {
     }
 }
 
+/// `why` as the error of a run that is not known to have ended. A cancelled job says elsewhere that nothing is left.
+pub fn unfinished(why: Error, thing: &str, more: &str) -> Error {
+    match why {
+        Error::Cancelled { by } => Error::refused(thing, format!("cancelled by {by}, but {more}"), ""),
+        Error::Halted => Error::refused(thing, format!("the job was to end, but {more}"), ""),
+        other => other.noting(more),
+    }
+}
+
+/// The number at the end of `Cannot open backup device '…'. Operating system error 2(…).` The path before it may hold the
+/// same words. `None` for a message in another form or language.
+fn system_error(text: &str) -> Option<u32> {
+    let text = text.trim_end();
+    let text = text.strip_suffix('.').unwrap_or(text).strip_suffix(')')?;
+    let (_, end) = text.rsplit_once("'. Operating system error ")?;
+    end.split_once('(')?.0.parse().ok()
+}
+
 /// The next step after an error of the server.
 fn hint(code: u32, text: &str) -> &'static str {
     match code {
+        CANNOT_OPEN_DEVICE => cannot_open(text),
         LOGIN_FAILED => "check the login in the URL, and --password-file or FULLBORE_PASSWORD",
-        CANNOT_OPEN_DEVICE if text.contains("error 50(") => {
-            "the bucket is missing, the URL is wrong, or the server has no CREDENTIAL for this URL (CREATE CREDENTIAL)"
-        }
-        CANNOT_OPEN_DEVICE if text.contains("error 12175(") => "the server does not trust the certificate of the store",
-        CANNOT_OPEN_DEVICE if text.contains("error 5(") => {
-            "the account of the SQL Server service may not write there; for a URL, check CREDENTIAL and clock"
-        }
-        CANNOT_OPEN_DEVICE if text.contains("error 3(") => {
-            "the directory does not exist on the server's host: make it there"
-        }
-        CANNOT_OPEN_DEVICE => "check the place on the server's host, or the CREDENTIAL of the URL",
         3202 | 3271 => "the server's host cannot write more there: check its room, and use more files with --stripes",
         1222 => "another backup or a change of the database holds a lock: wait with --wait, or raise --lock-timeout",
         3035 | 4214 => "take a full backup first: --kind full",
@@ -89,5 +105,37 @@ fn hint(code: u32, text: &str) -> &'static str {
         1834 | 3156 => "the file is in use by another database: name another place with --move",
         3102 | 3101 => "close the connections to the database first",
         _ => "",
+    }
+}
+
+/// The same for a device that cannot be opened.
+fn cannot_open(text: &str) -> &'static str {
+    match system_error(text) {
+        Some(50) => {
+            "the bucket is missing, the URL is wrong, or the server has no CREDENTIAL for this URL (CREATE CREDENTIAL)"
+        }
+        Some(12175) => "the server does not trust the certificate of the store",
+        Some(5) => "the account of the SQL Server service may not write there; for a URL, check CREDENTIAL and clock",
+        Some(3) => "the directory does not exist on the server's host: make it there",
+        _ => "check the place on the server's host, or the CREDENTIAL of the URL",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_the_operating_system_is_at_the_end_of_the_message() {
+        let number = |path: &str, end: &str| {
+            system_error(&format!("Cannot open backup device '{path}'. Operating system error {end}"))
+        };
+        assert_eq!(number("/a.bak", "2(The system cannot find the file specified.)."), Some(2));
+        assert_eq!(number("/error 2(x)/a.bak", "32(The process cannot access the file.)."), Some(32));
+        assert_eq!(number("/a'. Operating system error 2(x).", "5(Access is denied.)."), Some(5));
+        assert_eq!(number("/a.bak", "2 x"), None);
+        let other_form = "Cannot open '/a'. Operating system error 2(x).'. The device is off-line.";
+        assert_eq!((system_error(other_form), system_error("")), (None, None));
+        assert_eq!(system_error("Cannot open backup device '/a'. Operating system error 2(x)'."), None);
     }
 }

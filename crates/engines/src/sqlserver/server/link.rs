@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 use futures_util::TryStreamExt;
-use tiberius::{AuthMethod, Client, ColumnData, Config, EncryptionLevel};
+use tiberius::{AuthMethod, Client, ColumnData, Config, EncryptionLevel, QueryItem};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -16,27 +16,47 @@ use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
 use zeroize::Zeroizing;
 
 use super::address::{Address, Encrypt};
-use super::answer::{Row, Value, datetime};
-use super::failure::Failure;
+use super::answer::{Collected, Row, Value, datetime};
+use super::failure::{Failure, unfinished};
+use super::meter::{Allowance, Metered, TOO_LONG};
+use super::questions;
 
 /// The longest time for a login.
 const LOGIN: Duration = Duration::from_secs(30);
-/// The longest time for a question. RESTORE HEADERONLY may read a slow share.
-const QUESTION: Duration = Duration::from_secs(300);
-/// The longest time for a look at a run.
-const LOOK: Duration = Duration::from_secs(20);
-/// How long the server may be silent on both connections.
-const SILENT: Duration = Duration::from_secs(120);
-/// How long a run may take to end after it was told to.
-const ENDS: Duration = Duration::from_secs(120);
+/// How long the server may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// For a question. RESTORE HEADERONLY may read a slow share.
+    pub question: Duration,
+    /// For a look at a run.
+    pub look: Duration,
+    /// How long nobody may hear of a run: the server does not answer on the second connection, or no longer shows it.
+    pub silent: Duration,
+    /// For the end of a run that was told to end.
+    pub ends: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let [question, look, silent, ends] = [300, 20, 120, 120].map(Duration::from_secs);
+        Self { question, look, silent, ends }
+    }
+}
+
 /// The time between two looks at the halt.
 const TICK: Duration = Duration::from_millis(100);
 /// The time between two looks at a run: short at first, for short runs.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// The most rows of an answer.
-const ROWS_MAX: usize = 10_000;
+/// The most bytes of an answer, as they come from the network.
+const ANSWER_MAX: u64 = 16 << 20;
 
-type Wire = Client<Compat<TcpStream>>;
+/// A connection with a login.
+struct Wire {
+    client: Client<Metered<Compat<TcpStream>>>,
+    allowance: Allowance,
+}
+
+const WHERE_TO_LOOK: &str = "the run may continue on the server: look into sys.dm_exec_requests and msdb.dbo.backupset";
 
 /// What the second connection sees of a run.
 pub enum Sight<'a> {
@@ -56,6 +76,7 @@ pub struct Link {
     address: Address,
     password: Zeroizing<String>,
     halt: Option<Halt>,
+    pub(super) limits: Limits,
 }
 
 impl Link {
@@ -65,17 +86,23 @@ impl Link {
         let runtime = runtime.map_err(|error| Error::io("start", "the connection to the server", error))?;
         let connected = wait(&runtime, halt.as_ref(), LOGIN, login(&address, &password));
         let wire = connected.map_err(|failure| failure.on(&address.name()))?;
-        Ok(Self { runtime, wire, watch: None, address, password, halt })
+        Ok(Self { runtime, wire, watch: None, address, password, halt, limits: Limits::default() })
     }
 
     /// The rows of an answer.
     pub fn ask(&mut self, statement: &str) -> Result<Vec<Row>, Failure> {
-        wait(&self.runtime, self.halt.as_ref(), QUESTION, rows(&mut self.wire, statement))
+        wait(&self.runtime, self.halt.as_ref(), self.limits.question, rows(&mut self.wire, statement))
+    }
+
+    /// The same for a statement that starts work on the server: its answer says which work, so it is awaited also when
+    /// the job is to end.
+    pub fn ask_to_the_end(&mut self, statement: &str) -> Result<Vec<Row>, Failure> {
+        wait(&self.runtime, None, self.limits.question, rows(&mut self.wire, statement))
     }
 
     /// The same, also when the job is to end.
     pub fn ask_at_last(&mut self, statement: &str) -> Result<Vec<Row>, Failure> {
-        wait(&self.runtime, None, LOOK, rows(&mut self.wire, statement))
+        wait(&self.runtime, None, self.limits.look, rows(&mut self.wire, statement))
     }
 
     /// Connects again, after the connection was lost.
@@ -84,7 +111,7 @@ impl Link {
         Ok(())
     }
 
-    /// Runs a statement of any length. `look` hears the answer to `question` again and again. After an error of `look`
+    /// Runs a statement of any length, which may be silent for any time while the second connection hears of it. `look` hears the answer to `question` again and again. After an error of `look`
     /// the statement `end` ends the run, and the error is the result, unless the run was done before.
     pub fn run(
         &mut self,
@@ -93,20 +120,22 @@ impl Link {
         end: &str,
         look: &mut dyn FnMut(Sight<'_>) -> Result<()>,
     ) -> Result<Vec<Row>, Failure> {
-        let Self { runtime, wire, watch, address, password, .. } = self;
-        let mut watch = Watch { wire: watch, address, password, blind: false, silent_since: None };
+        let Self { runtime, wire, watch, address, password, limits, .. } = self;
+        let mut watch =
+            Watch { wire: watch, address, password, limits: *limits, blind: false, seen: false, since: None };
+        let batch = format!("{statement}{}", questions::ENDED);
         runtime.block_on(async {
-            let mut work = pin!(rows(wire, statement));
+            let mut work = pin!(rows(wire, &batch));
             let mut pause = PAUSES.0;
             let mut ending: Option<(Error, Instant)> = None;
             loop {
                 match (timeout(pause, &mut work).await, ending.take()) {
-                    (Ok(Ok(rows)), _) => return Ok(rows),
+                    (Ok(Ok(rows)), _) => return ended(rows),
                     (Ok(Err(_)), Some((why, _))) => return Err(Failure::Ours(why)),
                     (Ok(Err(failure)), None) => return Err(failure),
-                    (Err(_), Some((why, since))) if since.elapsed() > ENDS => {
+                    (Err(_), Some((why, since))) if since.elapsed() > limits.ends => {
                         let more = "the server was told to end the run, and has not: look into sys.dm_exec_requests";
-                        return Err(Failure::Ours(why.noting(more)));
+                        return Err(Failure::Ours(unfinished(why, &address.name(), more)));
                     }
                     (Err(_), Some(waiting)) => ending = Some(waiting),
                     (Err(_), None) => {
@@ -127,41 +156,65 @@ impl Link {
     }
 }
 
+/// The rows of a statement that says itself that it ended without an error. tiberius hides how a statement ends.
+fn ended(rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
+    match rows.iter().find_map(|row| row.integer(questions::ENDED_COLUMN)) {
+        Some(0) => Ok(rows),
+        Some(code) => {
+            Err(Failure::Unproven(format!("the statement ended with error {code}, and the server does not say more")))
+        }
+        None => Err(Failure::Unproven("the server does not say that the statement ended without an error".into())),
+    }
+}
+
 /// The second connection of a run.
 struct Watch<'l> {
     wire: &'l mut Option<Wire>,
     address: &'l Address,
     password: &'l str,
+    limits: Limits,
     /// The server refused the question once: it will again.
     blind: bool,
-    silent_since: Option<Instant>,
+    /// The server showed the run once.
+    seen: bool,
+    /// Since then nobody hears of the run.
+    since: Option<Instant>,
 }
 
 impl Watch<'_> {
     /// Asks once, and lets `look` hear the answer.
     async fn look(&mut self, question: &str, look: &mut dyn FnMut(Sight<'_>) -> Result<()>) -> Result<()> {
-        if self.blind {
-            return look(Sight::Nothing);
-        }
+        // Also a login that sees nothing must notice that the server is dead.
+        let question = if self.blind { questions::ALIVE } else { question };
         match self.ask(question).await {
-            Ok(rows) => {
-                self.silent_since = None;
-                look(rows.first().map_or(Sight::Nothing, Sight::Row))
+            Ok(_) if self.blind => {
+                self.since = None;
+                look(Sight::Nothing)
             }
-            Err(refused @ Failure::Server(..)) => {
-                self.blind = true;
-                look(Sight::Refused(&refused))
-            }
-            Err(lost) => {
-                let since = *self.silent_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > SILENT {
-                    let hint =
-                        "the run may continue on the server: look into sys.dm_exec_requests and msdb.dbo.backupset";
-                    return Err(lost.on(&self.address.name()).noting(hint));
+            Ok(rows) if rows.is_empty() && self.seen => {
+                if self.is_over() {
+                    let why = "the server no longer shows the run, and does not say how it ended";
+                    return Err(Error::refused(self.address.name(), why, WHERE_TO_LOOK));
                 }
                 look(Sight::Nothing)
             }
+            Ok(rows) => {
+                self.since = None;
+                self.seen |= !rows.is_empty();
+                look(rows.first().map_or(Sight::Nothing, Sight::Row))
+            }
+            Err(refused @ Failure::Server(..)) if !self.blind => {
+                self.blind = true;
+                look(Sight::Refused(&refused))
+            }
+            Err(lost) if self.is_over() => Err(lost.on(&self.address.name()).noting(WHERE_TO_LOOK)),
+            Err(_) => look(Sight::Nothing),
         }
+    }
+
+    /// Whether nobody has heard of the run for too long.
+    fn is_over(&mut self) -> bool {
+        self.since.get_or_insert_with(Instant::now).elapsed() > self.limits.silent
     }
 
     /// The answer on the second connection, which is made if it is missing.
@@ -178,9 +231,9 @@ impl Watch<'_> {
             }
             rows
         };
-        match timeout(LOOK, asked).await {
+        match timeout(self.limits.look, asked).await {
             Ok(answer) => answer,
-            Err(_) => Err(silent(LOOK)),
+            Err(_) => Err(silent(self.limits.look)),
         }
     }
 }
@@ -210,8 +263,8 @@ fn silent(limit: Duration) -> Failure {
     Failure::Lost(std::io::ErrorKind::TimedOut, format!("no answer in {} s", limit.as_secs()))
 }
 
-/// A connection with a login.
-async fn login(address: &Address, password: &str) -> Result<Wire, Failure> {
+/// What tiberius connects with.
+fn config(address: &Address, password: &str) -> Config {
     let mut config = Config::new();
     config.host(&address.host);
     config.port(address.port);
@@ -225,27 +278,39 @@ async fn login(address: &Address, password: &str) -> Result<Wire, Failure> {
     });
     if address.trusts_any {
         config.trust_cert();
-    }
-    if let Some(path) = &address.authority {
+    } else if let Some(path) = &address.authority {
         config.trust_cert_ca(path.display());
     }
+    // A BACKUP may say nothing for hours. The limits of this module are for questions only.
+    config.command_timeout(None);
+    config
+}
+
+/// A connection with a login.
+async fn login(address: &Address, password: &str) -> Result<Wire, Failure> {
     let lost = |error: std::io::Error| Failure::Lost(error.kind(), error.to_string());
     let socket = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(lost)?;
     socket.set_nodelay(true).map_err(lost)?;
-    Client::connect(config, socket.compat_write()).await.map_err(failure)
+    let allowance = Allowance::default();
+    allowance.set(ANSWER_MAX);
+    let stream = Metered::new(socket.compat_write(), allowance.clone());
+    let client = Client::connect(config(address, password), stream).await.map_err(failure)?;
+    Ok(Wire { client, allowance })
 }
 
 /// The rows of all results of a statement.
 async fn rows(wire: &mut Wire, statement: &str) -> Result<Vec<Row>, Failure> {
-    let mut stream = wire.simple_query(statement).await.map_err(failure)?.into_row_stream();
-    let mut rows = Vec::new();
-    while let Some(row) = stream.try_next().await.map_err(failure)? {
-        if rows.len() >= ROWS_MAX {
-            return Err(Failure::Protocol(format!("the server answers more than {ROWS_MAX} rows")));
-        }
-        rows.push(Row::new(row.cells().map(|(column, data)| (column.name().to_owned(), value(data))).collect()));
+    wire.allowance.set(ANSWER_MAX);
+    let mut stream = wire.client.simple_query(statement).await.map_err(failure)?;
+    let mut answer = Collected::default();
+    while let Some(item) = stream.try_next().await.map_err(failure)? {
+        let kept = match &item {
+            QueryItem::Metadata(result) => answer.begin(result.columns().iter().map(|column| column.name())),
+            QueryItem::Row(row) => answer.push(row.cells().map(|(_, data)| value(data))),
+        };
+        kept.map_err(Failure::TooMuch)?;
     }
-    Ok(rows)
+    Ok(answer.into_rows())
 }
 
 fn value(data: &ColumnData<'static>) -> Value {
@@ -274,7 +339,22 @@ fn value(data: &ColumnData<'static>) -> Value {
 fn failure(error: tiberius::error::Error) -> Failure {
     match error {
         tiberius::error::Error::Server(token) => Failure::Server(token.code(), token.message().to_owned()),
+        tiberius::error::Error::Io { message, .. } if message.contains(TOO_LONG) => {
+            Failure::TooMuch(format!("an answer has more than {} MiB", ANSWER_MAX >> 20))
+        }
         tiberius::error::Error::Io { kind, message } => Failure::Lost(kind, message),
         other => Failure::Protocol(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_may_be_silent_for_any_time() {
+        let address = Address::parse("mssql://sa@h/shop").unwrap();
+        assert_eq!(config(&address, "x").get_command_timeout(), None);
     }
 }

@@ -5,7 +5,7 @@
 //! | `mssql://…` and the account | [`address`] |
 //! | the places of backup files | [`place`] |
 //! | every text that goes to the server | [`words`] (quoting, BACKUP, RESTORE), [`questions`] (SELECT, EXEC) |
-//! | the two connections, the only async code of the engines | [`link`] |
+//! | the two connections, the only async code of the engines | [`link`], [`meter`] (the bytes of an answer) |
 //! | what the server answers, as checked values | [`answer`], [`failure`] (its errors) |
 //! | which files are there before a run | [`found`] |
 //! | a run from its start to its end | [`session`], [`rds`] |
@@ -18,6 +18,7 @@ pub mod answer;
 mod failure;
 mod found;
 mod link;
+mod meter;
 pub mod place;
 mod questions;
 mod rds;

@@ -39,15 +39,18 @@ impl Place {
         }
         if text.starts_with("s3://") || text.starts_with("https://") {
             let (_, rest) = text.split_once("://").unwrap_or(("", text));
+            // Also behind the host: the secret of an account may hold a `/`, and then the host only seems to end there.
+            if text.contains('@') {
+                let hint = "make a CREDENTIAL on the server instead; the name of an object must have no `@`";
+                return Err(Error::usage("the URL", "it contains `@`, and so perhaps an account", hint));
+            }
+            if rest.contains(['?', '#']) {
+                let hint = "put a signature into a CREDENTIAL";
+                return Err(Error::usage("the URL", "it contains `?` or `#`", hint));
+            }
             return match () {
                 () if text.chars().count() > URL_MAX => Err(wrong("BACKUP TO URL takes at most 259 characters")),
                 () if !rest.contains('/') || rest.ends_with('/') => Err(wrong("a URL names one object, not a folder")),
-                () if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
-                    Err(Error::usage("the URL", "it contains an account", "make a CREDENTIAL on the server instead"))
-                }
-                () if rest.contains(['?', '#']) => {
-                    Err(Error::usage("the URL", "it contains `?` or `#`", "put a signature into a CREDENTIAL"))
-                }
                 () => Ok(Self::Url(text.to_owned())),
             };
         }
@@ -150,6 +153,11 @@ fn is_drive(path: &str) -> bool {
 
 /// A place in a message: it may hold anything.
 fn shown(text: &str) -> String {
+    // A URL that is no place may hold an account in any form.
+    if let Some((scheme, _)) = text.split_once("://").filter(|(_, rest)| rest.contains('@')) {
+        let letters = scheme.chars().filter(char::is_ascii_alphanumeric);
+        return format!("{}://…", letters.take(20).collect::<String>());
+    }
     let letters = text.chars().map(|letter| if letter.is_control() { '_' } else { letter });
     crate::without_password(&letters.take(300).collect::<String>())
 }
@@ -184,6 +192,14 @@ mod tests {
             "s3://h",
             "https://u:s3cret@h/b/k",
             "https://h/b/k?sig=s3cret",
+            "https://u:s3cret/s3cret@h/b/k",
+            "https://u:1/s3cret@h/b/k",
+            "https://u:s3cret?s3cret@h/b/k",
+            "s3://u:s3cret#s3cret@h/b/k",
+            "s3://u:s3cret@h",
+            "https://u:s3cret/@h/\n",
+            "HTTPS://u:s3cret/s3cret@h/b/k",
+            "http://u:s3cret/?s3cret@h/b/k",
             &long,
         ];
         for wrong in wrong {

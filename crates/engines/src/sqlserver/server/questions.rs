@@ -14,7 +14,8 @@ pub const SERVER: &str = "SELECT CONVERT(int, @@SPID) AS session, \
     CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, \
     CONVERT(nvarchar(128), SERVERPROPERTY('Edition')) AS edition, \
     CONVERT(int, DATEPART(TZOFFSET, SYSDATETIMEOFFSET())) AS zone_minutes, \
-    CONVERT(nvarchar(23), GETDATE(), 126) AS now";
+    CONVERT(nvarchar(23), GETDATE(), 126) AS now, \
+    CONVERT(nvarchar(128), @@SERVERNAME) AS server_name";
 
 /// The state of a database, and the bytes of its data files. No row: there is no such database.
 pub fn database(name: &str) -> String {
@@ -33,6 +34,14 @@ pub fn progress(session: i64) -> String {
         "SELECT CONVERT(float, percent_complete) AS percent_complete FROM sys.dm_exec_requests WHERE session_id = {session}"
     )
 }
+
+/// A question that every login may ask.
+pub const ALIVE: &str = "SELECT 1 AS alive";
+
+/// What follows a BACKUP or RESTORE in its batch: the server answers 0 if the statement ended without an error.
+pub const ENDED: &str = "; SELECT CONVERT(int, @@ERROR) AS ended_with";
+/// The column of that answer.
+pub const ENDED_COLUMN: &str = "ended_with";
 
 /// Ends a session.
 pub fn kill(session: i64) -> String {
@@ -91,7 +100,7 @@ pub fn set_after(before: i64, database: &str, kind: SetKind, first: Option<&Plac
          CONVERT(nvarchar(23), s.backup_finish_date, 126) AS finished, \
          CONVERT(nvarchar(30), s.first_lsn) AS first_lsn, CONVERT(nvarchar(30), s.last_lsn) AS last_lsn, \
          CONVERT(nvarchar(30), s.checkpoint_lsn) AS checkpoint_lsn, \
-         CONVERT(int, s.has_backup_checksums) AS has_checksums \
+         CONVERT(int, s.has_backup_checksums) AS has_checksums, CONVERT(int, s.is_damaged) AS is_damaged \
          FROM msdb.dbo.backupset AS s JOIN msdb.dbo.backupmediaset AS m ON m.media_set_id = s.media_set_id \
          WHERE s.backup_set_id > {before} AND s.database_name = {} AND s.type = '{}'{to} ORDER BY s.backup_set_id DESC",
         text(database),

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 
-use super::answer::{Lifecycle, Row, server_time};
-use super::failure::Failure;
+use super::answer::{Lifecycle, Row};
+use super::failure::{Failure, unfinished};
 use super::place::arn;
+use super::restoring::refuse_without_files;
 use super::session::Session;
 use super::{questions, words};
 use crate::engine::{BackupOrder, Look, RestoreOrder, RestoreStep, Seen, ServerFile, ServerOutcome, ServerSet};
@@ -40,7 +41,7 @@ impl Session {
         let total_bytes = self.database_row()?.and_then(|row| row.bytes("bytes")).unwrap_or(0);
         let before = self.link.ask(questions::NEWEST_SET).ok();
         let before = before.and_then(|rows| rows.first().and_then(|row| row.integer("newest")));
-        let task = self.start(&call)?;
+        let task = self.start(&call, look)?;
         self.follow(task, total_bytes, look)?;
         let mut outcome = self.outcome_of(&call, Some(task));
         let question = |before| questions::set_after(before, &self.address.database, order.kind, None);
@@ -57,8 +58,9 @@ impl Session {
 
     pub(super) fn rds_restore(&mut self, order: &RestoreOrder, look: Look<'_>) -> Result<ServerOutcome> {
         let call = self.restore_call(order)?;
-        let task = self.start(&call)?;
+        let task = self.start(&call, look)?;
         self.follow(task, 0, look)?;
+        self.check_state(order)?;
         let mut outcome = self.outcome_of(&call, Some(task));
         outcome.set = ServerSet { kind: order.kind.or(Some(SetKind::Full)), ..ServerSet::default() };
         Ok(outcome)
@@ -111,6 +113,9 @@ impl Session {
             ("--continue-after-error", order.continue_after_error, "the procedure has no such parameter"),
         ];
         refuse(&refused)?;
+        if order.from.is_empty() {
+            refuse_without_files(order)?;
+        }
         let state = self.state()?;
         if order.from.is_empty() {
             if state.as_deref() != Some("RESTORING") {
@@ -133,7 +138,7 @@ impl Session {
         }
         let several = order.from.iter().any(|place| place.contains('*'));
         let (arn, _) = arn(&order.from, several.then_some(2))?;
-        let stop_at = order.stop_at.map(|moment| server_time(moment, self.zone_minutes)).transpose()?;
+        let stop_at = order.stop_at.map(|moment| self.time_of_server(moment)).transpose()?;
         if stop_at.is_some() && kind != SetKind::Log {
             return Err(Error::usage("--stop-at", "is for --kind log", "leave it out"));
         }
@@ -148,9 +153,22 @@ impl Session {
         Ok(Call { statement, place: order.from.first().cloned().unwrap_or_default(), stop_note })
     }
 
-    /// Starts a task; returns its number.
-    fn start(&mut self, call: &Call) -> Result<i64> {
-        let rows = self.ask(&call.statement)?;
+    /// Starts a task; returns its number. The call is never halted: the task may have started already.
+    fn start(&mut self, call: &Call, look: Look<'_>) -> Result<i64> {
+        look(&Seen::default())?;
+        let rows = match self.link.ask_to_the_end(&call.statement) {
+            Ok(rows) => rows,
+            Err(refused @ Failure::Server(..)) => return Err(refused.on(&self.thing())),
+            Err(failure) => {
+                let cause = failure.on(&self.thing()).without_hint();
+                let why = format!("the call that starts a task of RDS has no answer, and the task may run: {cause}");
+                let database = words::text(&self.address.database);
+                let hint = format!(
+                    "EXEC msdb.dbo.rds_task_status @db_name = {database} shows it, and rds_cancel_task ends it"
+                );
+                return Err(Error::refused(self.thing(), why, hint));
+            }
+        };
         rows.iter().find_map(|row| row.integer("task_id")).filter(|task| *task > 0).ok_or_else(|| {
             let hint = "EXEC msdb.dbo.rds_task_status shows whether it runs";
             Error::refused(self.thing(), "RDS does not say the number of the task", hint)
@@ -171,7 +189,7 @@ impl Session {
                     if let Err(failure) = self.link.ask_at_last(&questions::rds_cancel(task)) {
                         let more =
                             format!("task {task} of RDS may still run: {}", failure.on(&self.thing()).one_line());
-                        return Err(why.noting(&more));
+                        return Err(unfinished(why, &self.thing(), &more));
                     }
                     ending = Some((why, Instant::now()));
                     pause = PAUSES.0;
@@ -198,7 +216,8 @@ impl Session {
                 return Ok(());
             }
             if let Some((why, _)) = ending.take_if(|(_, since)| since.elapsed() > ENDS) {
-                return Err(why.noting("RDS was asked to end the task, and it has not ended yet"));
+                let more = format!("task {task} of RDS was asked to end, and it has not ended yet");
+                return Err(unfinished(why, &self.thing(), &more));
             }
             pause = (pause * 3 / 2).min(PAUSES.1);
         }

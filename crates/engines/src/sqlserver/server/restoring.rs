@@ -9,7 +9,7 @@ use super::place::Place;
 use super::questions;
 use super::session::{Session, lsn};
 use super::words::{self, RestoreWords};
-use crate::engine::{Look, RestoreOrder, ServerOutcome, ServerSet};
+use crate::engine::{Look, RestoreOrder, RestoreStep, ServerOutcome, ServerSet};
 
 /// A restore after all checks.
 pub(super) struct PlannedRestore {
@@ -30,22 +30,23 @@ struct Chosen {
 impl Session {
     /// The statement of a restore. Nothing has changed yet.
     pub(super) fn planned_restore(&mut self, order: &RestoreOrder) -> Result<PlannedRestore> {
-        if order.kind.is_some() {
+        if order.kind.is_some() && !order.from.is_empty() {
             return Err(Error::usage("--kind", "is for RDS: the files say their kind", "leave it out"));
         }
         if order.from.is_empty() {
+            refuse_without_files(order)?;
             return self.planned_recovery();
         }
         let places = order.from.iter().map(|text| Place::parse(text)).collect::<Result<Vec<_>>>()?;
         let chosen = self.chosen(places, order)?;
         let exists = self.check_target(chosen.kind, order.replace)?;
         let mut notes = Vec::new();
-        let stop_at = order.stop_at.map(|moment| server_time(moment, self.zone_minutes)).transpose()?;
+        let stop_at = order.stop_at.map(|moment| self.time_of_server(moment)).transpose()?;
         if let Some(time) = &stop_at {
             notes.push(format!(
                 "STOPAT is {time} by the clock of the server, which is {} minutes from UTC now; after a change to or from \
                  summer time since then, add or subtract an hour",
-                self.zone_minutes
+                self.zone_minutes.unwrap_or(0)
             ));
         }
         let words = RestoreWords {
@@ -71,13 +72,45 @@ impl Session {
         let PlannedRestore { statement, mut outcome } = self.planned_restore(order)?;
         let thing = self.thing();
         let ran = self.run(&statement, outcome.set.bytes, look).map_err(|failure| {
-            let is_lost = matches!(failure, Failure::Lost(..));
+            let is_lost = matches!(failure, Failure::Lost(..) | Failure::Unproven(_));
             let error = failure.on(&thing);
             let error = if is_lost { error.noting("the restore may have finished on the server") } else { error };
             error.noting("the database may be restoring: it cannot be used before a restore is complete")
         });
         outcome.notes.extend(ran?);
+        self.check_state(order)?;
         Ok(outcome)
+    }
+
+    /// Whether the database has the state that the restore was to end in. The job may be over: it is asked anyway.
+    pub(super) fn check_state(&mut self, order: &RestoreOrder) -> Result<()> {
+        let wanted = if order.step == RestoreStep::NoRecovery { "RESTORING" } else { "ONLINE" };
+        let rows = self.link.ask_at_last(&questions::database(&self.address.database)).map_err(|failure| {
+            failure.on(&self.thing()).noting("the restore ended, but the state of the database is not known")
+        })?;
+        let state = rows.first().map_or(Some("missing".into()), |row| row.text("state"));
+        let state = state.unwrap_or_else(|| "unknown".into());
+        if state == wanted {
+            return Ok(());
+        }
+        let why = format!("the restore ended, but the state of the database is {state}, and not {wanted}");
+        let hint = match (state.as_str(), order.stop_at) {
+            ("RESTORING", Some(_)) => {
+                "the time of --stop-at may be after the end of this log: restore the next log, or open it with --recovery"
+            }
+            ("RESTORING", None) => "restore the next set, or open it with --recovery",
+            _ => "look into the error log of the server",
+        };
+        Err(Error::refused(self.thing(), why, hint))
+    }
+
+    /// `moment`, in microseconds since 1970, by the clock of the server.
+    pub(super) fn time_of_server(&self, moment: i64) -> Result<String> {
+        let unknown = || {
+            let why = "the server does not say how far its clock is from UTC";
+            Error::refused(self.thing(), why, "restore without --stop-at, or use RESTORE of SQL Server itself")
+        };
+        server_time(moment, self.zone_minutes.ok_or_else(unknown)?)
     }
 
     /// `--recovery` without files.
@@ -212,6 +245,29 @@ impl Session {
         }
         families.sort_by_key(|(number, _)| *number);
         Ok(families.into_iter().map(|(_, place)| place).collect())
+    }
+}
+
+/// Refuses the first flag that needs files, for a recovery without files.
+pub(super) fn refuse_without_files(order: &RestoreOrder) -> Result<()> {
+    let flags = [
+        ("--set", order.set.is_some()),
+        ("--latest", order.latest),
+        ("--file", order.position.is_some()),
+        ("--kind", order.kind.is_some()),
+        ("--replace", order.replace),
+        ("--no-recovery", order.step == RestoreStep::NoRecovery),
+        ("--stop-at", order.stop_at.is_some()),
+        ("--move", !order.moves.is_empty()),
+        ("--continue-after-error", order.continue_after_error),
+        ("--buffer-count", order.buffer_count.is_some()),
+    ];
+    match flags.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => {
+            let why = "needs --from: without files, --recovery only opens the database as it is";
+            Err(Error::usage(*flag, why, "name the files with --from, or leave it out"))
+        }
+        None => Ok(()),
     }
 }
 

@@ -20,6 +20,12 @@ use crate::engine::{
 /// After so many looks without a row, the login cannot see the run: a shorter run may be missed by chance.
 const LOOKS_WITHOUT_ROW: u32 = 3;
 
+const DAMAGED: &str =
+    "the backup holds damaged pages of the database (is_damaged of msdb.dbo.backupset): run DBCC CHECKDB";
+
+/// How far a clock may be from UTC, in minutes.
+const ZONE_MAX: i64 = 14 * 60;
+
 /// A database on a connected server.
 pub struct Session {
     pub(super) link: Link,
@@ -30,8 +36,8 @@ pub struct Session {
     pub(super) server: String,
     /// The number of the session that runs the statements.
     pub(super) number: i64,
-    /// How far the server's clock is ahead of UTC.
-    pub(super) zone_minutes: i64,
+    /// How far the server's clock is ahead of UTC, if the server says a possible number.
+    pub(super) zone_minutes: Option<i64>,
 }
 
 /// A backup after all checks.
@@ -67,7 +73,7 @@ impl Session {
             is_rds,
             server: format!("SQL Server {}", said.join(", ")),
             number: number.ok_or_else(unknown)?,
-            zone_minutes: row.integer("zone_minutes").unwrap_or(0),
+            zone_minutes: row.integer("zone_minutes").filter(|minutes| (-ZONE_MAX..=ZONE_MAX).contains(minutes)),
             link,
             address,
         })
@@ -176,7 +182,7 @@ impl Session {
 
     /// The error of a backup that failed, with what it leaves behind.
     fn failed(&self, failure: Failure, planned: &Planned, thing: &str) -> Error {
-        let is_lost = matches!(failure, Failure::Lost(..));
+        let is_lost = matches!(failure, Failure::Lost(..) | Failure::Unproven(_));
         let mut error = failure.on(thing);
         if is_lost {
             error = error.noting("the backup may have finished on the server: look into msdb.dbo.backupset");
@@ -198,6 +204,9 @@ impl Session {
             Some(Ok(rows)) => match rows.first() {
                 Some(row) => {
                     outcome.set = written_set(row, kind);
+                    if row.integer("is_damaged") == Some(1) {
+                        outcome.warnings.push(DAMAGED.into());
+                    }
                     return;
                 }
                 None => "it has no row of this backup".to_owned(),

@@ -9,6 +9,7 @@ use fullbore_core::{Error, Result};
 use fullbore_test_servers::sql_server::{Database, PASSWORD, SqlServerStub};
 
 use super::RDS;
+use super::link::Limits;
 use super::session::Session;
 use crate::Options;
 use crate::engine::{
@@ -467,6 +468,7 @@ fn a_restore_of_rds_has_its_own_words_and_refuses_what_rds_lacks() {
     let moment: jiff::Timestamp = "2026-11-26T08:30:00Z".parse().unwrap();
     let log = RestoreOrder { kind: Some(SetKind::Log), stop_at: Some(moment.as_microsecond()), ..object };
     rds(&stub).restore(&log, &mut quiet).unwrap();
+    stub.with(|model| model.databases.get_mut("shop").unwrap().state = "RESTORING".into());
     rds(&stub).restore(&RestoreOrder::default(), &mut quiet).unwrap();
     let calls: Vec<String> =
         stub.batches("EXEC").into_iter().filter(|batch| !batch.contains("rds_task_status")).collect();
@@ -511,4 +513,212 @@ fn a_halt_ends_a_run_that_is_watched() {
     let ended = session.backup(&order(&["server:/a.bak"]), &mut |_| halt.check());
     assert!(matches!(ended, Err(Error::Halted)), "{ended:?}");
     assert_eq!(stub.batches("KILL").len(), 1);
+}
+
+/// A session with short limits.
+fn impatient(stub: &SqlServerStub) -> Session {
+    let mut session = session(stub, "shop");
+    session.link.limits = Limits {
+        question: Duration::from_secs(1),
+        look: Duration::from_millis(200),
+        silent: Duration::from_millis(500),
+        ends: Duration::from_secs(1),
+    };
+    session
+}
+
+#[test]
+fn a_server_that_is_silent_on_both_connections_ends_the_run() {
+    for hides_progress in [false, true] {
+        let stub = SqlServerStub::start();
+        stub.with(|model| {
+            model.faults.hides_progress = hides_progress;
+            model.faults.tenth = Duration::from_millis(100);
+            model.faults.silent_at = Some(50);
+        });
+        let ended = impatient(&stub).backup(&order(&["server:/a.bak"]), &mut quiet);
+        refused(ended, &["no answer", "may continue on the server", "msdb.dbo.backupset"]);
+    }
+}
+
+#[test]
+fn a_run_that_the_server_does_not_know_any_more_is_an_error() {
+    let stub = SqlServerStub::start();
+    stub.with(|model| {
+        model.faults.tenth = Duration::from_millis(100);
+        model.faults.vanishes_at = Some(50);
+    });
+    refused(impatient(&stub).backup(&order(&["server:/a.bak"]), &mut quiet), &["no longer shows the run"]);
+}
+
+#[test]
+fn a_statement_must_say_that_it_ended_without_an_error() {
+    let stub = SqlServerStub::start();
+    for (ends_with, text) in [(None, "does not say that the statement ended"), (Some(3041), "ended with error 3041")] {
+        stub.with(|model| {
+            model.files.clear();
+            model.faults.ends_with = ends_with;
+        });
+        refused(back_up(&stub, &order(&["server:/a.bak"])), &[text, "may have finished"]);
+    }
+    stub.with(|model| model.store("shop", "D", &["/full.bak".into()], true));
+    refused(restore(&stub, "copy", &from(&["server:/full.bak"])), &["3041", "may be restoring"]);
+}
+
+#[test]
+fn an_answer_without_an_end_takes_no_memory_without_an_end() {
+    let stub = SqlServerStub::start();
+    // nvarchar(max) in pieces of 64 KiB, more than 16 MiB.
+    let mut bytes = vec![0x81, 1, 0, 0, 0, 0, 0, 1, 0, 0xe7, 0xff, 0xff, 9, 4, 0xd0, 0, 0x34, 1, b'a', 0, 0xd1];
+    bytes.extend(0xffff_ffff_ffff_fffe_u64.to_le_bytes());
+    for _ in 0..300 {
+        bytes.extend(65_536_u32.to_le_bytes());
+        bytes.extend([b'A', 0].repeat(32_768));
+    }
+    stub.with(|model| model.faults.label = Some(bytes));
+    refused(back_up(&stub, &order(&["server:/a.bak"])), &["more than 16 MiB"]);
+    let columns = [[0_u8, 0, 0, 0, 1, 0, 0x26, 8, 1, b'a', 0]; 2000].concat();
+    stub.with(|model| model.faults.label = Some([&[0x81, 0xd0, 7], &columns[..]].concat()));
+    refused(back_up(&stub, &order(&["server:/a.bak"])), &["2000 columns"]);
+}
+
+#[test]
+fn a_job_that_ends_while_rds_starts_a_task_cancels_the_task() {
+    let stub = SqlServerStub::start();
+    stub.with(|model| model.faults.starts_after = Duration::from_millis(800));
+    let (_file, mut options) = options(PASSWORD);
+    options.given = options.given.with(&RDS);
+    let halt = options.halt.clone().unwrap();
+    let mut session = Session::open(&stub.url("shop"), &options).unwrap();
+    let stop = halt.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        stop.stop(Error::Cancelled { by: "SIGINT" });
+    });
+    let ended = session.backup(&order(&["s3://bucket/shop.bak"]), &mut |_| halt.check());
+    assert!(matches!(ended, Err(Error::Halted)), "{ended:?}");
+    assert_eq!(stub.batches("EXEC msdb.dbo.rds_cancel"), ["EXEC msdb.dbo.rds_cancel_task @task_id = 1"]);
+    stub.with(|model| assert!(model.files.is_empty() && model.tasks.len() == 1));
+    // A job that has ended before starts no task.
+    refused(session.backup(&order(&["s3://bucket/shop.bak"]), &mut |_| halt.check()), &[]);
+    stub.with(|model| assert_eq!(model.tasks.len(), 1));
+}
+
+#[test]
+fn a_start_of_rds_without_an_answer_says_that_a_task_may_run() {
+    let stub = SqlServerStub::start();
+    stub.with(|model| model.faults.starts_silently = true);
+    let mut session = rds(&stub);
+    session.link.limits.question = Duration::from_millis(300);
+    let error = refused(
+        session.backup(&order(&["s3://bucket/shop.bak"]), &mut quiet),
+        &["the task may run", "EXEC msdb.dbo.rds_task_status @db_name = N'shop'", "rds_cancel_task"],
+    );
+    assert_eq!(error.exit_kind().exit_code(), 1);
+}
+
+#[test]
+fn a_recovery_without_files_refuses_each_flag_of_files_by_its_name() {
+    let stub = SqlServerStub::start();
+    stub.with(|model| model.databases.get_mut("shop").unwrap().state = "RESTORING".into());
+    let plain = || RestoreOrder { stats: 10, ..RestoreOrder::default() };
+    for (flag, order) in [
+        ("--stop-at", RestoreOrder { stop_at: Some(1), ..plain() }),
+        ("--move", RestoreOrder { moves: vec![("a".into(), "/a".into())], ..plain() }),
+        ("--set", RestoreOrder { set: Some("ab".into()), ..plain() }),
+        ("--latest", RestoreOrder { latest: true, ..plain() }),
+        ("--file", RestoreOrder { position: Some(1), ..plain() }),
+        ("--kind", RestoreOrder { kind: Some(SetKind::Log), ..plain() }),
+        ("--replace", RestoreOrder { replace: true, ..plain() }),
+        ("--no-recovery", RestoreOrder { step: RestoreStep::NoRecovery, ..plain() }),
+        ("--continue-after-error", RestoreOrder { continue_after_error: true, ..plain() }),
+        ("--buffer-count", RestoreOrder { buffer_count: Some(4), ..plain() }),
+    ] {
+        let error = refused(restore(&stub, "shop", &order), &[flag]);
+        assert_eq!(error.exit_kind().exit_code(), 2, "{flag}");
+        refused(rds(&stub).restore(&order, &mut quiet), &[flag]);
+    }
+    assert!(stub.batches("RESTORE").is_empty() && stub.batches("EXEC").is_empty());
+}
+
+#[test]
+fn init_formats_only_if_every_place_is_known() {
+    let stub = SqlServerStub::start();
+    let missing = |path: &str| format!("Cannot open backup device '{path}'. Operating system error 12175(x).");
+    let (mine, other) = ("s3://h/b/mine.bak", "s3://h/b/other.bak");
+    stub.with(|model| {
+        model.credentials.push("s3://h/b".into());
+        model.store("shop", "D", &[mine.into()], true);
+        model.faults.label_error = Some((other.into(), missing(other)));
+        model.store("SHOP", "D", &["/case.bak".into()], true);
+        model.store("shop", "D", &["/far.bak".into()], true);
+        model.files.get_mut("/far.bak").unwrap().sets[0].server = "OTHERHOST".into();
+        model.store("shop", "D", &["/empty.bak".into()], true);
+        model.files.get_mut("/empty.bak").unwrap().sets.clear();
+    });
+    let init = |places: &[&str]| BackupOrder { init: true, ..order(places) };
+    for places in [&[mine, other][..], &[other]] {
+        refused(back_up(&stub, &init(places)), &[other, "12175", "--init"]);
+    }
+    refused(back_up(&stub, &init(&["server:/case.bak"])), &["another database: `SHOP`"]);
+    refused(back_up(&stub, &init(&["server:/far.bak"])), &["another server: `OTHERHOST`"]);
+    refused(back_up(&stub, &init(&["server:/empty.bak"])), &["shows no set"]);
+    assert!(stub.batches("BACKUP").is_empty());
+    // A free place beside one with a backup of this database.
+    back_up(&stub, &init(&[mine, "s3://h/b/new.bak"])).unwrap();
+    assert!(stub.batches("BACKUP")[0].contains(", FORMAT,"), "{:?}", stub.batches("BACKUP"));
+}
+
+#[test]
+fn words_of_an_error_in_a_path_do_not_make_a_file_missing() {
+    let stub = SqlServerStub::start();
+    let path = "/backup/error 2(x)/a.bak";
+    let text =
+        format!("Cannot open backup device '{path}'. Operating system error 32(It is used by another process.).");
+    stub.with(|model| model.faults.label_error = Some((path.into(), text)));
+    refused(back_up(&stub, &order(&[&format!("server:{path}")])), &["error 32("]);
+    assert!(stub.batches("BACKUP").is_empty());
+}
+
+#[test]
+fn a_restore_that_leaves_another_state_than_it_should_is_an_error() {
+    let stub = SqlServerStub::start();
+    stub.with(|model| {
+        model.store("shop", "D", &["/full.bak".into()], true);
+        model.store("shop", "L", &["/shop.trn".into()], true);
+        model.databases.insert("copy".into(), Database { state: "RESTORING".into(), ..Database::default() });
+        model.faults.stays_restoring = true;
+    });
+    let log = RestoreOrder { stop_at: Some(1_795_000_000_000_000), ..from(&["server:/shop.trn"]) };
+    refused(restore(&stub, "copy", &log), &["is RESTORING, and not ONLINE", "end of this log"]);
+    refused(restore(&stub, "copy", &RestoreOrder::default()), &["is RESTORING, and not ONLINE"]);
+    let later = RestoreOrder { step: RestoreStep::NoRecovery, ..from(&["server:/full.bak"]) };
+    restore(&stub, "new", &later).unwrap();
+    stub.with(|model| model.databases.remove("shop"));
+    refused(rds(&stub).restore(&from(&["s3://bucket/shop.bak"]), &mut quiet), &["is RESTORING, and not ONLINE"]);
+}
+
+#[test]
+fn a_backup_of_damaged_pages_is_a_warning() {
+    let stub = SqlServerStub::start();
+    stub.with(|model| model.faults.damaged = true);
+    let outcome = back_up(&stub, &BackupOrder { continue_after_error: true, ..order(&["server:/a.bak"]) }).unwrap();
+    assert!(outcome.warnings.concat().contains("damaged pages"), "{outcome:?}");
+}
+
+#[test]
+fn a_time_needs_a_clock_that_can_be() {
+    let stub = SqlServerStub::start();
+    stub.with(|model| {
+        model.store("shop", "L", &["/shop.trn".into()], true);
+        model.databases.get_mut("shop").unwrap().state = "RESTORING".into();
+    });
+    let log = RestoreOrder { stop_at: Some(1_795_000_000_000_000), ..from(&["server:/shop.trn"]) };
+    for zone in [None, Some(841), Some(-841), Some(i64::MAX)] {
+        stub.with(|model| model.faults.zone_minutes = zone);
+        refused(restore(&stub, "shop", &log), &["how far its clock is from UTC"]);
+    }
+    assert!(stub.batches("RESTORE LOG").is_empty());
+    stub.with(|model| model.faults.zone_minutes = Some(-840));
+    restore(&stub, "shop", &log).unwrap();
 }
