@@ -193,6 +193,31 @@ fn the_newest_object_of_a_key_counts_and_the_earlier_ones_are_older_sets() {
 }
 
 #[test]
+fn an_object_that_is_uploaded_after_the_clock_was_set_back_is_the_newest_all_the_same() {
+    let world = prepared("");
+    let gateway = started(&world, "");
+    gateway.client.put("nightly", "k", b"earlier");
+    gateway.running.signal("TERM");
+    gateway.running.wait().done();
+    // An hour later than now, as if the clock had been an hour ahead.
+    let record = std::fs::read_dir(world.at("repo/.fullbore/sets")).unwrap().next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(&record).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let moment = written["position"]["last"]["completed_at"].as_i64().unwrap();
+    let ahead = moment + 3_600_000_000;
+    std::fs::write(&record, text.replace(&moment.to_string(), &ahead.to_string())).unwrap();
+    // The catalog of this host has the record as it was.
+    std::fs::remove_dir_all(world.at("state/fullbore")).unwrap();
+    let gateway = started(&world, "");
+    gateway.client.put("nightly", "k", b"later");
+    assert_eq!(gateway.client.get("nightly", "k").as_deref(), Some(&b"later"[..]));
+    gateway.running.signal("TERM");
+    gateway.running.wait().done();
+    let gateway = started(&world, "");
+    assert_eq!(gateway.client.get("nightly", "k").as_deref(), Some(&b"later"[..]));
+}
+
+#[test]
 fn a_part_counts_only_with_the_right_bytes_and_an_upload_only_with_all_of_its_parts() {
     let world = prepared("");
     let gateway = started(&world, "");
@@ -341,6 +366,60 @@ fn two_uploads_to_one_key_both_end_well_and_the_one_that_is_completed_later_coun
 }
 
 #[test]
+fn requests_that_this_gateway_would_understand_otherwise_change_nothing() {
+    let world = prepared("");
+    let gateway = started(&world, "");
+    let client = &gateway.client;
+    client.put("nightly", "k", b"earlier");
+    client.put("nightly", "k", b"later");
+    let key = "/nightly/k";
+    for call in [
+        Call::new("DELETE", key).query("versionId", "3HL4kqtJvjVBH40Nrjfkd"),
+        Call::new("DELETE", key).header("if-match", "\"0123\""),
+        Call::new("GET", key).query("versionId", "3HL4kqtJvjVBH40Nrjfkd"),
+        Call::new("HEAD", key).query("versionId", "null"),
+        Call::new("PUT", key).header("if-none-match", "*").body(b"other"),
+        Call::new("PUT", key).header("x-amz-object-lock-mode", "COMPLIANCE").body(b"other"),
+        Call::new("PUT", key).header("content-encoding", "gzip").body(b"other"),
+    ] {
+        assert_eq!(status(client, &call), 501, "{call:?}");
+    }
+    for condition in ["<VersionId>old</VersionId>", "<ETag>\"0123\"</ETag>"] {
+        let list = format!("<Delete><Object><Key>k</Key>{condition}</Object></Delete>");
+        let answer = client.send(&Call::new("POST", "/nightly").query("delete", "").body(list.as_bytes())).unwrap();
+        assert_eq!((answer.status, answer.element("Code").as_deref()), (501, Some("NotImplemented")));
+    }
+    assert_eq!(client.get("nightly", "k").as_deref(), Some(&b"later"[..]));
+    assert_eq!(families(&world).len(), 2);
+}
+
+#[test]
+fn odd_keys_are_listed_page_by_page_and_a_key_sees_its_own_buckets_only() {
+    let world = prepared("");
+    let gateway = started(&world, "");
+    let client = &gateway.client;
+    for key in ["a", "c\rd", "e"] {
+        client.put("nightly", key, b"");
+    }
+    let (mut seen, mut token) = (Vec::new(), None::<String>);
+    loop {
+        let mut call = Call::new("GET", "/nightly").query("list-type", "2").query("max-keys", "1");
+        call = token.iter().fold(call, |call, token| call.query("continuation-token", token));
+        let answer = client.demand(&call.query("encoding-type", "url"));
+        seen.extend(answer.element("Key"));
+        token = answer.element("NextContinuationToken");
+        if token.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["a", "c%0Dd", "e"]);
+    assert_eq!(status(client, &Call::new("GET", "/nightly/a").header("range", "bytes=-5")), 416);
+    let buckets = |client: &S3Client| client.demand(&Call::new("GET", "/")).text();
+    assert!(buckets(client).contains("<Name>nightly</Name>"));
+    assert!(!buckets(&client.with_key("ELSEWHERE")).contains("nightly"));
+}
+
+#[test]
 fn lists_have_prefixes_delimiters_and_pages() {
     let world = prepared("");
     let gateway = started(&world, "");
@@ -417,6 +496,68 @@ fn a_spent_budget_is_told_at_the_beginning_and_comes_back_with_the_end_of_an_upl
     gateway.running.says("stood still");
     wait_until("the memory is back", || status(client, &Call::new("PUT", "/nightly/late").body(b"x")) == 200);
     wait_until("only the object is there", || families(&world).len() == 1);
+}
+
+pub fn wait_for(is_so: impl Fn() -> bool) {
+    wait_until("the gateway has told it", is_so);
+}
+
+#[test]
+fn a_signal_ends_an_object_that_comes_in_one_request_and_nothing_of_it_stays() {
+    let world = prepared("compression = \"none\"");
+    let gateway = started(&world, "");
+    let slow = Call::new("PUT", "/nightly/slow").body(&bytes(30, 30 << 20)).rate("300k");
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| gateway.client.send(&slow));
+        wait_until("some of it has come", || !families(&world).is_empty());
+        gateway.running.signal("TERM");
+        assert!(!sending.join().unwrap().is_ok_and(|answer| answer.status == 200));
+    });
+    gateway.running.says("was ended with the gateway");
+    gateway.running.wait().done();
+    assert_eq!(families(&world), Vec::<String>::new());
+}
+
+#[test]
+fn the_reason_of_a_failed_upload_is_in_the_log_and_in_the_answer() {
+    let world = prepared("encrypt-to = [\"k.key.pub\"]\n");
+    let line =
+        "gateway --repo nightly --listen 127.0.0.1:0 --tls-cert tls/gateway.crt --tls-key tls/gateway.key --keys keys";
+    let refused = world.run(line);
+    assert!(refused.code != 0 && format!("{refused:?}").contains("k.key.pub"), "{refused:?}");
+    world.run("key new k.key --no-recovery").done();
+    let gateway = started(&world, "");
+    std::fs::remove_file(world.at("k.key.pub")).unwrap();
+    let answer = gateway.client.send(&Call::new("PUT", "/nightly/k").body(&bytes(31, 3 << 20))).unwrap();
+    assert_eq!(answer.status, 500);
+    assert!(answer.text().contains("k.key.pub"), "{}", answer.text());
+    gateway.running.says("upload of `k` failed");
+    assert!(gateway.running.said().contains("k.key.pub"));
+}
+
+#[test]
+fn a_list_of_parts_with_another_length_or_checksum_makes_no_object() {
+    let world = prepared("");
+    let gateway = started(&world, "");
+    let client = &gateway.client;
+    let id = begin(client, "k");
+    let sum = etag(&client.demand(&part("k", &id, 1, b"bytes")));
+    let good = complete("k", &id, &[(1, sum.clone())]);
+    let list = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{sum}</ETag>\
+         <ChecksumCRC32>AAAAAA==</ChecksumCRC32></Part></CompleteMultipartUpload>"
+    );
+    for (call, wanted) in [
+        (good.clone().header("x-amz-mp-object-size", "999999"), 400),
+        (good.clone().header("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="), 501),
+        (good.clone().header("if-none-match", "*"), 501),
+        (Call::new("POST", "/nightly/k").query("uploadId", &id).body(list.as_bytes()), 400),
+    ] {
+        assert_eq!(status(client, &call), wanted, "{call:?}");
+    }
+    assert_eq!(client.get("nightly", "k"), None);
+    client.demand(&good.header("x-amz-mp-object-size", "5"));
+    assert_eq!(client.get("nightly", "k").as_deref(), Some(&b"bytes"[..]));
 }
 
 #[test]

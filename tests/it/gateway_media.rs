@@ -113,6 +113,40 @@ fn a_part_that_is_sent_again_with_other_bytes_is_read_back_after_storing() {
 }
 
 #[test]
+fn an_object_whose_beginning_came_late_is_judged_by_its_own_bytes() {
+    let world = prepared("");
+    let gateway = started(&world, "");
+    let client = &gateway.client;
+    let (bytes, junk) = (sample_full(true), vec![b'J'; 60_000]);
+    let upload = |key: &str, pieces: &[(u32, &[u8])]| {
+        let id = begin(client, key);
+        let sent: Vec<(u32, String)> = pieces
+            .iter()
+            .map(|(number, bytes)| {
+                (*number, client.demand(&part(key, &id, *number, bytes)).header("etag").unwrap().to_owned())
+            })
+            .collect();
+        client.demand(&complete(key, &id, &sent[sent.len() - 1..]));
+    };
+    upload("late.bak", &[(1, &junk), (1, &bytes)]);
+    upload("second.bak", &[(2, &bytes)]);
+    upload("unlisted", &[(1, &bytes), (2, &junk)]);
+    upload("replaced", &[(1, &bytes), (1, &junk)]);
+    for key in ["late.bak", "second.bak"] {
+        gateway.running.says(&format!("`{key}`: SQL Server backup, family 1 of 1"));
+        gateway.running.says("read back after it was stored: no damage was found");
+    }
+    crate::gateway::wait_for(|| told(&gateway, "second.bak").contains("read back after it was stored: no damage"));
+    assert!(!told(&gateway, "late.bak").contains("checked while it was uploaded: no damage"));
+    // What nobody has seen before the set was written is not in the set.
+    assert_eq!(holds(&world, "second.bak"), "");
+    for key in ["unlisted", "replaced"] {
+        assert_eq!(holds(&world, key), "", "{key}");
+        assert!(!gateway.running.said().contains(&format!("`{key}`: SQL")), "{key}");
+    }
+}
+
+#[test]
 fn a_media_set_is_complete_only_with_all_of_its_families() {
     let world = prepared("");
     let gateway = started(&world, "");

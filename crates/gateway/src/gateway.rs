@@ -34,12 +34,15 @@ pub(crate) struct Gateway {
     pub tell: Tell,
 }
 
-/// An upload that ends without an object if its request ends early.
-pub(crate) struct Unfinished(pub Option<Arc<Running>>);
+/// An upload of one request: it ends without an object if its request ends early, unless somebody has taken it out.
+pub(crate) struct Unfinished {
+    pub gateway: Arc<Gateway>,
+    pub id: String,
+}
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(upload) = self.0.take() {
+        if let Some(upload) = self.gateway.uploads.take(&self.id) {
             abort(upload, "the connection ended early");
         }
     }
@@ -90,7 +93,7 @@ impl Gateway {
     ) -> S3Result<(u32, Received)> {
         let piece = upload.new_piece()?;
         upload.upload.begins(piece, number);
-        let received = receive(upload, piece, body, said, self.still).await?;
+        let received = receive(upload, piece, body, said).await?;
         let (whole, md5) = (Arc::clone(upload), received.md5);
         blocking(move || {
             whole.upload.is_whole(piece, md5);
@@ -113,7 +116,7 @@ impl Gateway {
 
     /// Ends all uploads, and waits until their resources are free, for at most this time.
     pub async fn end_all_uploads(&self, most: Duration) {
-        let ends = self.uploads.take_still(Duration::ZERO).into_iter().map(|upload| {
+        let ends = self.uploads.take_all().into_iter().map(|upload| {
             let key = upload.key.escape_debug().to_string();
             (self.tell)(&format!("upload {} of `{key}` was ended with the gateway", upload.id));
             spawn_blocking(move || upload.upload.abort("the gateway ends"))

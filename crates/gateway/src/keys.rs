@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use fullbore_core::io::{is_credential, read_small, refuse_files_of_others};
@@ -157,9 +158,17 @@ fn right_for(operation: &str) -> Option<&'static [Right]> {
     })
 }
 
+/// True once a client has signed a request of its connection with a key.
+#[derive(Clone, Default)]
+pub(crate) struct Known(pub std::sync::Arc<AtomicBool>);
+
 #[async_trait]
 impl S3Access for Keys {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
+        // Its signature is right: the client has a key.
+        if let (true, Some(known)) = (cx.credentials().is_some(), cx.extensions_mut().get::<Known>()) {
+            known.0.store(true, Ordering::Release);
+        }
         let operation = cx.s3_op().name();
         let Some(needed) = right_for(operation) else {
             return Err(s3_error!(NotImplemented, "{operation} is not done by this gateway"));

@@ -4,7 +4,8 @@
 //! | to understand | read |
 //! |---|---|
 //! | the seam | [`storage`] |
-//! | a connection | [`server`], then `trace` |
+//! | a connection | [`server`], then `trace` and `refusals` (what is refused before its body is read) |
+//! | what bounds a request | `incoming` (the body: time, chunks, memory), `chunks`, `patience` (the client has to take bytes) |
 //! | who may do what | [`keys`] |
 //! | an upload | `requests`, `gateway` (the state), `uploads` (which run), `receive` (a body, its checksums) |
 //! | a download | `send`, `listing` |
@@ -15,10 +16,14 @@ mod answers;
 pub mod budget;
 pub mod certificate;
 pub mod keys;
+mod chunks;
 mod digests;
 mod gateway;
+mod incoming;
 mod listing;
+mod patience;
 mod receive;
+mod refusals;
 mod requests;
 mod send;
 pub mod server;

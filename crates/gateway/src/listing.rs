@@ -24,14 +24,15 @@ pub(crate) fn must_exist(gateway: &Gateway, bucket: &str) -> S3Result<()> {
     }
 }
 
-/// All buckets.
-pub(crate) fn buckets(gateway: &Gateway) -> ListBucketsOutput {
+/// The buckets that a key may use.
+pub(crate) fn buckets(gateway: &Gateway, may_use: impl Fn(&str) -> bool) -> ListBucketsOutput {
     let bucket = |known: crate::storage::BucketInfo| Bucket {
         creation_date: Some(moment(known.created)),
         name: Some(known.name),
         ..Bucket::default()
     };
-    let buckets = gateway.storage.buckets().into_iter().map(bucket).collect();
+    let usable = gateway.storage.buckets().into_iter().filter(|known| may_use(&known.name));
+    let buckets = usable.map(bucket).collect();
     ListBucketsOutput { buckets: Some(buckets), ..ListBucketsOutput::default() }
 }
 
@@ -137,13 +138,28 @@ async fn page_of(
     blocking(move || page(&*storage, &bucket, &prefix, &delimiter, &after, most)).await
 }
 
-/// Answers ListObjectsV2. The token of a page is the last entry before it.
+/// The token of a page: the last entry before it, in hexadecimal. A key may have letters that XML changes.
+fn token(last: &str) -> String {
+    hex(last.as_bytes())
+}
+
+/// The entry of a token.
+fn entry_of(token: &str) -> S3Result<String> {
+    let digits = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let bytes: Option<Vec<u8>> = token.as_bytes().chunks(2).map(digits).collect();
+    let is_plain = token.len().is_multiple_of(2) && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let entry = bytes.filter(|_| is_plain).and_then(|bytes| String::from_utf8(bytes).ok());
+    entry.ok_or_else(|| s3_error!(InvalidArgument, "the continuation token is not of this gateway"))
+}
+
+/// Answers ListObjectsV2.
 pub(crate) async fn objects_v2(
     gateway: &Arc<Gateway>,
     input: ListObjectsV2Input,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
     let most = most(input.max_keys)?;
-    let after = input.continuation_token.as_ref().or(input.start_after.as_ref());
+    let continued = input.continuation_token.as_deref().map(entry_of).transpose()?;
+    let after = continued.as_ref().or(input.start_after.as_ref());
     let places = (input.prefix.as_ref(), input.delimiter.as_ref(), after);
     let page = page_of(gateway, &input.bucket, places, most).await?;
     let encoding = input.encoding_type.as_ref();
@@ -151,7 +167,7 @@ pub(crate) async fn objects_v2(
     Ok(S3Response::new(ListObjectsV2Output {
         key_count: i32::try_from(page.objects.len() + page.prefixes.len()).ok(),
         is_truncated: Some(page.next.is_some()),
-        next_continuation_token: page.next,
+        next_continuation_token: page.next.as_deref().map(token),
         contents: Some(page.objects.into_iter().map(|object| listed(object, encoding)).collect()),
         common_prefixes: Some(page.prefixes.into_iter().map(prefix).collect()),
         max_keys: i32::try_from(most).ok(),
@@ -250,5 +266,23 @@ pub(crate) fn uploads(all: &Uploads, input: ListMultipartUploadsInput) -> ListMu
         prefix: input.prefix,
         key_marker: input.key_marker,
         ..ListMultipartUploadsOutput::default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_gives_its_entry_back_whatever_letters_it_has_and_another_text_is_refused() {
+        for entry in ["a", "line\r\nfeed", "ü\u{10ffff}", "a<b>&\"'"] {
+            let token = token(entry);
+            assert!(token.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            assert_eq!(entry_of(&token).unwrap(), entry);
+        }
+        for wrong in ["a", "zz", "ff", "+1"] {
+            assert_eq!(entry_of(wrong).unwrap_err().code().as_str(), "InvalidArgument", "{wrong}");
+        }
     }
 }

@@ -2,7 +2,6 @@
 //! and signature is right.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,6 +15,7 @@ use s3s::{S3Error, S3Result, TrailingHeaders, s3_error};
 use tokio::task::spawn_blocking;
 
 use crate::answers::answer;
+use crate::incoming::{CHUNKS, MEMORY, STILL};
 use crate::uploads::{BUFFER, Buffer, Running};
 
 /// The sums that a client may send with a body.
@@ -118,22 +118,19 @@ struct Hashers {
     asked: ChecksumHasher,
 }
 
-/// Receives a body into a new piece. `still` is the longest time without a byte.
+/// Receives a body into a new piece. The body ends by itself if no byte comes for too long.
 pub(crate) async fn receive(
     upload: &Arc<Running>,
     piece: u32,
     body: Option<StreamingBlob>,
     said: &Said,
-    still: Duration,
 ) -> S3Result<Received> {
+    let _receiving = upload.receiving();
     let mut hashers = said.hashers();
     let mut buffer = upload.buffer().await?;
     let mut bytes: u64 = 0;
     if let Some(mut body) = body {
-        loop {
-            let next = tokio::time::timeout(still, body.next()).await;
-            let next = next.map_err(|_| s3_error!(RequestTimeout, "no byte came for {} seconds", still.as_secs()))?;
-            let Some(frame) = next else { break };
+        while let Some(frame) = body.next().await {
             let frame = frame.map_err(broken)?;
             upload.moves();
             bytes += frame.len() as u64;
@@ -183,7 +180,14 @@ async fn write(
 /// The body ended early, or what it is signed with is wrong.
 fn broken(error: s3s::StdError) -> S3Error {
     let text = error.to_string();
-    let mut found = if text.contains("Sha256Mismatch") {
+    let behind = |begin: &str| text.find(begin).and_then(|at| text.get(at..)).map(str::to_owned);
+    let mut found = if let Some(text) = behind(STILL) {
+        s3_error!(RequestTimeout, "{text}")
+    } else if let Some(text) = behind(CHUNKS) {
+        s3_error!(InvalidRequest, "{text}")
+    } else if let Some(text) = behind(MEMORY) {
+        s3_error!(SlowDown, "{text}")
+    } else if text.contains("Sha256Mismatch") {
         let code = s3s::S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into());
         S3Error::with_message(code, "the bytes that came do not have the announced SHA-256")
     } else if text.contains("SignatureMismatch") {

@@ -9,7 +9,8 @@ use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 use crate::answers::blocking;
 use crate::digests::hex;
 use crate::gateway::{Gateway, Unfinished};
-use crate::receive::Said;
+use crate::keys::Keys;
+use crate::receive::{Received, Said};
 use crate::storage::{NewObject, ObjectInfo};
 use crate::uploads::{PARTS_MAX, Part};
 use crate::{listing, send};
@@ -17,9 +18,9 @@ use crate::{listing, send};
 /// Bytes of the name that a client gives itself.
 const CLIENT_MAX: usize = 200;
 
-/// A clone of the same gateway, for the protocol's library.
+/// A clone of the same gateway and of its keys, for the protocol's library.
 #[derive(Clone)]
-pub(crate) struct Shared(pub Arc<Gateway>);
+pub(crate) struct Shared(pub Arc<Gateway>, pub Keys);
 
 /// The id of the key that signed a request.
 fn signer<T>(request: &S3Request<T>) -> String {
@@ -73,9 +74,8 @@ impl S3 for Shared {
         let number = number.ok_or_else(wrong)?;
         let upload = self.0.uploads.find(&upload_id, &bucket, &key)?;
         let (piece, received) = self.0.receive((&upload, number), body, &said).await?;
-        let (bytes, md5) = (received.bytes, received.md5);
-        upload.received(number, Part { piece, bytes, md5, received: crate::uploads::now() });
-        let sums = received.sums;
+        let Received { bytes, md5, sums } = received;
+        upload.received(number, Part { piece, bytes, md5, sums: sums.clone(), received: crate::uploads::now() });
         Ok(S3Response::new(UploadPartOutput {
             e_tag: etag(&hex(&md5)),
             checksum_crc32: sums.checksum_crc32,
@@ -91,7 +91,8 @@ impl S3 for Shared {
         &self,
         req: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        let CompleteMultipartUploadInput { bucket, key, upload_id, multipart_upload, .. } = req.input;
+        refuse_sums_of_objects(&req.input)?;
+        let CompleteMultipartUploadInput { bucket, key, upload_id, multipart_upload, mpu_object_size, .. } = req.input;
         let found = self.0.uploads.find(&upload_id, &bucket, &key);
         let (upload, Some(list)) = (
             match found {
@@ -107,6 +108,10 @@ impl S3 for Shared {
             return Err(s3_error!(MalformedXML, "the request has no list of parts"));
         };
         let (parts, etag) = upload.chosen(&list)?;
+        let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+        if mpu_object_size.is_some_and(|announced| u64::try_from(announced).ok() != Some(bytes)) {
+            return Err(s3_error!(InvalidRequest, "the parts have {bytes} bytes, and the request announces others"));
+        }
         let Some(upload) = self.0.uploads.take(&upload.id) else {
             return Err(s3_error!(NoSuchUpload, "the upload is being completed or aborted by another request"));
         };
@@ -143,18 +148,17 @@ impl S3 for Shared {
         let (owner, client) = (signer(&req), client(&req));
         let PutObjectInput { bucket, key, body, content_md5, content_length, content_type, metadata, .. } = req.input;
         let said = Said::new(&req.headers, req.trailing_headers, content_md5, content_length);
-        if req.input.if_match.is_some() || req.input.if_none_match.is_some() {
-            return Err(s3_error!(NotImplemented, "conditions on uploads are not kept by this gateway"));
-        }
         let metadata = metadata.unwrap_or_default().into_iter().collect();
         let object = NewObject { key, content_type, metadata, client };
-        let upload = Arc::new(self.0.begin(&bucket, object, &owner).await?);
-        let mut unfinished = Unfinished(Some(Arc::clone(&upload)));
+        let upload = self.0.uploads.add(self.0.begin(&bucket, object, &owner).await?.whole());
+        let unfinished = Unfinished { gateway: Arc::clone(&self.0), id: upload.id.clone() };
         let (piece, received) = self.0.receive((&upload, 1), body, &said).await?;
         let part = crate::FinishedPart { number: 1, piece, bytes: received.bytes, md5: received.md5 };
-        let work = self.0.complete(upload, vec![part], hex(&received.md5));
         // From now on it ends by itself.
-        unfinished.0 = None;
+        let Some(upload) = self.0.uploads.take(&unfinished.id) else {
+            return Err(s3_error!(ServiceUnavailable, "the upload was ended: try again later"));
+        };
+        let work = self.0.complete(upload, vec![part], hex(&received.md5));
         let object = work.await.map_err(|_| s3_error!(InternalError, "a task of the gateway has failed"))??;
         let sums = received.sums;
         Ok(S3Response::new(PutObjectOutput {
@@ -228,8 +232,24 @@ impl S3 for Shared {
         Ok(S3Response::new(GetBucketLocationOutput::default()))
     }
 
-    async fn list_buckets(&self, _: S3Request<ListBucketsInput>) -> S3Result<S3Response<ListBucketsOutput>> {
-        Ok(S3Response::new(listing::buckets(&self.0)))
+    async fn list_buckets(&self, req: S3Request<ListBucketsInput>) -> S3Result<S3Response<ListBucketsOutput>> {
+        let id = signer(&req);
+        Ok(S3Response::new(listing::buckets(&self.0, |bucket| self.1.may_use(&id, bucket))))
+    }
+}
+
+/// This gateway computes no checksum of an object in parts: one that nobody checks must not look checked.
+fn refuse_sums_of_objects(input: &CompleteMultipartUploadInput) -> S3Result<()> {
+    let sums = [
+        &input.checksum_crc32,
+        &input.checksum_crc32c,
+        &input.checksum_crc64nvme,
+        &input.checksum_sha1,
+        &input.checksum_sha256,
+    ];
+    match sums.iter().any(|sum| sum.is_some()) {
+        true => Err(s3_error!(NotImplemented, "this gateway checks parts, and no checksum of an object in parts")),
+        false => Ok(()),
     }
 }
 

@@ -48,6 +48,8 @@ fn check(object: &ObjectInfo, matches: Option<&ETagCondition>, differs: Option<&
 fn span_of(range: Option<Range>, bytes: u64) -> S3Result<Span<u64>> {
     match range {
         None => Ok(0..bytes),
+        // An empty object has no last bytes.
+        Some(_) if bytes == 0 => Err(s3_error!(InvalidRange, "the object is empty")),
         Some(range) => range.check(bytes).map_err(|_| s3_error!(InvalidRange, "the object has {bytes} bytes")),
     }
 }
@@ -171,6 +173,15 @@ pub(crate) async fn delete_many(
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     if input.delete.objects.len() > DELETED_MAX {
         return Err(s3_error!(MalformedXML, "a request deletes {DELETED_MAX} objects at most"));
+    }
+    let is_conditional = |object: &ObjectIdentifier| {
+        let conditions = object.e_tag.is_some() || object.last_modified_time.is_some() || object.size.is_some();
+        object.version_id.is_some() || conditions
+    };
+    if let Some(object) = input.delete.objects.iter().find(|object| is_conditional(object)) {
+        let key = object.key.escape_debug();
+        let why = "this gateway deletes all versions of a key, and keeps no conditions";
+        return Err(s3_error!(NotImplemented, "`{key}` has a version or a condition: {why}; nothing was deleted"));
     }
     let quiet = input.delete.quiet.unwrap_or(false);
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());

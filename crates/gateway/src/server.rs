@@ -20,18 +20,21 @@ use tokio_rustls::TlsAcceptor;
 use crate::budget::Budget;
 use crate::gateway::Gateway;
 pub use crate::gateway::Tell;
-use crate::keys::Keys;
+use crate::incoming::{Bounded, Bounds, Held, LIST_MAX};
+use crate::keys::{Keys, Known};
+use crate::patience::Patience;
 use crate::requests::Shared;
 use crate::storage::Storage;
 use crate::uploads::Uploads;
-use crate::{tls, trace};
+use crate::{refusals, tls, trace};
 
 /// Connections at the same time, at most.
 const CONNECTIONS_MAX: usize = 512;
 /// Bytes that a connection holds before the gateway takes them: of all connections together half of the 64 MiB beside the
 /// budget.
 const CONNECTION_BUFFER: usize = 64 << 10;
-/// The longest time until a connection has its TLS.
+/// The longest time until a connection has its TLS, and the same until it has signed a request with a key: clients without
+/// one must not hold the connections.
 const GREETING: Duration = Duration::from_secs(20);
 /// The longest time until a connection has the headers of its next request: between two parts, a client may have to read a
 /// slow disk.
@@ -42,6 +45,8 @@ const THREADS_MAX: usize = 4;
 const WAITING_MAX: usize = 512;
 /// Bytes of an XML body: a list of 10,000 parts has about 2 MB.
 const XML_MAX: usize = 4 << 20;
+/// The memory for lists in XML. Lists must not wait for uploads, which wait for their lists.
+const LISTS: u64 = 2 * LIST_MAX;
 /// The time between two looks at whether the gateway is to end.
 const TICK: Duration = Duration::from_millis(100);
 /// How long running requests may take at the end.
@@ -102,7 +107,9 @@ pub fn serve(
         .enable_all()
         .build()
         .map_err(|e| Error::io("start the threads of", "the gateway", e))?;
-    let service = Service { protocol: protocol(keys, &gateway), tell, trace: settings.trace, requests: Arc::default() };
+    let bounds = Bounds { still: settings.still, budget: gateway.budget.clone(), lists: Budget::new(LISTS) };
+    let protocol = protocol(keys, &gateway);
+    let service = Service { protocol, bounds, tell, trace: settings.trace, requests: Arc::default() };
     let done = runtime.block_on(async {
         let listener = listen(&settings.listen).await?;
         let address = listener.local_addr().map_err(|e| Error::io("listen on", &settings.listen, e))?;
@@ -128,7 +135,7 @@ fn protocol(keys: Keys, gateway: &Arc<Gateway>) -> S3Service {
     // Uploads by forms of browsers would be taken into memory.
     (config.post_object_max_file_size, config.form_max_field_size) = (1, 1024);
     (config.form_max_fields_size, config.form_max_parts) = (16 << 10, 16);
-    let mut builder = S3ServiceBuilder::new(Shared(Arc::clone(gateway)));
+    let mut builder = S3ServiceBuilder::new(Shared(Arc::clone(gateway), keys.clone()));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
     builder.set_auth(keys.clone());
     builder.set_access(keys);
@@ -172,10 +179,9 @@ async fn accept(
     (service.tell)("ending: new uploads are refused");
     gateway.ending.store(true, Ordering::Release);
     let _ = close.send(true); // Without a connection nobody listens.
-    let begun = Instant::now();
     let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
     let _ = tokio::time::timeout(FAREWELL, room.acquire_many(all)).await; // Uploads that are left are ended below.
-    gateway.end_all_uploads(FAREWELL.saturating_sub(begun.elapsed())).await;
+    gateway.end_all_uploads(FAREWELL).await;
 }
 
 async fn connection(
@@ -192,9 +198,11 @@ async fn connection(
         Err(_) => return,
     };
     let peer = peer.to_string();
-    let answer = service_fn(|request| service.answer(request, &peer));
+    let known = Known::default();
+    let answer = service_fn(|request| service.answer(request, &peer, &known));
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(BETWEEN_REQUESTS).max_buf_size(CONNECTION_BUFFER);
+    let stream = Patience::new(stream, service.bounds.still);
     let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), answer));
     let is_closing = async {
         let _ = closing.wait_for(|closing| *closing).await; // The server is gone: it ends as well.
@@ -202,6 +210,7 @@ async fn connection(
     let first = tokio::select! {
         done = serving.as_mut() => Some(done),
         () = is_closing => None,
+        () = stays_unknown(&known, GREETING) => return,
     };
     let done = match first {
         Some(done) => done,
@@ -216,27 +225,66 @@ async fn connection(
     }
 }
 
+/// Returns after this time if the client has signed no request with a key until then.
+async fn stays_unknown(known: &Known, limit: Duration) {
+    tokio::time::sleep(limit).await;
+    if known.0.load(Ordering::Acquire) {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// The protocol, with a trace around it.
 #[derive(Clone)]
 struct Service {
     protocol: S3Service,
+    bounds: Bounds,
     tell: Tell,
     trace: bool,
     requests: Arc<AtomicU64>,
 }
 
 impl Service {
-    async fn answer(&self, request: hyper::Request<Incoming>, peer: &str) -> Result<s3s::HttpResponse, s3s::HttpError> {
+    async fn answer(
+        &self,
+        request: hyper::Request<Incoming>,
+        peer: &str,
+        known: &Known,
+    ) -> Result<s3s::HttpResponse, s3s::HttpError> {
         let (number, begun) = (self.requests.fetch_add(1, Ordering::Relaxed) + 1, Instant::now());
         if self.trace {
             let (method, uri, headers) = (request.method(), request.uri(), request.headers());
             (self.tell)(&trace::request(number, peer, method, uri, headers));
         }
-        let answered = hyper::service::Service::call(&self.protocol, request).await;
+        let answered = match refusals::refusal(request.method(), request.uri(), request.headers()) {
+            Some(refusal) => Ok(refusal.answer()),
+            None => {
+                // It lasts until the answer.
+                let held = Held::default();
+                let (mut head, body) = request.into_parts();
+                let body = Bounded::new(body, (&head.method, &head.uri, &head.headers), &self.bounds, &held);
+                head.extensions.insert(known.clone());
+                let request = hyper::Request::from_parts(head, s3s::Body::http_body_unsync(body));
+                self.protocol.call(request).await
+            }
+        };
         if let (Ok(answer), true) = (&answered, self.trace) {
             let after = begun.elapsed().as_millis();
             (self.tell)(&trace::answer(number, answer.status(), answer.headers(), after));
         }
         answered
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_without_a_key_has_a_time_limit_and_one_with_a_key_has_none() {
+        let (known, limit) = (Known::default(), Duration::from_millis(50));
+        stays_unknown(&known, limit).await;
+        known.0.store(true, Ordering::Release);
+        assert!(tokio::time::timeout(limit * 4, stays_unknown(&known, limit)).await.is_err());
     }
 }

@@ -2,6 +2,8 @@
 
 use hyper::{HeaderMap, Method, Uri};
 
+use crate::refusals::decoded;
+
 /// Headers whose values are shown. Of others, only the length is.
 const SHOWN: [&str; 30] = [
     "accept-encoding",
@@ -73,7 +75,8 @@ fn target(uri: &Uri) -> String {
     let query = uri.query().unwrap_or_default();
     let one = |pair: &str| {
         let name = pair.split('=').next().unwrap_or_default();
-        let lower = name.to_ascii_lowercase();
+        // A server decodes names: an encoded one is as good.
+        let lower = decoded(name).to_ascii_lowercase();
         match HIDDEN.contains(&lower.as_str()) {
             true => format!("{}=…", plain(name)),
             false => plain(pair),
@@ -113,8 +116,11 @@ mod tests {
         ] {
             all.append(name, value.parse().unwrap());
         }
-        let uri: Uri =
-            format!("/b/k%0A?uploadId=7&X-Amz-Signature={secret}&X-Amz-Security-Token={secret}").parse().unwrap();
+        let uri: Uri = format!(
+            "/b/k%0A?uploadId=7&X-Amz-Signature={secret}&X-Amz-Security-Token={secret}&X-Amz-Signatur%65={secret}"
+        )
+        .parse()
+        .unwrap();
         let line = request(3, "10.0.0.1:5", &Method::GET, &uri, &all);
         assert!(!line.contains(secret), "{line}");
         for part in

@@ -1,10 +1,11 @@
 //! The uploads that run: their parts, their buffers, and the time since the last byte came.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use s3s::dto::{CompletedPart, Timestamp};
+use s3s::dto::{Checksum, CompletedPart, Timestamp};
 use s3s::{S3Result, s3_error};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
@@ -17,8 +18,9 @@ use crate::storage::{FinishedPart, ObjectInfo, Upload};
 pub(crate) const BUFFER: usize = 1 << 20;
 /// Buffers of an upload: as many parts are received at once. Further parts wait for one.
 pub(crate) const BUFFERS: usize = 8;
-/// Pieces of an upload, at most: parts that are sent again and again are new pieces.
-const PIECES_MAX: u32 = 100_000;
+/// Pieces of an upload, at most: parts that are sent again are new pieces. Each may end with a short block, and a download
+/// takes memory for 40,000 of them.
+const PIECES_MAX: u32 = 30_000;
 /// Completed uploads that are remembered, for clients that ask again because the answer was lost.
 const REMEMBERED: usize = 1000;
 /// The greatest number of a part.
@@ -30,6 +32,8 @@ pub(crate) struct Part {
     pub piece: u32,
     pub bytes: u64,
     pub md5: [u8; 16],
+    /// The sums that the client has sent, which are right.
+    pub sums: Checksum,
     pub received: Timestamp,
 }
 
@@ -55,6 +59,10 @@ pub(crate) struct Running {
     buffers: Arc<Semaphore>,
     free: Mutex<Vec<Vec<u8>>>,
     moved: Mutex<Instant>,
+    /// Bodies that come in. Each has its own time limit.
+    receiving: AtomicUsize,
+    /// True for an object that comes in one request: it has no parts, and nobody else sees it.
+    whole: bool,
     _memory: Lease,
 }
 
@@ -76,6 +84,16 @@ impl Drop for Buffer {
     }
 }
 
+/// A body that comes in.
+pub(crate) struct Receiving(Arc<Running>);
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.0.moves();
+        self.0.receiving.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -94,8 +112,21 @@ impl Running {
             buffers: Arc::new(Semaphore::new(BUFFERS)),
             free: Mutex::default(),
             moved: Mutex::new(Instant::now()),
+            receiving: AtomicUsize::new(0),
+            whole: false,
             _memory: memory,
         }
+    }
+
+    /// The same for an object that comes in one request.
+    pub fn whole(self) -> Self {
+        Self { whole: true, ..self }
+    }
+
+    /// A body comes in, as long as the result lives: meanwhile the upload does not stand still.
+    pub fn receiving(self: &Arc<Self>) -> Receiving {
+        self.receiving.fetch_add(1, Ordering::AcqRel);
+        Receiving(Arc::clone(self))
     }
 
     /// A free buffer. Waits for one.
@@ -157,11 +188,27 @@ fn chosen(received: &BTreeMap<u16, Part>, listed: &[CompletedPart]) -> S3Result<
         if etag.is_some_and(|etag| etag != hex(&part.md5)) {
             return Err(s3_error!(InvalidPart, "part {number} has another ETag: it was sent again"));
         }
+        if !has_sums(part, one) {
+            return Err(s3_error!(InvalidPart, "part {number} was not received with the checksum that the list says"));
+        }
         sums.extend_from_slice(&part.md5);
         parts.push(FinishedPart { number, piece: part.piece, bytes: part.bytes, md5: part.md5 });
     }
     let etag = format!("{}-{}", hex(&md5(&sums)), parts.len());
     Ok((parts, etag))
+}
+
+/// True if each checksum of a listed part is one that its bytes were checked with.
+fn has_sums(part: &Part, listed: &CompletedPart) -> bool {
+    [
+        (&listed.checksum_crc32, &part.sums.checksum_crc32),
+        (&listed.checksum_crc32c, &part.sums.checksum_crc32c),
+        (&listed.checksum_crc64nvme, &part.sums.checksum_crc64nvme),
+        (&listed.checksum_sha1, &part.sums.checksum_sha1),
+        (&listed.checksum_sha256, &part.sums.checksum_sha256),
+    ]
+    .into_iter()
+    .all(|(listed, checked)| listed.is_none() || listed == checked)
 }
 
 /// The present moment, as answers show it.
@@ -188,7 +235,7 @@ impl Uploads {
     /// The upload with this id, bucket and key.
     pub fn find(&self, id: &str, bucket: &str, key: &str) -> S3Result<Arc<Running>> {
         let found = held(&self.running).get(id).cloned();
-        let found = found.filter(|upload| upload.bucket == bucket && upload.key == key);
+        let found = found.filter(|upload| !upload.whole && upload.bucket == bucket && upload.key == key);
         found.ok_or_else(|| s3_error!(NoSuchUpload, "this gateway has no such upload: it has ended, or stood still"))
     }
 
@@ -199,16 +246,22 @@ impl Uploads {
 
     /// Those of a bucket, by key.
     pub fn of_bucket(&self, bucket: &str) -> Vec<Arc<Running>> {
-        let mut found: Vec<_> =
-            held(&self.running).values().filter(|upload| upload.bucket == bucket).cloned().collect();
+        let is_shown = |upload: &&Arc<Running>| !upload.whole && upload.bucket == bucket;
+        let mut found: Vec<_> = held(&self.running).values().filter(is_shown).cloned().collect();
         found.sort_by(|a, b| (&a.key, &a.id).cmp(&(&b.key, &b.id)));
         found
+    }
+
+    /// Takes out all of them.
+    pub fn take_all(&self) -> Vec<Arc<Running>> {
+        std::mem::take(&mut *held(&self.running)).into_values().collect()
     }
 
     /// Takes out the uploads without a byte for this time.
     pub fn take_still(&self, limit: Duration) -> Vec<Arc<Running>> {
         let mut running = held(&self.running);
-        let is_still = |upload: &Running| held(&upload.moved).elapsed() >= limit;
+        let is_still =
+            |upload: &Running| upload.receiving.load(Ordering::Acquire) == 0 && held(&upload.moved).elapsed() >= limit;
         let ids: Vec<String> =
             running.iter().filter(|(_, upload)| is_still(upload)).map(|(id, _)| id.clone()).collect();
         ids.iter().filter_map(|id| running.remove(id)).collect()
@@ -242,9 +295,17 @@ mod tests {
     use s3s::dto::ETag;
 
     use super::*;
+    use crate::budget::Budget;
+    use crate::storage::{Done, Failure};
 
     fn received() -> BTreeMap<u16, Part> {
-        let part = |piece| Part { piece, bytes: u64::from(piece) * 10, md5: [piece as u8; 16], received: now() };
+        let part = |piece| Part {
+            piece,
+            bytes: u64::from(piece) * 10,
+            md5: [piece as u8; 16],
+            sums: Checksum::default(),
+            received: now(),
+        };
         [(1, part(7)), (3, part(2)), (10_000, part(5))].into()
     }
 
@@ -258,12 +319,60 @@ mod tests {
         parts.iter().map(one).collect()
     }
 
+    /// An upload that takes everything and keeps nothing.
+    struct Nothing;
+
+    impl Upload for Nothing {
+        fn write(&self, _: u32, bytes: Vec<u8>) -> Done<Vec<u8>> {
+            Ok(bytes)
+        }
+
+        fn complete(&self, _: &[FinishedPart], _: &str) -> Done<ObjectInfo> {
+            Err(Failure::NoObject)
+        }
+
+        fn abort(&self, _: &str) {}
+    }
+
+    fn running() -> Running {
+        Running::new(("b", "k"), "ALL", Box::new(Nothing), Budget::new(1).take(1).unwrap())
+    }
+
+    #[test]
+    fn a_part_that_is_sent_again_more_often_than_a_download_could_read_is_refused() {
+        let upload = running();
+        assert!((0..PIECES_MAX).all(|_| upload.new_piece().is_ok()));
+        assert_eq!(upload.new_piece().unwrap_err().code().as_str(), "InvalidRequest");
+    }
+
+    #[test]
+    fn an_upload_does_not_stand_still_while_a_body_comes_and_one_of_one_request_is_not_listed() {
+        let uploads = Uploads::default();
+        let (parts, whole) = (uploads.add(running()), uploads.add(running().whole()));
+        let receiving = (parts.receiving(), whole.receiving());
+        assert!(uploads.take_still(Duration::ZERO).is_empty());
+        assert_eq!(uploads.of_bucket("b").len(), 1);
+        assert!(uploads.find(&whole.id, "b", "k").is_err() && uploads.find(&parts.id, "b", "k").is_ok());
+        drop(receiving);
+        assert_eq!(uploads.take_still(Duration::ZERO).len(), 2);
+    }
+
     #[test]
     fn the_listed_parts_count_in_their_order_and_others_do_not() {
         let (parts, etag) = chosen(&received(), &listed(&[(1, Some(7)), (10_000, None)])).unwrap();
         let pieces: Vec<_> = parts.iter().map(|part| (part.number, part.piece, part.bytes)).collect();
         assert_eq!(pieces, [(1, 7, 70), (10_000, 5, 50)]);
         assert!(etag.ends_with("-2") && etag.len() == 34);
+    }
+
+    #[test]
+    fn a_checksum_of_a_listed_part_counts_only_if_its_bytes_were_checked_with_it() {
+        let mut received = received();
+        let mut list = listed(&[(1, None)]);
+        list[0].checksum_crc32 = Some("AAAAAA==".to_owned());
+        assert_eq!(chosen(&received, &list).unwrap_err().code().as_str(), "InvalidPart");
+        received.get_mut(&1).unwrap().sums.checksum_crc32 = Some("AAAAAA==".to_owned());
+        assert!(chosen(&received, &list).is_ok());
     }
 
     #[test]

@@ -21,8 +21,9 @@ use fullbore_repository::config::Config;
 use fullbore_repository::discovery;
 use fullbore_repository::inventory::StoredSet;
 
+use super::media::was_checked;
 use super::{Writing, reader};
-use crate::job::backup;
+use crate::job::backup::{self, recipients};
 use crate::job::repository::{Setting, remove, upload};
 
 /// The list of objects is read again after this time: other hosts write and prune, too.
@@ -115,6 +116,8 @@ impl Bucket {
         let repository = Repository::open_to_write(setting, places, &conduct.stores)?;
         let template = template(config, writing, &repository)?;
         let key = discovery::read_key(template.key.as_deref())?;
+        // A key file that is missing is told now, and not to the first client.
+        recipients(&template.encrypt_to)?;
         // A repository without a name in the configuration is a directory or a prefix: its last part is the name.
         let name = setting.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
         if name.is_empty() {
@@ -138,12 +141,14 @@ impl Bucket {
         })
     }
 
-    /// The families of a media set that are not in the bucket, besides this one.
-    pub fn missing_families(&self, of: &ObjectMedia) -> Vec<u16> {
+    /// The families of a media set that are not in the bucket, besides this one. True if the others were all checked.
+    pub fn missing_families(&self, of: &ObjectMedia) -> (Vec<u16>, bool) {
         // If the others cannot be read, those that this gateway has stored count.
         let known = self.known(FRESH).unwrap_or_else(|_| held(&self.known));
         let newest = known.objects.values().filter_map(|versions| versions.last());
-        of.missing(newest.filter_map(|version| version.facts.media.as_ref()))
+        let media: Vec<&ObjectMedia> = newest.filter_map(|version| version.facts.media.as_ref()).collect();
+        let checked = media.iter().filter(|other| other.media_set == of.media_set).all(|other| was_checked(other));
+        (of.missing(media), checked)
     }
 
     pub fn setting(&self) -> Setting<'_> {
@@ -177,11 +182,16 @@ impl Bucket {
         plan.map_or(0, |plan| plan.pool_bytes() + plan.codec_bytes)
     }
 
-    /// The present moment, later than all before.
-    pub fn next_moment(&self) -> i64 {
+    /// The present moment, later than that of every known object. A clock that was set back must not hide a new object
+    /// behind an older one.
+    ///
+    /// # Errors
+    /// The objects that are there cannot be read: then nobody knows which moment is late enough.
+    pub fn next_moment(&self) -> Result<i64> {
+        drop(self.known(FRESH)?);
         let mut last = held(&self.completed_at);
-        *last = jiff::Timestamp::now().as_microsecond().max(*last + 1);
-        *last
+        *last = jiff::Timestamp::now().as_microsecond().max(last.saturating_add(1));
+        Ok(*last)
     }
 
     /// A set was stored.
@@ -232,6 +242,11 @@ impl Bucket {
             Err(error) => return Err(error.into()),
         };
         Ok((version.info(), Box::new(opened)))
+    }
+
+    /// The object of one set, to be read.
+    pub fn open_set(&self, set: &StoredSet) -> Result<Box<dyn ObjectReader>> {
+        Ok(Box::new(reader::open(set, &self.repository, self.key.as_ref())?))
     }
 
     /// True if the newest version of a key is another one by now.

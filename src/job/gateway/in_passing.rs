@@ -2,7 +2,7 @@
 //! little early: they wait, as long as there is memory for them. If that does not do, nothing is lost: the object is read
 //! back after it was stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,9 @@ use fullbore_gateway::budget::{Budget, Lease};
 /// Bytes of parts that wait for earlier ones, at most.
 const WINDOW: u64 = 64 << 20;
 /// Bytes of the beginning that are kept: the descriptions are there.
-const FIRST: usize = 1 << 20;
+pub(super) const FIRST: usize = 1 << 20;
+/// Attempts at part 1 whose beginning is kept: a client that waits for too long sends it again.
+const FIRSTS: usize = 2;
 
 /// The verdict of a check.
 pub(super) enum Outcome {
@@ -24,6 +26,8 @@ pub(super) enum Outcome {
     Other,
     /// They are of this kind, and could not be checked in passing, because of this.
     Unchecked(&'static dyn ForeignMedia, &'static str),
+    /// Nobody has seen what they are: the first bytes of the object are not those that came first.
+    Unknown,
     /// They were checked.
     Checked(&'static dyn ForeignMedia, Box<ForeignVerification>),
 }
@@ -52,8 +56,8 @@ struct State {
     checked: Vec<[u8; 16]>,
     /// The piece of the part behind them, if some of it was checked.
     current: Option<u32>,
-    /// The last attempt at part 1, and its first bytes.
-    first: (u32, Vec<u8>),
+    /// The first bytes of the last attempts at part 1.
+    firsts: VecDeque<(u32, Vec<u8>)>,
     /// True once there were enough bytes to know the kind.
     known: bool,
     other: bool,
@@ -166,22 +170,23 @@ impl InPassing {
         if same && !state.known {
             state.recognise(true, &self.name);
         }
-        let outcome = match (state.media, state.given_up, state.checking.take()) {
-            (None, Some(why), _) if !state.other => match fullbore_engines::foreign(&state.first.1) {
-                Some(media) => Outcome::Unchecked(media, why),
+        let head = state.head_of(parts);
+        // What was checked counts only if it is the object.
+        let checking = state.checking.take().filter(|_| same && state.given_up.is_none());
+        let verified = checking.and_then(|Checking { to_check, thread }| {
+            drop(to_check);
+            thread.join().ok()?.ok()
+        });
+        let otherwise = if state.other { "it was sent again" } else { "the check could not read it" };
+        let outcome = match (verified, state.media, &head) {
+            (Some(verification), Some(media), _) => Outcome::Checked(media, Box::new(verification)),
+            (_, _, None) => Outcome::Unknown,
+            (_, _, Some(head)) => match fullbore_engines::foreign(head) {
+                Some(media) => Outcome::Unchecked(media, state.given_up.unwrap_or(otherwise)),
                 None => Outcome::Other,
             },
-            (Some(media), Some(why), _) => Outcome::Unchecked(media, why),
-            (Some(media), None, Some(Checking { to_check, thread })) => {
-                drop(to_check);
-                match thread.join() {
-                    Ok(Ok(verification)) => Outcome::Checked(media, Box::new(verification)),
-                    _ => Outcome::Unchecked(media, "the check could not read it"),
-                }
-            }
-            _ => Outcome::Other,
         };
-        (outcome, state.first.1)
+        (outcome, head.unwrap_or_default())
     }
 }
 
@@ -190,13 +195,26 @@ impl State {
         self.other || self.given_up.is_some()
     }
 
-    /// Keeps the beginning of the object, also if it is not checked in passing: what it is can be told all the same.
+    /// Keeps the beginning of an attempt at part 1, also if it is not checked in passing: what the object is can be told all
+    /// the same.
     fn keep_first(&mut self, piece: u32, bytes: &[u8]) {
-        if self.first.0 != piece {
-            self.first = (piece, Vec::new());
+        if !self.firsts.iter().any(|(of, _)| *of == piece) {
+            if self.firsts.len() == FIRSTS {
+                self.firsts.pop_front();
+            }
+            self.firsts.push_back((piece, Vec::new()));
         }
-        let room = FIRST.saturating_sub(self.first.1.len()).min(bytes.len());
-        self.first.1.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        let Some((_, first)) = self.firsts.iter_mut().find(|(of, _)| *of == piece) else { return };
+        let room = FIRST.saturating_sub(first.len()).min(bytes.len());
+        first.extend_from_slice(bytes.get(..room).unwrap_or_default());
+    }
+
+    /// The first bytes of the object with these parts, if they were kept, and are enough to know what it is.
+    fn head_of(&mut self, parts: &[FinishedPart]) -> Option<Vec<u8>> {
+        let first = parts.first()?;
+        let at = self.firsts.iter().position(|(piece, _)| *piece == first.piece)?;
+        let (_, head) = self.firsts.remove(at)?;
+        Some(head).filter(|head| head.len() >= FOREIGN_HEAD || parts.len() == 1)
     }
 
     /// The number of the next part to check.
@@ -339,6 +357,33 @@ mod tests {
             assert!(head == first);
             assert!(budget.take(memory).is_some(), "all memory is back");
         }
+    }
+
+    /// The outcome for pieces, of which these are the object.
+    fn outcome(pieces: &[(u32, u16, &[u8])], parts: &[FinishedPart]) -> Outcome {
+        let check = InPassing::new("k", Budget::new(1 << 20));
+        sent(&check, pieces);
+        check.finish(parts).0
+    }
+
+    #[test]
+    fn what_an_object_is_is_told_by_its_own_bytes_only() {
+        let (bytes, junk) = (&sample_full(true)[..], &[b'J'; 1000][..]);
+        // The first attempt at part 1 was something else.
+        let late = outcome(&[(1, 1, junk), (2, 1, bytes)], &[part(1, 2)]);
+        assert!(matches!(late, Outcome::Unchecked(..)));
+        // The backup file was replaced by something else.
+        let replaced = outcome(&[(1, 1, bytes), (2, 1, junk)], &[part(1, 2)]);
+        assert!(matches!(replaced, Outcome::Other));
+        // The list leaves part 1 out, or there was none.
+        assert!(matches!(outcome(&[(1, 1, bytes), (2, 2, junk)], &[part(2, 2)]), Outcome::Unknown));
+        assert!(matches!(outcome(&[(1, 1, junk), (2, 2, bytes)], &[part(2, 2)]), Outcome::Unknown));
+        assert!(matches!(outcome(&[(1, 2, bytes)], &[part(2, 1)]), Outcome::Unknown));
+        // A first part that is too short to tell.
+        assert!(matches!(
+            outcome(&[(1, 1, &junk[..3]), (2, 1, b"TA"), (3, 2, bytes)], &[part(1, 2), part(2, 3)]),
+            Outcome::Unknown
+        ));
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::io::{self, Cursor, Read};
 
 use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
-use fullbore_engines::{ForeignFamily, ForeignMedia, ForeignVerification, InOrder, ObjectMedia};
+use fullbore_engines::{FOREIGN_HEAD, ForeignFamily, ForeignMedia, ForeignVerification, InOrder, ObjectMedia};
 use fullbore_gateway::{Failure, ObjectReader};
 
-use super::in_passing::Outcome;
+use super::in_passing::{FIRST, Outcome};
 
 /// Damaged places that a set names; the others are counted.
 const NAMED: usize = 10;
@@ -18,10 +18,11 @@ const READ_BACK: &str = "read back after it was stored";
 /// The facts for the set; `None` for another object. `head` are the first bytes of the object with this key.
 pub(super) fn facts(key: &str, outcome: &Outcome, head: Vec<u8>) -> Option<ObjectMedia> {
     let (mut described, checked) = match outcome {
-        Outcome::Other => return None,
+        // A set says nothing of bytes that nobody has seen.
+        Outcome::Other | Outcome::Unknown => return None,
         Outcome::Unchecked(media, why) => (
             described(key, *media, head),
-            format!("not while it was uploaded: {why}; {READ_BACK}, see the gateway's log"),
+            format!("not while it was uploaded: {why}; the gateway's log has what was found when it was {READ_BACK}"),
         ),
         Outcome::Checked(media, verification) => {
             let mut described = described(key, *media, head);
@@ -61,6 +62,11 @@ fn described(key: &str, media: &'static dyn ForeignMedia, head: Vec<u8>) -> Obje
     found
 }
 
+/// True if every byte of it was checked.
+pub(super) fn was_checked(media: &ObjectMedia) -> bool {
+    media.checked == IN_PASSING
+}
+
 /// The line for the log.
 pub(super) fn line(key: &str, media: &ObjectMedia) -> String {
     let result = match (media.damaged_places, media.damage.first()) {
@@ -71,7 +77,7 @@ pub(super) fn line(key: &str, media: &ObjectMedia) -> String {
         }
     };
     let mut parts = vec![format!("`{}`: {}", key.escape_debug(), media.title())];
-    if media.checked == IN_PASSING {
+    if was_checked(media) {
         parts.push(format!("checked {IN_PASSING}: {result}"));
     } else {
         parts.push(media.checked.clone());
@@ -80,18 +86,20 @@ pub(super) fn line(key: &str, media: &ObjectMedia) -> String {
     parts.join("; ")
 }
 
-/// Checks an object that was stored, and gives the line for the log.
-pub(super) fn read_back(
-    key: &str,
-    media: &'static dyn ForeignMedia,
-    reader: Box<dyn ObjectReader>,
-    bytes: u64,
-) -> String {
+/// Looks at an object that was stored, and checks it. Gives the line for the log; none for an object of another kind.
+pub(super) fn read_back(key: &str, mut reader: Box<dyn ObjectReader>, bytes: u64) -> Option<String> {
+    let shown = key.escape_debug();
+    let head = match head_of(&mut *reader, bytes) {
+        Ok(head) => head,
+        Err(error) => return Some(format!("`{shown}`: could not be {READ_BACK}: {error}")),
+    };
+    let media = fullbore_engines::foreign(&head)?;
+    let title = described(key, media, head).title();
     let stored = Stored { reader, at: 0, length: bytes, current: Vec::new(), taken: 0 };
     let family = ForeignFamily { device: key.to_owned(), bytes: Box::new(InOrder(stored)) };
     let verified: Result<ForeignVerification> = media.verify(vec![family], None);
-    match verified {
-        Err(error) => format!("`{}`: could not be {READ_BACK}: {}", key.escape_debug(), error.one_line()),
+    Some(match verified {
+        Err(error) => format!("`{shown}`: {title}; could not be {READ_BACK}: {}", error.one_line()),
         Ok(verification) => {
             let result = match verification.damage.first() {
                 None => "no damage was found".to_owned(),
@@ -101,8 +109,28 @@ pub(super) fn read_back(
                 }
             };
             let facts = verification.facts.join("; ");
-            format!("`{}`: {}, {READ_BACK}: {result}; {facts}", key.escape_debug(), media.title())
+            format!("`{shown}`: {title}; {READ_BACK}: {result}; {facts}")
         }
+    })
+}
+
+/// The first bytes of a stored object: its descriptions are there.
+fn head_of(reader: &mut dyn ObjectReader, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    while head.len() < FIRST && (head.len() as u64) < bytes {
+        head.extend(reader.read(head.len() as u64).map_err(as_io)?);
+        if head.len() >= FOREIGN_HEAD && fullbore_engines::foreign(&head).is_none() {
+            break; // It is of another kind.
+        }
+    }
+    head.truncate(FIRST);
+    Ok(head)
+}
+
+fn as_io(failure: Failure) -> io::Error {
+    match failure {
+        Failure::Failed(error) => io::Error::other(error.one_line()),
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 
@@ -121,10 +149,7 @@ impl Read for Stored {
             if self.at >= self.length {
                 return Ok(0);
             }
-            self.current = self.reader.read(self.at).map_err(|failure| match failure {
-                Failure::Failed(error) => io::Error::other(error.one_line()),
-                other => io::Error::other(format!("{other:?}")),
-            })?;
+            self.current = self.reader.read(self.at).map_err(as_io)?;
             self.taken = 0;
             self.at += self.current.len() as u64;
         }

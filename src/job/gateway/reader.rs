@@ -15,7 +15,7 @@ use fullbore_repository::inventory::StoredSet;
 const BLOCKS: u64 = 12 << 20;
 
 /// Blocks of an object of this length, at most: parts end with a short block, and parts may have been sent again.
-fn most_blocks(bytes: u64) -> u64 {
+pub(super) fn most_blocks(bytes: u64) -> u64 {
     (bytes >> 19) + 40_000
 }
 

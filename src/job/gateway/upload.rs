@@ -1,11 +1,12 @@
 //! An upload: a backup that runs in a thread of its own while parts come.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use fullbore_core::conduct::{Conduct, Ended};
 use fullbore_core::{Error, Result, threads};
-use fullbore_engines::{ForeignMedia, IncomingObject, KEY_MAX, ObjectFacts, ObjectMedia, UploadSession};
+use fullbore_engines::{IncomingObject, KEY_MAX, ObjectFacts, ObjectMedia, UploadSession};
 use fullbore_gateway::budget::Budget;
 use fullbore_gateway::storage::Done;
 use fullbore_gateway::{Failure, FinishedPart, NewObject, ObjectInfo, Upload};
@@ -15,6 +16,7 @@ use fullbore_repository::inventory::StoredSet;
 use super::bucket::Bucket;
 use super::in_passing::{InPassing, Outcome};
 use super::media;
+use super::reader::most_blocks;
 use crate::job::repository::upload;
 use crate::report::Report;
 
@@ -30,6 +32,10 @@ pub(super) struct RunningUpload {
     budget: Budget,
     /// The backup; `None` once somebody waits for its end.
     writing: Mutex<Option<Writing>>,
+    /// Blocks that were written, also those of parts that were sent again.
+    blocks: AtomicU64,
+    /// True once somebody wants it to end.
+    is_ended: AtomicBool,
 }
 
 impl RunningUpload {
@@ -58,56 +64,72 @@ impl RunningUpload {
         let writing = threads::start("upload", write)?;
         let (check, writing) = (InPassing::new(&object.key, budget.clone()), Mutex::new(Some(writing)));
         let (bucket, budget) = (Arc::clone(bucket), budget.clone());
-        Ok(Self { bucket, object, incoming, conduct, check, budget, writing })
+        let (blocks, is_ended) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { bucket, object, incoming, conduct, check, budget, writing, blocks, is_ended })
     }
 
-    /// Waits for the end of the backup. The second caller gets nothing.
-    fn end(&self) -> Result<SetRecord> {
-        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ended = writing.map(JoinHandle::join);
-        match ended {
-            Some(Ok(done)) => done,
-            Some(Err(_)) => {
-                Err(Error::refused("upload", "its thread has failed", "look at the messages of the gateway"))
-            }
-            None => Err(Error::refused("upload", "has ended", "upload it again")),
+    /// Waits for the end of the backup. The second caller waits, too, and gets nothing.
+    fn end(&self) -> Option<Result<SetRecord>> {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = writing.take()?.join();
+        Some(ended.unwrap_or_else(|_| {
+            Err(Error::refused("upload", "its thread has failed", "look at the messages of the gateway"))
+        }))
+    }
+
+    /// Why a write failed: the reason of its backup, if it has one. The log tells it once.
+    fn cause(&self, error: Error) -> Error {
+        let cause = match self.end() {
+            Some(Err(cause)) => cause,
+            _ => return error,
+        };
+        if !self.is_ended.load(Ordering::Acquire) {
+            let key = self.object.key.escape_debug();
+            (self.bucket.tell)(&format!("upload of `{key}` failed: {}", cause.one_line()));
         }
+        cause
     }
 }
 
 impl RunningUpload {
     /// Tells what was stored, and which families of its media set are missing.
     fn tell_of(&self, stored: &ObjectMedia) {
-        let missing = self.bucket.missing_families(stored);
+        let (missing, checked) = self.bucket.missing_families(stored);
         let numbers = missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let state = match (stored.families, missing.len()) {
             (0, _) => String::new(),
-            (_, 0) => "; all families of the media set are there".to_owned(),
+            (_, 0) if checked && media::was_checked(stored) => "; all families of the media set are there".to_owned(),
+            (_, 0) => "; there is an object for each family, and not each of them was checked".to_owned(),
             (families, _) => format!("; of {families} families, these are not there yet: {numbers}"),
         };
         (self.bucket.tell)(&format!("{}{state}", media::line(&self.object.key, stored)));
     }
 
-    /// Checks the stored object in a thread of its own.
-    fn read_back(&self, kind: &'static dyn ForeignMedia) {
+    /// Checks the object of a set in a thread of its own.
+    fn read_back(&self, set: StoredSet, bytes: u64) {
         let (bucket, budget, key) = (Arc::clone(&self.bucket), self.budget.clone(), self.object.key.clone());
         let shown = key.escape_debug().to_string();
         let started = threads::start("read back", move || {
-            let read = bucket.open_object(&key).map(|(object, reader)| {
-                let memory = budget.take(super::reader::memory(object.bytes));
-                memory.map(|_memory| media::read_back(&key, kind, reader, object.bytes))
-            });
             let shown = key.escape_debug();
-            let line = match read {
-                Ok(Some(line)) => line,
-                Ok(None) => format!("`{shown}`: not checked: no memory is left for reading it back"),
-                Err(_) => format!("`{shown}`: not checked: it could not be opened again"),
+            let line = match (budget.take(super::reader::memory(bytes)), bucket.open_set(&set)) {
+                (Some(_memory), Ok(reader)) => media::read_back(&key, reader, bytes),
+                (None, _) => Some(format!("`{shown}`: not checked: no memory is left for reading it back")),
+                (_, Err(error)) => Some(format!("`{shown}`: not checked: {}", error.one_line())),
             };
-            (bucket.tell)(&line);
+            line.iter().for_each(|line| (bucket.tell)(line));
         });
         if started.is_err() {
             (self.bucket.tell)(&format!("`{shown}`: not checked: no thread could be started"));
         }
+    }
+
+    /// The moment of an upload with so many bytes that is complete.
+    fn moment(&self, bytes: u64) -> Done<i64> {
+        if self.blocks.load(Ordering::Acquire) > most_blocks(bytes) {
+            let why = "its parts were sent again too often: nobody could read so many blocks; upload it again";
+            return Err(Failure::Refused(why.to_owned()));
+        }
+        Ok(self.bucket.next_moment()?)
     }
 }
 
@@ -122,36 +144,49 @@ impl Upload for RunningUpload {
 
     fn write(&self, piece: u32, bytes: Vec<u8>) -> Done<Vec<u8>> {
         self.check.bytes(piece, &bytes);
-        Ok(self.incoming.write(piece, bytes)?)
+        self.blocks.fetch_add(u64::from(!bytes.is_empty()), Ordering::AcqRel);
+        Ok(self.incoming.write(piece, bytes).map_err(|error| self.cause(error))?)
     }
 
     fn complete(&self, parts: &[FinishedPart], etag: &str) -> Done<ObjectInfo> {
+        let bytes = parts.iter().map(|part| part.bytes).sum();
+        let completed_at = self.moment(bytes).inspect_err(|_| self.abort("could not be completed"))?;
         let (outcome, head) = self.check.finish(parts);
         let media = media::facts(&self.object.key, &outcome, head);
         let facts = ObjectFacts {
             key: self.object.key.clone(),
-            bytes: parts.iter().map(|part| part.bytes).sum(),
+            bytes,
             etag: etag.to_owned(),
-            completed_at: self.bucket.next_moment(),
+            completed_at,
             content_type: self.object.content_type.clone(),
             metadata: self.object.metadata.clone(),
             media: media.clone(),
         };
         let numbered = parts.iter().map(|part| (part.number, part.piece)).collect();
-        self.incoming.complete(facts, numbered)?;
-        let record = self.end()?;
-        let stored = self.bucket.stored(StoredSet::committed(record));
+        self.incoming.complete(facts, numbered).map_err(|error| self.cause(error))?;
+        let over = || Error::refused("upload", "has ended", "upload it again");
+        let record = match self.end().ok_or_else(over)? {
+            Ok(record) => record,
+            Err(cause) => {
+                let key = self.object.key.escape_debug();
+                (self.bucket.tell)(&format!("upload of `{key}` failed: {}", cause.one_line()));
+                return Err(cause.into());
+            }
+        };
+        let set = StoredSet::committed(record);
+        let stored = self.bucket.stored(set.clone());
         if let Some(media) = &media {
             self.tell_of(media);
         }
-        if let Outcome::Unchecked(kind, _) = outcome {
-            self.read_back(kind);
+        if let Outcome::Unchecked(..) | Outcome::Unknown = outcome {
+            self.read_back(set, bytes);
         }
         stored
             .ok_or_else(|| Error::refused("upload", "its set does not describe an object", "report this defect").into())
     }
 
     fn abort(&self, why: &str) {
+        self.is_ended.store(true, Ordering::Release);
         self.incoming.abort(why);
         self.conduct.end(Ended::Asked);
         let _ = self.end(); // It fails, which is meant. What it has written is removed.
