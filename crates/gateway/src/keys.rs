@@ -91,7 +91,10 @@ impl Keys {
         // The message of the parser would show the line, and with it a secret.
         let written: WrittenKeys = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| text.get(..span.start).unwrap_or("").matches('\n').count() + 1);
-            let what = e.message().lines().next().unwrap_or_default().to_owned();
+            // A message about a value shows the value, and that may be the secret.
+            let said = e.message().lines().next().unwrap_or_default();
+            let of_names = said.starts_with("unknown field") || said.starts_with("missing field");
+            let what = if of_names { said } else { "cannot be read: a value is missing or of another kind" }.to_owned();
             Error::usage(format!("{name}, line {line}"), what, hint)
         })?;
         let mut keys = HashMap::new();
@@ -210,6 +213,7 @@ mod tests {
             one("SQL1", "0123456789abcde:", "rights = [\"write\"]"),
             one("SQL1", secret, "rights = []"),
             one("SQL1", secret, "rights = [\"own\"]"),
+            one("SQL1", secret, &format!("rights = \"{secret}\"")),
             one("SQL1", secret, "rights = [\"write\"]\nright = 1"),
             one(
                 "SQL1",
