@@ -1,11 +1,9 @@
 //! Reading a set at any place: the index of all families is read once, and then single blocks.
 //!
-//! The digest of a family covers its header and the index entries of all its blocks, so the index proves itself against
-//! footer and commit record. Each block is proven by its own checksums when it is read.
+//! The index proves itself (`index_walk.rs`). Each block is proven by its own checksums when it is read.
 
-use super::balance::{Balance, Weights};
-use super::family::damage;
-use super::fetch::Walk;
+use super::balance::Weights;
+use super::index_walk::{are_numbered, walk_index};
 use super::set::MediaSet;
 use crate::error::{Error, Result};
 use crate::media::{BlockKind, BlockReference, IndexEntry, RunKind};
@@ -43,30 +41,20 @@ impl MediaSet {
     /// # Errors
     /// The index is damaged, or has more blocks.
     pub fn block_places(&mut self, most: usize) -> Result<BlockPlaces> {
-        let (weights, mut sequences, mut blocks, mut places) = (Weights::random(), Balance::default(), 0, Vec::new());
+        let (weights, mut walked, mut places) = (Weights::random(), Vec::new(), Vec::new());
         let (families, data_key) = self.parts_mut();
         for (family, number) in families.iter_mut().zip(0..) {
-            let (trailer, trailer_entry) = family.trailer_and_entry(data_key)?;
-            let mut walk = Walk::new(family, weights);
-            for reference in &trailer.index {
-                let (entries, own) = family.index(*reference, data_key)?;
-                let entries = IndexEntry::decode_all(&entries)
-                    .and_then(|entries| walk.pass(entries).and_then(|()| walk.pass(&[own])).map(|()| entries))
-                    .map_err(|flaw| damage(family.device(), reference.offset, flaw))?;
+            walked.push(walk_index(family, weights, data_key, |family, entries| {
                 let data = entries.iter().filter(|entry| entry.kind == BlockKind::Data as u8);
                 places.extend(data.map(|entry| place_of(entry, number)));
                 if places.len() > most {
                     let why = format!("it has more than {most} blocks, and they do not fit into the memory for one");
                     return Err(Error::refused(family.device(), why, "read it with `fullbore restore`"));
                 }
-            }
-            let footer = family.footer().cloned().ok_or(Error::Halted)?;
-            let walked = walk.pass(&[trailer_entry]).and_then(|()| walk.finish(&footer, &trailer));
-            sequences.join(walked.map_err(|flaw| damage(family.device(), footer.trailer_offset, flaw))?);
-            blocks += footer.block_count;
+                Ok(())
+            })?);
         }
-        (0..blocks).for_each(|number| sequences.take(weights, [number, 0, 0]));
-        if !sequences.is_even() {
+        if !are_numbered(walked.iter(), weights) {
             let why = "its blocks are not numbered from 0 on, each number once";
             return Err(Error::incomplete("media set", why, "use another copy of the set"));
         }

@@ -1,7 +1,6 @@
 //! Fetching parts of a set: the index of each family, and only those DATA blocks that touch the wanted parts.
 //!
-//! The digest of a family covers its header and the index entries of all its blocks, so the index proves itself against
-//! footer and commit record. Each fetched block is proven by its entry.
+//! The index proves itself (`index_walk.rs`). Each fetched block is proven by its entry.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 
-use super::balance::{Balance, Weights};
+use super::balance::Weights;
 use super::family::{Family, check_place, damage};
+use super::index_walk::{WalkedIndex, are_numbered, walk_index};
 use super::layers::{Layers, Member};
 use super::marks::Marks;
 use super::parse::RawBlock;
@@ -20,10 +20,7 @@ use super::set::MediaSet;
 use super::tally::Tally;
 use super::target::Target;
 use crate::error::{Error, Result};
-use crate::media::{
-    BLOCK_HEADER, BlockHeader, BlockKind, BlockReference, FamilyDigest, Flaw, Footer, IndexEntry, Manifest,
-    StreamRecord, Trailer, broken, family_length, require, total,
-};
+use crate::media::{BLOCK_HEADER, BlockHeader, BlockKind, IndexEntry, Manifest, StreamRecord, require, total};
 use crate::meter::{Accounts, Clock, Spent};
 use crate::pool;
 
@@ -40,9 +37,7 @@ pub struct Fetched {
 
 /// A family whose index was read.
 struct Sifted {
-    footer: Footer,
-    trailer: Trailer,
-    sequences: Balance,
+    index: WalkedIndex,
     manifest: Manifest,
 }
 
@@ -119,10 +114,10 @@ impl Unpack<'_> {
         }
         check_whole(&name, &sifted, shared.tally.weights())?;
         let outcome = UnpackOutcome {
-            stored_bytes: total(sifted.iter().map(|family| family.footer.family_length)),
-            data_bytes: total(sifted.iter().map(|family| family.trailer.data_bytes)),
-            zero_bytes: total(sifted.iter().map(|family| family.trailer.zero_bytes)),
-            footers: sifted.iter().map(|family| family.footer.clone()).collect(),
+            stored_bytes: total(sifted.iter().map(|family| family.index.footer.family_length)),
+            data_bytes: total(sifted.iter().map(|family| family.index.trailer.data_bytes)),
+            zero_bytes: total(sifted.iter().map(|family| family.index.trailer.zero_bytes)),
+            footers: sifted.iter().map(|family| family.index.footer.clone()).collect(),
             manifest: sifted.into_iter().next().map(|family| family.manifest).ok_or(Error::Halted)?,
             stages: shared.accounts.stages(),
             devices: set.families().iter().map(|family| (family.device().to_owned(), family.account())).collect(),
@@ -140,28 +135,19 @@ impl Unpack<'_> {
         to_workers: &Sender<Work>,
     ) -> Result<Sifted> {
         let mut clock = Clock::shown_in(&self.progress.stages[MEDIA]);
-        let (trailer, trailer_entry) = family.trailer_and_entry(shared.data_key)?;
         let manifest = family.manifest(shared.data_key)?;
-        let mut walk = Walk::new(family, shared.tally.weights());
-        for reference in &trailer.index {
-            let (entries, own) = family.index(*reference, shared.data_key)?;
-            let entries = IndexEntry::decode_all(&entries)
-                .and_then(|entries| walk.pass(entries).and_then(|()| walk.pass(&[own])).map(|()| entries))
-                .map_err(|flaw| damage(family.device(), reference.offset, flaw))?;
+        let index = walk_index(family, shared.tally.weights(), shared.data_key, |family, entries| {
             let touches = |entry: &&IndexEntry| {
                 let first = entry.first.get();
                 let range = first..first.saturating_add(entry.span.get());
                 entry.kind == BlockKind::Data as u8 && wanted.touches(entry.stream(), range)
             };
             let chosen: Vec<IndexEntry> = entries.iter().filter(touches).copied().collect();
-            self.send(family, &chosen, shared, counts, to_workers, &mut clock)?;
-        }
-        let footer = family.footer().cloned().ok_or(Error::Halted)?;
-        let walked = walk.pass(&[trailer_entry]).and_then(|()| walk.finish(&footer, &trailer));
-        let sequences = walked.map_err(|flaw| damage(family.device(), footer.trailer_offset, flaw))?;
+            self.send(family, &chosen, shared, counts, to_workers, &mut clock)
+        })?;
         clock.lap(Spent::Busy);
         shared.book_media(family.header().family, clock.account());
-        Ok(Sifted { footer, trailer, sequences, manifest })
+        Ok(Sifted { index, manifest })
     }
 
     /// Reads these blocks, neighbours in one go, and hands them to the workers.
@@ -223,71 +209,10 @@ fn neighbours(entries: &[IndexEntry]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// A walk through the entries of a family, in the order of its blocks.
-pub(super) struct Walk {
-    position: u64,
-    transfer_size: u32,
-    block_size: u32,
-    digest: FamilyDigest,
-    blocks: u64,
-    manifest: Vec<BlockReference>,
-    weights: Weights,
-    sequences: Balance,
-}
-
-impl Walk {
-    pub fn new(family: &Family, weights: Weights) -> Self {
-        let header = family.header_bytes();
-        Self {
-            position: header.len() as u64,
-            transfer_size: family.header().set.transfer_size,
-            block_size: family.header().set.block_size,
-            digest: FamilyDigest::new(header),
-            blocks: 0,
-            manifest: Vec::new(),
-            weights,
-            sequences: Balance::default(),
-        }
-    }
-
-    /// Passes blocks with these entries: they follow each other without gaps.
-    pub fn pass(&mut self, entries: &[IndexEntry]) -> Result<(), Flaw> {
-        for entry in entries {
-            let (offset, length) = (entry.offset.get(), entry.length.get());
-            require(offset == self.position, "the index has a gap")?;
-            let bounds = BLOCK_HEADER as u32..=self.transfer_size;
-            require(bounds.contains(&length), "the index names a block with an impossible length")?;
-            self.position =
-                offset.checked_add(length.into()).ok_or_else(|| broken("the index names an impossible place"))?;
-            self.digest.add(entry);
-            self.blocks += 1;
-            self.sequences.add(self.weights, [entry.sequence(), 0, 0]);
-            if entry.kind == BlockKind::Manifest as u8 {
-                self.manifest.push(BlockReference { offset, length });
-            }
-        }
-        Ok(())
-    }
-
-    /// At the end of the trailer: checks all of it against footer and trailer.
-    pub fn finish(self, footer: &Footer, trailer: &Trailer) -> Result<Balance, Flaw> {
-        let same = footer.family_length == family_length(self.position, self.block_size)
-            && (footer.block_count, trailer.block_count) == (self.blocks, self.blocks)
-            && trailer.manifest == self.manifest
-            && footer.family_digest == self.digest.value();
-        require(same, "index and trailer do not describe this family (digest, length or number of blocks)")?;
-        Ok(self.sequences)
-    }
-}
-
 /// Checks the families together against the commit record, which was compared with their footers before.
 fn check_whole(name: &str, sifted: &[Sifted], weights: Weights) -> Result<()> {
     let incomplete = |why: &str| Err(Error::incomplete(name, why, "use another backup set"));
-    let mut sequences = Balance::default();
-    sifted.iter().for_each(|family| sequences.join(family.sequences));
-    let blocks = total(sifted.iter().map(|family| family.footer.block_count));
-    (0..blocks).for_each(|number| sequences.take(weights, [number, 0, 0]));
-    if !sequences.is_even() {
+    if !are_numbered(sifted.iter().map(|family| &family.index), weights) {
         return incomplete("its blocks are not numbered from 0 on, each number once");
     }
     if sifted.iter().any(|family| family.manifest != sifted[0].manifest) {

@@ -11,6 +11,7 @@ mod directory;
 mod family;
 mod fetch;
 mod in_order;
+mod index_walk;
 mod layers;
 mod marks;
 mod parse;
