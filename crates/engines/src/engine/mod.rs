@@ -14,6 +14,7 @@ mod options;
 mod pages;
 mod password;
 mod restorer;
+pub(crate) mod server_url;
 
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, Option
 pub(crate) use options::names as option_names;
 pub use options::{EngineDefaults, refuse_target_options, resolve_options};
 pub use pages::{PageCheck, PageEngine};
-pub use password::{PASSWORD_FILE, PASSWORD_MAX, password_file};
+pub use password::{PASSWORD_FILE, check_password, password_file};
 pub use restorer::Restorer;
 
 use crate::{Options, Session};

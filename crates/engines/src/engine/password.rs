@@ -1,4 +1,4 @@
-//! The password of a server, from a file.
+//! The password of a server: from a file, and its bounds.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{AlsoIn, EngineOption, OptionKind};
 
 /// The longest password in bytes: longer than any server takes.
-pub const PASSWORD_MAX: usize = 1024;
+const PASSWORD_MAX: usize = 1024;
 
 /// Where the password is.
 pub static PASSWORD_FILE: EngineOption = EngineOption {
@@ -40,4 +40,15 @@ pub fn password_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
         return Err(Error::usage(path.display().to_string(), "it has more than one line", hint));
     }
     Ok(bytes)
+}
+
+/// Refuses what no server takes as a password.
+///
+/// # Errors
+/// It is too long, or contains a zero byte. The error does not repeat it.
+pub fn check_password(password: &[u8]) -> Result<()> {
+    if password.len() > PASSWORD_MAX || password.contains(&0) {
+        return Err(Error::usage("the password", "it is too long for every server, or contains a zero byte", ""));
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use fullbore_core::{Error, Result};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::url::ServerAddress;
-use crate::engine::{PASSWORD_MAX, password_file};
+use crate::engine::{check_password, password_file};
 
 /// The longest user name that fits into the login; servers allow 32 (MySQL) or 128 (MariaDB) characters.
 const USER_MAX: usize = 250;
@@ -61,9 +61,7 @@ impl Credentials {
         if user.len() > USER_MAX || user.contains('\0') {
             return Err(Error::usage("the user", "the name is too long for every server, or contains a zero byte", ""));
         }
-        if password.len() > PASSWORD_MAX || password.contains(&0) {
-            return Err(Error::usage("the password", "it is too long for every server, or contains a zero byte", ""));
-        }
+        check_password(password)?;
         Ok(Self { user: user.to_owned(), password: Zeroizing::new(password.to_vec()) })
     }
 

@@ -4,24 +4,20 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fullbore_core::device::percent_decoded;
 use fullbore_core::{Error, Result};
 
 use super::Dialect;
+use crate::engine::server_url::{URL_MAX, decoded, host_and_port};
 use crate::engine::{Identity, Stems};
 
 /// The port of MySQL and MariaDB if the URL names none.
 pub const DEFAULT_PORT: u16 = 3306;
 
-/// The longest URL.
-const URL_MAX: usize = 4096;
-/// The longest user or host: no server and no name service has longer names.
-const NAME_MAX: usize = 253;
-
 /// The greatest `read-timeout`, in seconds.
 const READ_TIMEOUT_MAX: u64 = 86_400;
 
 const FORM: &str = "write mysql://USER@HOST:PORT/?ssl-mode=required, or mysql://USER@/?socket=PATH";
+const BAD_HOST: &str = "the host is not a name or an address; write an IPv6 address in brackets";
 const PASSWORD_HINT: &str = "remove it from the URL, because `ps` and the shell's history show it; use \
                              --password-file, FULLBORE_PASSWORD or ~/.my.cnf";
 
@@ -123,8 +119,9 @@ impl ServerAddress {
         if !path.is_empty() {
             return Err(wrong("only `/` may follow the host: a backup is always of the whole server"));
         }
-        let user = user.map(|user| decode(user, "the user")).transpose()?.filter(|user| !user.is_empty());
-        let (host, port) = host_and_port(place)?;
+        let user = user.map(|user| decoded(user, "the user")).transpose()?.filter(|user| !user.is_empty());
+        let (host, port) = host_and_port(place, BAD_HOST, wrong)?;
+        let host = Some(host).filter(|host| !host.is_empty());
         let tcp = Endpoint::Tcp { host: host.unwrap_or("localhost").to_owned(), port: port.unwrap_or(DEFAULT_PORT) };
         let tls = TlsOptions::default();
         let mut address = Self { dialect, endpoint: tcp, user, tls, datadir: None, read_timeout: None };
@@ -145,7 +142,7 @@ impl ServerAddress {
         let Some((name, value)) = option.split_once('=') else {
             return Err(wrong("an option has no `=` and no value"));
         };
-        let value = || decode(value, name);
+        let value = || decoded(value, name);
         match name {
             "ssl-mode" => {
                 let value = value()?;
@@ -208,50 +205,11 @@ fn wrong(why: &str) -> Error {
     Error::usage("the database's URL", why, FORM)
 }
 
-fn host_and_port(place: &str) -> Result<(Option<&str>, Option<u16>)> {
-    let (host, port) = match place.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or_else(|| wrong("a `[` has no `]`"))?;
-            if host.parse::<std::net::Ipv6Addr>().is_err() {
-                return Err(wrong("the text in brackets is not an IPv6 address"));
-            }
-            match after.strip_prefix(':') {
-                Some(port) => (host, Some(port)),
-                None if after.is_empty() => (host, None),
-                None => return Err(wrong("after `]` only a port may follow")),
-            }
-        }
-        None => match place.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (place, None),
-        },
-    };
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
-    if host.len() > NAME_MAX || !host.chars().all(plain) {
-        return Err(wrong("the host is not a name or an address; write an IPv6 address in brackets"));
-    }
-    let port = match port {
-        Some(port) => {
-            let number = port.parse().ok().filter(|number| *number != 0);
-            Some(number.ok_or_else(|| wrong("the port is not a number from 1 to 65535"))?)
-        }
-        None => None,
-    };
-    Ok((Some(host).filter(|host| !host.is_empty()), port))
-}
-
 fn absolute(name: &str, value: &str) -> Result<PathBuf> {
     if value.starts_with('/') {
         return Ok(PathBuf::from(value));
     }
     Err(Error::usage(name, "it must be an absolute path", format!("write {name}=/path/to/it")))
-}
-
-/// Decodes `%XX`.
-fn decode(text: &str, name: &str) -> Result<String> {
-    let bad = || Error::usage(name, "two hexadecimal digits of a UTF-8 text must follow a `%`", "");
-    let text = percent_decoded(text).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(bad)?;
-    if text.contains('\0') || text.len() > URL_MAX { Err(bad()) } else { Ok(text) }
 }
 
 /// The name of the server in `url`, without account and options: each account sees the same server.

@@ -3,22 +3,20 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::device::percent_decoded;
 use fullbore_core::{Error, Result};
 use zeroize::Zeroizing;
 
-use crate::engine::{PASSWORD_MAX, password_file};
+use crate::engine::server_url::{URL_MAX, decoded, host_and_port};
+use crate::engine::{check_password, password_file};
 
 /// The port of SQL Server if the URL names none.
 pub const DEFAULT_PORT: u16 = 1433;
-/// The longest URL, in bytes.
-const URL_MAX: usize = 4096;
-/// The longest name of a host, in bytes.
-const HOST_MAX: usize = 253;
 /// The longest name of a login or database in SQL Server (`sysname`), in UTF-16 units.
 pub const NAME_MAX: usize = 128;
 
 const FORM: &str = "write mssql://USER@HOST:PORT/DATABASE";
+const BAD_HOST: &str =
+    "the host is not a name or an address; write an IPv6 address in brackets, and a port for an instance";
 const PASSWORD_HINT: &str =
     "remove it from the URL, because `ps` and the shell's history show it; use --password-file or FULLBORE_PASSWORD";
 
@@ -72,10 +70,13 @@ impl Address {
         if user.contains(':') {
             return Err(Error::usage("the database's URL", "it contains a password", PASSWORD_HINT));
         }
-        let (host, port) = host_and_port(place)?;
+        let (host, port) = host_and_port(place, BAD_HOST, wrong)?;
+        if host.is_empty() {
+            return Err(wrong(BAD_HOST));
+        }
         let mut address = Self {
-            host,
-            port,
+            host: host.to_owned(),
+            port: port.unwrap_or(DEFAULT_PORT),
             user: name(user, "the login")?,
             database: name(path.trim_end_matches('/'), "the database")?,
             encrypt: Encrypt::default(),
@@ -179,41 +180,12 @@ pub fn password(file: Option<&Path>, environment: Option<Zeroizing<String>>) -> 
             Error::usage("the password", "is not known", hint)
         })?,
     };
-    if text.len() > PASSWORD_MAX || text.contains('\0') {
-        return Err(Error::usage("the password", "it is too long for every server, or contains a zero byte", ""));
-    }
+    check_password(text.as_bytes())?;
     Ok(text)
 }
 
 fn wrong(why: &str) -> Error {
     Error::usage("the database's URL", why, FORM)
-}
-
-fn host_and_port(place: &str) -> Result<(String, u16)> {
-    let (host, port) = match place.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or_else(|| wrong("a `[` has no `]`"))?;
-            if host.parse::<std::net::Ipv6Addr>().is_err() {
-                return Err(wrong("the text in brackets is not an IPv6 address"));
-            }
-            match after.strip_prefix(':') {
-                None if !after.is_empty() => return Err(wrong("after `]` only a port may follow")),
-                port => (host, port),
-            }
-        }
-        None => match place.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (place, None),
-        },
-    };
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
-    if host.is_empty() || host.len() > HOST_MAX || !host.chars().all(plain) {
-        let why = "the host is not a name or an address; write an IPv6 address in brackets, and a port for an instance";
-        return Err(wrong(why));
-    }
-    let number = |text: &str| text.parse().ok().filter(|number| *number != 0);
-    let port = port.map(|text| number(text).ok_or_else(|| wrong("the port is not a number from 1 to 65535")));
-    Ok((host.to_owned(), port.transpose()?.unwrap_or(DEFAULT_PORT)))
 }
 
 /// A name with at most 128 characters, decoded.
@@ -223,13 +195,6 @@ fn name(text: &str, what: &str) -> Result<String> {
         return Err(Error::usage(what, "its name is missing, or has more than 128 or strange characters", FORM));
     }
     Ok(text)
-}
-
-/// Decodes `%XX`.
-fn decoded(text: &str, name: &str) -> Result<String> {
-    let bad = || Error::usage(name, "two hexadecimal digits of a UTF-8 text must follow a `%`", "");
-    let text = percent_decoded(text).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(bad)?;
-    if text.contains('\0') { Err(bad()) } else { Ok(text) }
 }
 
 #[cfg(test)]
