@@ -9,7 +9,7 @@ use super::page::{PAGE, PAGES_PER_EXTENT, PageId};
 
 /// The type of a PFS page.
 pub const PFS: u8 = 11;
-/// The number of pages that one PFS page describes. Each page has one byte there.
+/// Pages that one PFS page describes, with one byte for each page.
 pub const INTERVAL: u32 = 8088;
 /// Where these bytes begin: behind the header of the page and the head of its record.
 const FIRST: usize = 100;
@@ -27,6 +27,11 @@ pub fn pfs_of(id: PageId) -> PageId {
 /// True for the place of a PFS page: such a page is always in use.
 pub fn is_of_pfs(id: PageId) -> bool {
     pfs_of(id) == id
+}
+
+/// The interval of a page: its file, and its number from 0.
+fn interval_of(id: PageId) -> (u16, u32) {
+    (id.file, id.page / INTERVAL)
 }
 
 /// The pages in use, one bit for each page: 16 KiB for each GiB of a database.
@@ -47,7 +52,7 @@ struct Interval {
 impl Allocation {
     /// Learns from a PFS page whose check was good. `round` is the number of the copy.
     pub fn learn(&mut self, id: PageId, page: &[u8; PAGE], round: u32) {
-        let key = (id.file, id.page / INTERVAL);
+        let key = interval_of(id);
         if id != pfs_of(id) || self.intervals.get(&key).is_some_and(|known| known.round > round) {
             return;
         }
@@ -79,17 +84,17 @@ impl Allocation {
 
     /// True if the backup has a readable PFS page for this page.
     pub fn describes(&self, id: PageId) -> bool {
-        self.intervals.contains_key(&(id.file, id.page / INTERVAL))
+        self.intervals.contains_key(&interval_of(id))
     }
 
     /// The last change of the PFS page that describes a page.
     pub fn changed_at(&self, id: PageId) -> Option<Lsn> {
-        self.intervals.get(&(id.file, id.page / INTERVAL)).map(|interval| interval.lsn)
+        self.intervals.get(&interval_of(id)).map(|interval| interval.lsn)
     }
 
     /// Whether a page is in use; `None` if the PFS page that says so is not in the backup.
     pub fn is_in_use(&self, id: PageId) -> Option<bool> {
-        let interval = self.intervals.get(&(id.file, id.page / INTERVAL))?;
+        let interval = self.intervals.get(&interval_of(id))?;
         let at = id.page % INTERVAL;
         let byte = interval.bits.get(at as usize / 8)?;
         Some(byte >> (at % 8) & 1 == 1)

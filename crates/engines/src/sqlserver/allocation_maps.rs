@@ -20,7 +20,7 @@ pub const GAM: u8 = 8;
 pub const IAM: u8 = 10;
 /// Types of pages that belong to an allocation unit: data, index, and text of two kinds.
 pub const OWNED: std::ops::RangeInclusive<u8> = 1..=4;
-/// The number of extents that one such page describes.
+/// Extents that one GAM or IAM page describes.
 const INTERVAL: u32 = 63_904;
 /// The GAM page of the first interval; those of the others are their first pages.
 const FIRST_GAM: u32 = 2;

@@ -71,11 +71,6 @@ impl RightPages {
     }
 }
 
-/// Checks that a page in use may pass.
-fn is_good(found: PageCheck) -> bool {
-    matches!(found, PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without)
-}
-
 impl Written {
     /// A page that was written.
     fn page(&self, number: u32) -> Result<Box<[u8; PAGE]>> {
@@ -295,7 +290,7 @@ impl DatabaseFiles {
             place(page, slot) == Some(id) && (!is_of_pfs(id) || kind(page) == PFS)
         };
         let judged = pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT);
-        let right = judged.map(|((page, check), slot)| u8::from(is_good(check) && is_here(page, slot)) << slot).sum();
+        let right = judged.map(|((page, check), slot)| u8::from(check.is_good() && is_here(page, slot)) << slot).sum();
         if let Some(written) = self.files.get_mut(&u32::from(file)) {
             written.right.note(extent, right);
             self.there.insert(file, extent.into());
@@ -310,7 +305,7 @@ impl DatabaseFiles {
             let pages = pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT);
             let pages = pages.filter(|((_, check), _)| wanted.contains(check));
             let places = pages.filter_map(|((page, _), slot)| place(page, slot));
-            places.map(|id| (id.file, id.page / PAGES_PER_EXTENT)).collect::<BTreeSet<_>>()
+            places.map(PageId::extent).collect::<BTreeSet<_>>()
         };
         let mut places = named(&[PageCheck::Checksum, PageCheck::TornBits]);
         if places.is_empty() {

@@ -33,6 +33,13 @@ pub struct PageId {
     pub page: u32,
 }
 
+impl PageId {
+    /// The file and the number of its extent, from 0.
+    pub fn extent(self) -> (u16, u32) {
+        (self.file, self.page / PAGES_PER_EXTENT)
+    }
+}
+
 /// Which check a page has passed or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageCheck {
@@ -50,6 +57,13 @@ pub enum PageCheck {
     BadChecksum,
     /// Its torn-page bits do not match.
     Torn,
+}
+
+impl PageCheck {
+    /// True if a page in use may have this result.
+    pub fn is_good(self) -> bool {
+        matches!(self, Self::Checksum | Self::TornBits | Self::Without)
+    }
 }
 
 /// The exclusive or of the 128 words of a sector.

@@ -170,13 +170,13 @@ impl PageJudge {
         let mut suspects = Vec::new();
         for ((page, check), slot) in pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT) {
             self.counts.pages += 1;
-            let is_here = here.is_some() && place(page, slot).map(extent_of) == here;
+            let is_here = here.is_some() && place(page, slot).map(PageId::extent) == here;
             let is_of_another_kind = kind(page) != PFS && place(page, slot).is_some_and(is_of_pfs);
             let what = match check {
-                PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without if is_here && is_of_another_kind => {
+                good if good.is_good() && is_here && is_of_another_kind => {
                     Some("it is not a PFS page, although its place is that of one")
                 }
-                PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without if is_here => None,
+                good if good.is_good() && is_here => None,
                 PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without => {
                     Some("its header names another place, or none")
                 }
@@ -283,14 +283,19 @@ impl PageJudge {
         self.counts.join(&other.counts);
     }
 
+    /// True if a later copy of the page's extent follows in the backup.
+    fn is_replaced(&self, id: PageId, round: u32) -> bool {
+        self.later.get(&id.extent()).is_some_and(|later| *later > round)
+    }
+
     /// Warns of pages in use without a check, if other pages have a checksum: a changed bit of their flags may be why.
     fn judge_unchecked(&self, judged: &mut Judged) {
         if self.counts.with_checksum == 0 {
             return;
         }
-        let is_last = |id: PageId, round: u32| self.later.get(&extent_of(id)).is_none_or(|later| *later <= round);
-        let in_use =
-            |(id, round): &&(PageId, u32)| is_last(*id, *round) && self.allocation.is_in_use(*id) == Some(true);
+        let in_use = |(id, round): &&(PageId, u32)| {
+            !self.is_replaced(*id, *round) && self.allocation.is_in_use(*id) == Some(true)
+        };
         let mut unchecked = self.unchecked.iter().filter(in_use).map(|(id, _)| *id);
         if let Some(first) = unchecked.next() {
             judged.warnings.push(format!(
@@ -356,8 +361,8 @@ impl PageJudge {
         let lost_pfs: BTreeSet<(u16, u32)> =
             damaged_pfs.map(|suspect| (suspect.id.file, suspect.id.page / INTERVAL)).collect();
         let (mut not_in_use, mut replaced, mut unknown) = (0, 0, 0);
-        for Suspect { device, offset, round, id, what } in self.suspects {
-            if self.later.get(&extent_of(id)).is_some_and(|later| *later > round) {
+        for Suspect { device, offset, round, id, what } in std::mem::take(&mut self.suspects) {
+            if self.is_replaced(id, round) {
                 replaced += 1;
                 continue;
             }
@@ -415,10 +420,6 @@ impl PageJudge {
     }
 }
 
-fn extent_of(id: PageId) -> (u16, u32) {
-    (id.file, id.page / PAGES_PER_EXTENT)
-}
-
 /// The place of an extent: the one that most of its pages name. Pages with a good check count before pages without one,
 /// and other pages do not count: unused pages may hold anything.
 fn place_of(pages: &[[u8; PAGE]], checks: &[PageCheck]) -> Option<(u16, u32)> {
@@ -428,7 +429,7 @@ fn place_of(pages: &[[u8; PAGE]], checks: &[PageCheck]) -> Option<(u16, u32)> {
             pages.iter().zip(checks).zip(0..PAGES_PER_EXTENT).filter(|((_, check), _)| wanted(check))
         {
             if let Some(id) = place(page, slot) {
-                *votes.entry(extent_of(id)).or_default() += 1;
+                *votes.entry(id.extent()).or_default() += 1;
             }
         }
         votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(place, _)| place)

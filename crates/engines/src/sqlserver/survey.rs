@@ -167,7 +167,7 @@ fn place_of(bytes: &[u8]) -> Option<(u16, u64)> {
     let mut votes: [(Option<(u16, u32)>, u32); PAGES_PER_EXTENT as usize] = Default::default();
     for (page, slot) in bytes.as_chunks::<PAGE>().0.iter().zip(0..PAGES_PER_EXTENT) {
         let Some(id) = place(page, slot) else { continue };
-        let named = Some((id.file, id.page / PAGES_PER_EXTENT));
+        let named = Some(id.extent());
         if let Some(vote) = votes.iter_mut().find(|(known, _)| *known == named || known.is_none()) {
             *vote = (named, vote.1 + 1);
         }

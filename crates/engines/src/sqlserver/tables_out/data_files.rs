@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use fullbore_core::{Error, Result};
 
-use super::super::page::{PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, place};
+use super::super::page::{PAGE, PAGES_PER_EXTENT, PageId, check, place};
 use super::Decoded;
 use super::data_page::DataPage;
 
@@ -57,8 +57,7 @@ impl DataFiles {
     /// The page does not match its check, or is not that of this place; the file cannot be read.
     pub fn page(&self, id: PageId) -> Decoded<DataPage> {
         let (name, bytes) = self.read(id)?;
-        let is_good = matches!(check(&bytes), PageCheck::Checksum | PageCheck::TornBits | PageCheck::Without);
-        if !is_good || place(&bytes, id.page % PAGES_PER_EXTENT) != Some(id) {
+        if !check(&bytes).is_good() || place(&bytes, id.page % PAGES_PER_EXTENT) != Some(id) {
             let what = format!("page {}:{} is in use and is not right", id.file, id.page);
             return Err(Error::damaged(name, u64::from(id.page) * PAGE as u64, what).into());
         }
