@@ -5,7 +5,7 @@
 //! |---|---|
 //! | which byte of a family is where | [`layout`] (the bytes), [`places`] (found by stream) |
 //! | on the way in | [`bytes`], [`tap`] (read and judged once), [`source`] (what the pipeline gets), [`session`] |
-//! | on the way out | [`target`] |
+//! | on the way out | [`target`], [`working_file`] |
 
 pub mod bytes;
 pub mod layout;
@@ -14,3 +14,4 @@ pub mod session;
 pub mod source;
 pub mod tap;
 pub mod target;
+pub mod working_file;

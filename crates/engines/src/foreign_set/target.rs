@@ -1,25 +1,23 @@
 //! The families of foreign media, given back byte for byte: each gets its name when its digest is right.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::io::{LockableFile, free_space, rename_together, sync_directory};
+use fullbore_core::io::{free_space, rename_together, sync_directory};
 use fullbore_core::media::ManifestStream;
 use fullbore_core::units::show_bytes;
 use fullbore_core::unpack::Target;
 use fullbore_core::{Error, Result};
-use uuid::Uuid;
 
 use super::layout::{self, FILES_MAX};
 use super::places::{LaidOut, Piece, Places, within};
 use super::source::StoredFamily;
+use super::working_file::{WorkingFile, remove_leftovers};
 
 /// Families of a set, at most.
 const FAMILIES_MAX: usize = 1024;
-/// A working name is this and a UUID.
-const WORKING: &str = ".restoring-";
 /// Bytes of one read or write.
 const BUFFER: usize = 1 << 20;
 
@@ -117,8 +115,7 @@ pub struct FamilyFiles {
 struct Growing {
     family: StoredFamily,
     /// Locked, so that other restores do not take it for the leftover of a killed one.
-    file: LockableFile,
-    temporary: PathBuf,
+    file: WorkingFile,
 }
 
 impl FamilyFiles {
@@ -151,24 +148,12 @@ impl FamilyFiles {
 
     fn add(&mut self, family: StoredFamily) -> Result<()> {
         let name = &family.laid.name;
-        let target = self.directory.join(name);
-        if !self.replace && target.symlink_metadata().is_ok() {
-            let hint = "name another directory, or add --replace";
-            return Err(Error::refused(target.display().to_string(), "exists", hint));
-        }
         if self.families.iter().any(|other| other.family.laid.name == *name) {
             return Err(wrong(&format!("it has two families `{name}`")));
         }
-        let temporary = self.directory.join(format!("{WORKING}{}", Uuid::new_v4()));
-        let failed = |e| Error::io("make", temporary.display().to_string(), e);
-        // Only for its owner, as other backups.
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&temporary);
-        let file = file.map_err(failed)?;
-        let file = LockableFile::from(file);
-        let _ = file.try_lock(); // Some file systems have no locks: then leftovers stay.
-        let sized = file.set_len(family.laid.length).map_err(failed);
-        self.families.push(Growing { family, file, temporary });
-        sized
+        let file = WorkingFile::create(&self.directory.join(name), family.laid.length, self.replace)?;
+        self.families.push(Growing { family, file });
+        Ok(())
     }
 
     /// The streams of a full, below those of this set, which names them as its bases.
@@ -190,7 +175,7 @@ impl FamilyFiles {
 
     fn put(&self, piece: Piece, bytes: &[u8]) -> Result<()> {
         let Some(growing) = self.families.get(usize::from(piece.family)) else { return Ok(()) };
-        let failed = |e| Error::io("write", growing.temporary.display().to_string(), e);
+        let failed = |e| Error::io("write", growing.file.path().display().to_string(), e);
         growing.file.write_all_at(bytes, piece.offset).map_err(failed)
     }
 
@@ -201,13 +186,12 @@ impl FamilyFiles {
     pub fn publish(self) -> Result<Vec<PathBuf>> {
         for growing in &self.families {
             growing.check()?;
-            let failed = |e| Error::io("sync", growing.temporary.display().to_string(), e);
-            growing.file.sync_all().map_err(failed)?;
+            growing.file.sync()?;
         }
         let renames = self
             .families
             .iter()
-            .map(|growing| (growing.temporary.clone(), self.directory.join(&growing.family.laid.name)));
+            .map(|growing| (growing.file.path().to_owned(), self.directory.join(&growing.family.laid.name)));
         let renames: Vec<(PathBuf, PathBuf)> = renames.collect();
         rename_together(&renames, self.replace)?;
         sync_directory(&self.directory)?;
@@ -218,8 +202,8 @@ impl FamilyFiles {
 impl Growing {
     fn check(&self) -> Result<()> {
         let mut digest = blake3::Hasher::new();
-        let failed = |e| Error::io("read", self.temporary.display().to_string(), e);
-        let mut file = File::open(&self.temporary).map_err(failed)?;
+        let failed = |e| Error::io("read", self.file.path().display().to_string(), e);
+        let mut file = File::open(self.file.path()).map_err(failed)?;
         let mut buffer = vec![0; BUFFER];
         loop {
             let count = file.read(&mut buffer).map_err(failed)?;
@@ -233,28 +217,6 @@ impl Growing {
         }
         let why = "does not have the digest that it had when it was stored: the set or its layout is wrong";
         Err(Error::incomplete(format!("`{}`", self.family.laid.name), why, "use another copy of the set"))
-    }
-}
-
-impl Drop for Growing {
-    /// A restore that fails leaves no file. A published file does not have this name any more.
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.temporary); // The error that ends the restore is the one to tell.
-    }
-}
-
-/// Removes what killed restores have left: files with working names that no run holds.
-fn remove_leftovers(directory: &Path) {
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let id = name.to_str().and_then(|name| name.strip_prefix(WORKING));
-        // Opening a pipe would wait for its other end.
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        let is_ours = is_file && id.is_some_and(|id| Uuid::parse_str(id).is_ok());
-        let file = is_ours.then(|| File::open(entry.path()).ok()).flatten().map(LockableFile::from);
-        if file.is_some_and(|file| file.try_lock().is_ok()) {
-            let _ = std::fs::remove_file(entry.path()); // It costs space, and nothing else.
-        }
     }
 }
 
