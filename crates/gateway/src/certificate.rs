@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use fullbore_core::key_store::write_new;
 use fullbore_core::{Error, Result};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -118,10 +119,6 @@ fn name_of(host: &str) -> Result<SanType> {
     let is_name = host.len() <= 253 && host.split('.').all(letters);
     let name = is_name.then(|| host.to_owned().try_into().ok()).flatten().ok_or_else(wrong)?;
     Ok(SanType::DnsName(name))
-}
-
-fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
-    fullbore_core::key_store::write_new(path, mode, bytes)
 }
 
 #[cfg(test)]

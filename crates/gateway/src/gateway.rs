@@ -66,9 +66,18 @@ impl Gateway {
         if self.uploads.count() >= UPLOADS_MAX {
             return Err(s3_error!(SlowDown, "{UPLOADS_MAX} uploads are running: try again later"));
         }
-        let needed = (BUFFER * BUFFERS) as u64 + self.storage.upload_memory();
+        self.take(self.memory_of_upload())
+    }
+
+    /// So many bytes of memory, or the answer that they are not left.
+    pub fn take(&self, bytes: u64) -> S3Result<Lease> {
         let spent = || s3_error!(SlowDown, "the memory of the gateway is in use by other requests: try again later");
-        self.budget.take(needed).ok_or_else(spent)
+        self.budget.take(bytes).ok_or_else(spent)
+    }
+
+    /// Bytes of memory that an upload needs.
+    fn memory_of_upload(&self) -> u64 {
+        (BUFFER * BUFFERS) as u64 + self.storage.upload_memory()
     }
 
     /// Begins an upload.
@@ -105,7 +114,7 @@ impl Gateway {
 
     /// Refuses a budget that is too small for one upload.
     pub fn must_hold_one(&self) -> fullbore_core::Result<()> {
-        let needed = (BUFFER * BUFFERS) as u64 + self.storage.upload_memory();
+        let needed = self.memory_of_upload();
         if self.budget.whole() >= needed {
             return Ok(());
         }

@@ -103,24 +103,7 @@ pub(crate) fn names(uri: &Uri) -> impl Iterator<Item = String> + '_ {
 
 /// A text of a query as a server reads it. What is no text becomes signs of replacement.
 pub(crate) fn decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text);
-    }
-    let (mut bytes, mut left) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((byte, rest)) = left.split_first() {
-        let digits = rest.get(..2).filter(|_| *byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(decoded) => {
-                bytes.push(decoded);
-                left = rest.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*byte);
-                left = rest;
-            }
-        }
-    }
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy()
 }
 
 impl Refusal {

@@ -87,8 +87,7 @@ pub(crate) async fn get(gateway: &Arc<Gateway>, input: GetObjectInput) -> S3Resu
     let known = blocking(move || storage.find(&place, &name)).await?;
     check(&known, if_match.as_ref(), if_none_match.as_ref())?;
     span_of(range, known.bytes)?;
-    let spent = || s3_error!(SlowDown, "the memory of the gateway is in use by other requests: try again later");
-    let memory = gateway.budget.take(gateway.storage.download_memory(known.bytes)).ok_or_else(spent)?;
+    let memory = gateway.take(gateway.storage.download_memory(known.bytes))?;
     let storage = Arc::clone(&gateway.storage);
     let (object, reader) = blocking(move || storage.open(&bucket, &key)).await?;
     let span = span_of(range, object.bytes)?;
@@ -151,7 +150,7 @@ fn text_of(failure: &Failure) -> String {
     }
 }
 
-/// A stream that one thread at a time polls.
+/// A stream that threads may share: a lock protects it.
 struct SyncStream<S>(std::sync::Mutex<std::pin::Pin<Box<S>>>);
 
 impl<S: futures_util::Stream> futures_util::Stream for SyncStream<S> {

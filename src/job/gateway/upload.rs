@@ -84,14 +84,16 @@ impl RunningUpload {
             _ => return error,
         };
         if !self.is_ended.load(Ordering::Acquire) {
-            let key = self.object.key.escape_debug();
-            (self.bucket.tell)(&format!("upload of `{key}` failed: {}", cause.one_line()));
+            self.tell_failed(&cause);
         }
         cause
     }
-}
 
-impl RunningUpload {
+    fn tell_failed(&self, cause: &Error) {
+        let key = self.object.key.escape_debug();
+        (self.bucket.tell)(&format!("upload of `{key}` failed: {}", cause.one_line()));
+    }
+
     /// Tells what was stored, and which families of its media set are missing.
     fn tell_of(&self, stored: &ObjectMedia) {
         let (missing, checked) = self.bucket.missing_families(stored);
@@ -168,8 +170,7 @@ impl Upload for RunningUpload {
         let record = match self.end().ok_or_else(over)? {
             Ok(record) => record,
             Err(cause) => {
-                let key = self.object.key.escape_debug();
-                (self.bucket.tell)(&format!("upload of `{key}` failed: {}", cause.one_line()));
+                self.tell_failed(&cause);
                 return Err(cause.into());
             }
         };
