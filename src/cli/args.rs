@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use fullbore::chain::Choice;
 use fullbore::config::Config;
 use fullbore::job::reading::Reading;
+use fullbore_core::media::SetKind;
 
 use super::advise::GoalFlags;
 use super::engine_options::{BackupOptions, RestoreOptions};
@@ -332,6 +333,18 @@ pub enum Kind {
     Log,
     /// Only into a repository: a full if there is none or if the last differential was large, else a differential.
     Auto,
+}
+
+impl Kind {
+    /// The kind of the set; `None` if the repository decides.
+    pub fn of_set(self) -> Option<SetKind> {
+        match self {
+            Self::Full => Some(SetKind::Full),
+            Self::Differential => Some(SetKind::Differential),
+            Self::Log => Some(SetKind::Log),
+            Self::Auto => None,
+        }
+    }
 }
 
 /// Messages and report.

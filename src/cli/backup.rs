@@ -109,13 +109,10 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         compression: compression.unwrap_or_default(),
         auto,
         knobs: args.tuning.knobs(config)?,
-        kind: match args.kind {
-            Kind::Full => SetKind::Full,
-            Kind::Differential => SetKind::Differential,
-            Kind::Log => SetKind::Log,
-            // The repository decides.
-            Kind::Auto if args.repo.is_some() => SetKind::Full,
-            Kind::Auto => {
+        kind: match args.kind.of_set() {
+            Some(kind) => kind,
+            None if args.repo.is_some() => SetKind::Full,
+            None => {
                 let why = "needs --repo: only a repository knows earlier backups";
                 return Err(Error::usage("--kind auto", why, "add --repo, or say full or differential"));
             }

@@ -9,6 +9,7 @@ use fullbore::job::server::{self, Served, ServerEstimate};
 use fullbore::report::Report;
 use fullbore::units::{self, counted, show_bytes};
 use fullbore::{Error, Result};
+use fullbore_core::conduct::Conduct;
 use fullbore_core::media::SetKind;
 use fullbore_engines::GivenOptions;
 use fullbore_engines::engine::{BackupOrder, BackupServer, RestoreOrder, RestoreStep, resolve_options};
@@ -73,19 +74,24 @@ fn refuse(flags: &[Flag]) -> Result<()> {
 pub fn backup(args: &Backup, server: &'static dyn BackupServer, config: &Config) -> Result<u8> {
     let served = served(server, &args.source, &args.engine_options.given()?, config)?;
     let order = backup_order(args)?;
-    let task_in = args.server.task_in.as_deref();
+    run("backup", &args.server, &args.shown, config, |task_in, conduct, report| {
+        server::backup(&served, &order, args.dry_run, task_in, conduct, report)
+    })
+}
+
+/// Does `work` with a report, as a task if there is a repository for it; gives the exit code.
+fn run(
+    verb: &str,
+    flags: &ServerFlags,
+    shown: &OutputFlags,
+    config: &Config,
+    work: impl FnOnce(Option<Setting<'_>>, &Conduct, &mut Report) -> Result<()>,
+) -> Result<u8> {
+    let task_in = flags.task_in.as_deref();
     let within = task_in.map(|name| config.of_repository(name));
-    super::with_report(
-        "backup",
-        &args.shown,
-        config,
-        |conduct, report| {
-            let setting = task_in.zip(within.as_ref()).map(|(name, config)| Setting { name, config });
-            server::backup(&served, &order, args.dry_run, setting, conduct, report)
-        },
-        |report| closing("BACKUP", report, &args.shown),
-        false,
-    )
+    let task_in = task_in.zip(within.as_ref()).map(|(name, config)| Setting { name, config });
+    let closing = |report: &Report| closing(&verb.to_uppercase(), report, shown);
+    super::with_report(verb, shown, config, |conduct, report| work(task_in, conduct, report), closing, false)
 }
 
 /// The order. A flag that is new in [`Backup`] must be placed here, too: there is no `..`.
@@ -140,7 +146,7 @@ fn backup_order(args: &Backup) -> Result<BackupOrder> {
         ("--profile", profile.is_some(), "the server moves the bytes"),
         (kept.unwrap_or_default(), kept.is_some(), "the server writes the objects"),
     ])?;
-    let order = tuned(tuning, BackupOrder::new(set_kind(*kind), to.clone()))?;
+    let order = tuned(tuning, BackupOrder::new(kind.of_set().unwrap_or(SetKind::Full), to.clone()))?;
     Ok(BackupOrder {
         stripes: *stripes,
         compression: compression.clone(),
@@ -175,14 +181,6 @@ fn tuned(tuning: &BackupTuning, order: BackupOrder) -> Result<BackupOrder> {
     })
 }
 
-fn set_kind(kind: Kind) -> SetKind {
-    match kind {
-        Kind::Full | Kind::Auto => SetKind::Full,
-        Kind::Differential => SetKind::Differential,
-        Kind::Log => SetKind::Log,
-    }
-}
-
 fn refuse_threads(queue_depth: Option<usize>, workers: Option<usize>, throttle: bool) -> Result<()> {
     refuse(&[
         ("--queue-depth", queue_depth.is_some(), "the server writes; --buffer-count is BUFFERCOUNT"),
@@ -195,19 +193,9 @@ fn refuse_threads(queue_depth: Option<usize>, workers: Option<usize>, throttle: 
 pub fn restore(args: &Restore, server: &'static dyn BackupServer, config: &Config) -> Result<u8> {
     let served = served(server, &args.into, &args.engine_options.given()?, config)?;
     let order = restore_order(args)?;
-    let task_in = args.served.task_in.as_deref();
-    let within = task_in.map(|name| config.of_repository(name));
-    super::with_report(
-        "restore",
-        &args.shown,
-        config,
-        |conduct, report| {
-            let setting = task_in.zip(within.as_ref()).map(|(name, config)| Setting { name, config });
-            server::restore(&served, &order, args.dry_run, setting, conduct, report)
-        },
-        |report| closing("RESTORE", report, &args.shown),
-        false,
-    )
+    run("restore", &args.served, &args.shown, config, |task_in, conduct, report| {
+        server::restore(&served, &order, args.dry_run, task_in, conduct, report)
+    })
 }
 
 /// The order. A flag that is new in [`Restore`] must be placed here, too: there is no `..`.
@@ -263,7 +251,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         set: chosen.set.clone(),
         latest: chosen.latest,
         position: *file,
-        kind: kind.map(set_kind),
+        kind: kind.and_then(Kind::of_set),
         replace: *replace,
         step: if *no_recovery { RestoreStep::NoRecovery } else { RestoreStep::Recovery },
         stop_at,
@@ -340,7 +328,7 @@ pub fn estimate(args: &Estimate, server: &'static dyn BackupServer, config: &Con
         return Err(Error::usage(*flag, format!("is not possible for mssql://: {why}"), "leave it out"));
     }
     let served = served(server, source, &engine_options.given()?, config)?;
-    let kind = kind.map_or(SetKind::Full, set_kind);
+    let kind = kind.and_then(Kind::of_set).unwrap_or(SetKind::Full);
     let order = BackupOrder { stripes: stripes.map(usize::from), ..BackupOrder::new(kind, to.clone()) };
     let size = size.as_ref().map(|text| units::bytes("--size", text)).transpose()?;
     let to = report.to();

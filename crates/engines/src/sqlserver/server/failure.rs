@@ -35,6 +35,11 @@ const LOGIN_FAILED: u32 = 18456;
 pub const CANNOT_OPEN_DEVICE: u32 = 3201;
 
 impl Failure {
+    /// True if the statement may have run to its end on the server.
+    pub fn may_be_done(&self) -> bool {
+        matches!(self, Self::Lost(..) | Self::Unproven(_))
+    }
+
     /// The number of the server's error.
     pub fn code(&self) -> Option<u32> {
         match self {

@@ -95,8 +95,7 @@ impl Session {
         }
         let (arn, files) = arn(&order.to, order.stripes)?;
         if self.state()?.is_none() {
-            let hint = "check the name after the host: mssql://USER@HOST/DATABASE";
-            return Err(Error::usage(self.thing(), "the server has no such database", hint));
+            return Err(self.no_such_database());
         }
         let kms_key = self.address.kms_key.as_deref();
         let statement = questions::rds_backup(&self.address.database, &arn, files, order, kms_key);

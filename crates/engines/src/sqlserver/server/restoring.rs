@@ -4,7 +4,6 @@ use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 
 use super::answer::{Row, kind_of_type, server_time};
-use super::failure::Failure;
 use super::place::Place;
 use super::questions;
 use super::session::{Session, lsn};
@@ -72,9 +71,9 @@ impl Session {
         let PlannedRestore { statement, mut outcome } = self.planned_restore(order)?;
         let thing = self.thing();
         let ran = self.run(&statement, outcome.set.bytes, look).map_err(|failure| {
-            let is_lost = matches!(failure, Failure::Lost(..) | Failure::Unproven(_));
+            let may_be_done = failure.may_be_done();
             let error = failure.on(&thing);
-            let error = if is_lost { error.noting("the restore may have finished on the server") } else { error };
+            let error = if may_be_done { error.noting("the restore may have finished on the server") } else { error };
             error.noting("the database may be restoring: it cannot be used before a restore is complete")
         });
         outcome.notes.extend(ran?);

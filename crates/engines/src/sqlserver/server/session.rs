@@ -84,6 +84,12 @@ impl Session {
         format!("{}/{}", self.address.name(), self.address.database)
     }
 
+    /// The error if the server does not have the database of a backup.
+    pub(super) fn no_such_database(&self) -> Error {
+        let hint = "check the name after the host: mssql://USER@HOST/DATABASE";
+        Error::usage(self.thing(), "the server has no such database", hint)
+    }
+
     /// The row of the database, if it exists.
     pub(super) fn database_row(&mut self) -> Result<Option<Row>> {
         let question = questions::database(&self.address.database);
@@ -139,10 +145,7 @@ impl Session {
         if order.copy_only && order.kind == SetKind::Differential {
             return Err(Error::usage("--copy-only", "has no effect on a differential", "leave it out"));
         }
-        let row = self.database_row()?.ok_or_else(|| {
-            let hint = "check the name after the host: mssql://USER@HOST/DATABASE";
-            Error::usage(self.thing(), "the server has no such database", hint)
-        })?;
+        let row = self.database_row()?.ok_or_else(|| self.no_such_database())?;
         let is_simple = row.text("recovery_model").is_some_and(|model| model == "SIMPLE");
         if order.kind == SetKind::Log && is_simple {
             let hint = "use --kind full or differential, or ALTER DATABASE … SET RECOVERY FULL and then a full";
@@ -182,9 +185,9 @@ impl Session {
 
     /// The error of a backup that failed, with what it leaves behind.
     fn failed(&self, failure: Failure, planned: &Planned, thing: &str) -> Error {
-        let is_lost = matches!(failure, Failure::Lost(..) | Failure::Unproven(_));
+        let may_be_done = failure.may_be_done();
         let mut error = failure.on(thing);
-        if is_lost {
+        if may_be_done {
             error = error.noting("the backup may have finished on the server: look into msdb.dbo.backupset");
         }
         if planned.replaces {
