@@ -233,6 +233,12 @@ def machine(fullbore, work, peers):
             "peers": {name: first([name, "version" if name == "restic" else "--version"]) for name in peers}}
 
 
+def in_words(host):
+    """The machine of a result, for the head of its table."""
+    return (f"{host['cpu']}, {host['cores']} cores, kernel {host['kernel']}, {host['file_system']}, load at the start "
+            f"{host['load_at_start']:.1f}, commit {host['commit']}.")
+
+
 def peak(figure):
     """Greatest resident set in bytes: fullbore's own account, else the kernel's, which is at least that of this script."""
     return figure.get("peak_rss_reported") or figure["peak_rss"]

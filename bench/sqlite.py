@@ -26,8 +26,8 @@ import subprocess
 import sys
 import tempfile
 
-from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, files_under, fio_engine, fio_seconds, judged, machine,
-                     median_ratio, run_rounds, say, size_of, speeds, table, write_results)
+from measure import (DEPTH, MIB, ROOT, TARGET, TRANSFER, Case, files_under, fio_engine, fio_seconds, in_words, judged,
+                     machine, median_ratio, run_rounds, say, size_of, speeds, table, write_results)
 
 STRIPES = 4
 CODECS = ("none", "lz4", "zstd:1", "gzip:1")
@@ -241,11 +241,8 @@ def bounds(figures):
 
 def markdown(result):
     """The same as a table for people."""
-    host = result["machine"]
     lines = [f"# fullbore on SQLite, {result['date']}", "",
-             f"{result['size'] >> 20} MiB database, {result['rounds']} counted rounds, {host['cpu']}, {host['cores']} cores, "
-             f"kernel {host['kernel']}, {host['file_system']}, load at the start {host['load_at_start']:.1f}, "
-             f"commit {host['commit']}.", ""]
+             f"{result['size'] >> 20} MiB database, {result['rounds']} counted rounds, {in_words(result['machine'])}", ""]
     if not result["cold"]:
         lines += ["**The page cache could not be dropped (not root): these are warm figures.**", ""]
     lines += table(result["figures"], result["failures"])

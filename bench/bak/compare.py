@@ -35,8 +35,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from measure import (DEPTH, MIB, TARGET, TRANSFER, Case, files_under, fio_engine, fio_seconds, judged, machine,  # noqa: E402
-                     median_ratio, run_rounds, say, size_of, table, write_results)
+from measure import (DEPTH, MIB, TARGET, TRANSFER, Case, files_under, fio_engine, fio_seconds, in_words, judged,  # noqa: E402
+                     machine, median_ratio, run_rounds, say, size_of, table, write_results)
 
 CODECS = ("none", "lz4", "zstd:1")
 PAGE = 8192
@@ -177,11 +177,10 @@ def memory(figures):
 
 
 def shown(result):
-    host, second = result["machine"], result["second_full"]
+    second = result["second_full"]
     lines = [f"# Backup files of SQL Server, {result['date']}", "",
-             f"`bench/bak/compare.py`: a full of {result['size'] >> 20} MiB, {result['rounds']} counted rounds, {host['cpu']}, "
-             f"{host['cores']} cores, kernel {host['kernel']}, {host['file_system']}, load at the start {host['load_at_start']:.1f}, "
-             f"commit {host['commit']}.", ""]
+             f"`bench/bak/compare.py`: a full of {result['size'] >> 20} MiB, {result['rounds']} counted rounds, "
+             f"{in_words(result['machine'])}", ""]
     if not result["cold"]:
         lines += ["**The page cache could not be dropped (not root): these are warm figures.**", ""]
     lines += table(result["figures"], result["failures"])

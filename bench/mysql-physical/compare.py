@@ -28,8 +28,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 import blocked  # noqa: E402
-from measure import (DEPTH, MIB, TARGET, TRANSFER, Case, Failed, fio_engine, fio_seconds, machine,  # noqa: E402
-                     judged, measure, median_ratio, run_rounds, say, size_of, table, write_results)
+from measure import (DEPTH, MIB, TARGET, TRANSFER, Case, Failed, fio_engine, fio_seconds, in_words,  # noqa: E402
+                     judged, machine, measure, median_ratio, run_rounds, say, size_of, table, write_results)
 from servers import Server, data_files, fill  # noqa: E402
 
 KINDS = ("mariadb-11.8", "mariadb-10.11", "mysql-9")
@@ -221,11 +221,9 @@ def limits(options, kind, server, work):
 
 
 def markdown(result):
-    host = result["machine"]
     lines = [f"# fullbore on {result['kind']}, {result['date']}", "",
-             f"{result['size'] >> 20} MiB in {result['tables']} tables, {max(result['rounds'], 0)} counted rounds, {host['cpu']}, "
-             f"{host['cores']} cores, kernel {host['kernel']}, {host['file_system']}, load at the start "
-             f"{host['load_at_start']:.1f}, commit {host['commit']}.", ""]
+             f"{result['size'] >> 20} MiB in {result['tables']} tables, {max(result['rounds'], 0)} counted rounds, "
+             f"{in_words(result['machine'])}", ""]
     lines += table(result["figures"], result["failures"])
     lines += ["", "| target | ratio | wanted | |", "|---|---:|---:|---|"]
     for what, value, target in result["ratios"]:

@@ -31,6 +31,8 @@ pub use engine::{
 };
 pub use foreign_set::bytes::{FamilyBytes, InOrder, Watch};
 pub use sqlserver::compressed;
+#[cfg(any(test, feature = "testkit"))]
+pub use sqlserver::writer::sample_full as sample_media;
 pub use uploaded_objects::engine::{OBJECT, UploadedObject};
 pub use uploaded_objects::incoming::IncomingObject;
 pub use uploaded_objects::position::{KEY_MAX, ObjectFacts, ObjectMedia, StoredPart, parts as object_parts};

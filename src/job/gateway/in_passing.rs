@@ -326,7 +326,7 @@ impl Read for Uploaded {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use fullbore_engines::sqlserver::writer::sample_full;
+    use fullbore_engines::sample_media;
 
     use super::*;
 
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn parts_that_come_too_early_for_the_memory_end_the_check_and_what_it_is_is_known_all_the_same() {
-        let bytes = sample_full(true);
+        let bytes = sample_media(true);
         let (first, rest) = bytes.split_at(100_000);
         for (memory, is_checked) in [(1 << 20, true), (1000, false)] {
             let budget = Budget::new(memory);
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn what_an_object_is_is_told_by_its_own_bytes_only() {
-        let (bytes, junk) = (&sample_full(true)[..], &[b'J'; 1000][..]);
+        let (bytes, junk) = (&sample_media(true)[..], &[b'J'; 1000][..]);
         // The first attempt at part 1 was something else.
         let late = outcome(&[(1, 1, junk), (2, 1, bytes)], &[part(1, 2)]);
         assert!(matches!(late, Outcome::Unchecked(..)));
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_list_with_other_parts_than_those_that_were_checked_does_not_count_as_checked() {
-        let bytes = sample_full(true);
+        let bytes = sample_media(true);
         let (first, rest) = bytes.split_at(100_000);
         for parts in [vec![part(1, 1)], vec![part(1, 1), part(3, 2)], vec![part(1, 1), part(2, 7)]] {
             let check = InPassing::new("k", Budget::new(1 << 20));

@@ -353,15 +353,21 @@ fn worker_seconds(threads: u64, rounds: &[Round]) -> Option<f64> {
 }
 
 /// The speed of both directions at once, as a share of the sum of each alone.
-fn share_of_sum(round: &BothRound, (read_alone, written_alone): (f64, f64)) -> f64 {
+fn share_of_sum(round: &BothRound, alone: (f64, f64)) -> f64 {
+    let (read, written) = shares(round, alone);
+    read + written
+}
+
+/// The speed of each direction while both ran, as a share of its speed alone.
+fn shares(round: &BothRound, (read_alone, written_alone): (f64, f64)) -> (f64, f64) {
     let of = |bytes: u64, alone: f64| bytes as f64 / round.seconds / alone;
-    of(round.read_bytes, read_alone) + of(round.written_bytes, written_alone)
+    (of(round.read_bytes, read_alone), of(round.written_bytes, written_alone))
 }
 
 /// The greater share of its own speed that a side had while both were moved at once.
 fn share_of_the_faster(round: &BothRound) -> f64 {
-    let of = |bytes: u64, alone: f64| bytes as f64 / round.seconds / alone;
-    of(round.read_bytes, round.read_alone).max(of(round.written_bytes, round.written_alone))
+    let (read, written) = shares(round, (round.read_alone, round.written_alone));
+    read.max(written)
 }
 
 /// The sequential cells of a direction: those of direct I/O if there are any, as jobs use direct I/O.
