@@ -102,13 +102,13 @@ impl Keys {
             let wrong = |why: &str| Err(Error::usage(format!("{name}: key `{}`", key.id.escape_debug()), why, hint));
             let is_plain = |text: &str| !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric());
             if !is_plain(&key.id) {
-                return wrong("its id is not of ASCII letters and digits: other clients than SQL Server differ there");
+                return wrong("the id may have ASCII letters and digits only");
             }
             if key.secret.len() < SECRET_MIN {
                 return wrong("its secret has less than 16 letters, and could be guessed");
             }
             if !is_plain(&key.secret) {
-                return wrong("its secret is not of ASCII letters and digits: SQL Server takes no others");
+                return wrong("the secret may have ASCII letters and digits only: SQL Server accepts nothing else");
             }
             if key.rights.is_empty() {
                 return wrong("it has no rights");

@@ -109,7 +109,7 @@ impl Bucket {
     /// It cannot be used as a bucket.
     pub fn open(setting: &str, config: &Config, writing: &Writing, conduct: &Conduct, tell: &Tell) -> Result<Self> {
         if config.repository.get(setting).is_some_and(|repository| repository.hide_names) {
-            let why = "hides names, and the keys of objects are names that its records have to show";
+            let why = "has hide-names, but the records of the gateway must show the keys of objects";
             return Err(Error::usage(format!("--repo {setting}"), why, "use another repository for the gateway"));
         }
         let places = fullbore_repository::places(setting, config)?;

@@ -22,7 +22,9 @@ pub(super) fn facts(key: &str, outcome: &Outcome, head: Vec<u8>) -> Option<Objec
         Outcome::Other | Outcome::Unknown => return None,
         Outcome::Unchecked(media, why) => (
             described(key, *media, head),
-            format!("not while it was uploaded: {why}; the gateway's log has what was found when it was {READ_BACK}"),
+            format!(
+                "not checked during the upload: {why}; the gateway's log has the result of its check when it was {READ_BACK}"
+            ),
         ),
         Outcome::Checked(media, verification) => {
             let mut described = described(key, *media, head);

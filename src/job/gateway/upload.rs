@@ -101,7 +101,7 @@ impl RunningUpload {
         let state = match (stored.families, missing.len()) {
             (0, _) => String::new(),
             (_, 0) if checked && media::was_checked(stored) => "; all families of the media set are there".to_owned(),
-            (_, 0) => "; there is an object for each family, and not each of them was checked".to_owned(),
+            (_, 0) => "; all families of the media set are there, but some were not checked".to_owned(),
             (families, _) => format!("; of {families} families, these are not there yet: {numbers}"),
         };
         (self.bucket.tell)(&format!("{}{state}", media::line(&self.object.key, stored)));

@@ -69,7 +69,7 @@ pub fn ranges(transfer: usize, depth: usize) -> (usize, usize) {
 
 /// A supply can be aimed elsewhere only at rest.
 pub(crate) fn under_way(device: &str) -> Error {
-    Error::refused(device, "other bytes of it were asked for while some were still to come", "")
+    Error::refused(device, "a new read began before the last one ended", "")
 }
 
 /// Opens the supply of a device. One transfer is one buffer of `pool`. Up to `queue_depth` of them are read ahead,

@@ -288,7 +288,7 @@ impl CloneSession {
         let Some(first) = page.get_mut(..self.page.bytes() as usize) else {
             return Err(Error::usage(
                 "--max-transfer-size",
-                "a buffer is smaller than one page, and the key in that page has to be wrapped",
+                "a buffer is smaller than one page: fullbore needs the whole page to wrap its key",
                 "use 1MiB",
             ));
         };

@@ -341,7 +341,7 @@ impl DatabaseFiles {
     fn put(&mut self, at: At<'_>, file: u32, kind: FileKind, offset: u64, bytes: &[u8]) -> Result<()> {
         let found = self.files.get_mut(&file).filter(|written| written.kind == kind);
         let Some(written) = found else {
-            let what = format!("these bytes are of file {file}, which is not such a file of the database");
+            let what = format!("these bytes name file {file}, but the database has no such file of this kind");
             return Err(at.damaged(what));
         };
         // The last extent of a file may be longer than the file.

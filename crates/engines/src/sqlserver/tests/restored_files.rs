@@ -126,7 +126,7 @@ fn a_restore_that_cannot_be_complete_leaves_no_file() {
         (written_apart(&differential()), "full backup 00000000-0000-0000-0000-0000000003E9"),
         (half, "family 2 of 2"),
         (cut, "the file was cut off"),
-        (written(&foreign), "of file 2, which is not such a file"),
+        (written(&foreign), "name file 2, but the database has no such file"),
         (written(&twice), "SHOP`: two files of the database have this name"),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn log_that_names_a_data_file_or_another_place_is_damage() {
         change(&mut set.logs[0].0);
         one(written(&set))
     };
-    refused(with(|range| range.file = 1), "of file 1, which is not such a file");
+    refused(with(|range| range.file = 1), "name file 1, but the database has no such file");
     refused(with(|range| range.end = range.begin), "longer than its description");
     refused(with(|range| range.end = range.start + range.length + 512), "outside its virtual log file");
     let mut sums = full();
