@@ -7,6 +7,8 @@ mod calibrate;
 mod closing;
 mod bench;
 mod copy;
+#[cfg(test)]
+mod documents;
 mod engine_options;
 mod estimate;
 mod examples;
