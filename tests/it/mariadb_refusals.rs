@@ -450,7 +450,9 @@ fn a_replica_is_backed_up_with_its_place_also_with_parallel_appliers_and_when_th
                 }
             });
         }
-        thread::sleep(Duration::from_secs(1));
+        let applied = || replica.sql("SELECT @@gtid_slave_pos");
+        let before = applied();
+        wait_until("the replica applies what is written", || applied() != before);
         for _ in 0..3 {
             for name in world.names("a") {
                 fs::remove_file(world.at("a").join(name)).unwrap();

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use fullbore_test_servers::{Kind, Options, Server, SetAtEnd};
+use fullbore_test_servers::{Kind, Options, Server, SetAtEnd, wait_until};
 
 use crate::golden::python;
 use crate::program::Ended;
@@ -61,13 +60,14 @@ fn ddl(server: &Server, suffix: &str) {
     ));
 }
 
-/// Runs `work` while money moves between the accounts and tables come and go.
+/// Runs `work` while money moves between the accounts and tables come and go: before, during and after it.
 fn under_load<T>(server: &Server, work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
+    let (moves, rounds) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         let _ends = SetAtEnd(&stop);
         for seed in 0..2 {
-            let stop = &stop;
+            let (stop, moves) = (&stop, &moves);
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(seed);
                 while !stop.load(Ordering::Relaxed) {
@@ -78,10 +78,11 @@ fn under_load<T>(server: &Server, work: impl FnOnce() -> T) -> T {
                         "BEGIN; UPDATE shop.account{from} SET amount = amount - 7 WHERE id = {one}; \
                          UPDATE shop.account{to} SET amount = amount + 7, note = UUID() WHERE id = {other}; COMMIT"
                     ));
+                    moves.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        let stopped = &stop;
+        let (stopped, counted) = (&stop, &rounds);
         scope.spawn(move || {
             let mut random = fastrand::Rng::new();
             while !stopped.load(Ordering::Relaxed) {
@@ -90,11 +91,14 @@ fn under_load<T>(server: &Server, work: impl FnOnce() -> T) -> T {
                     "{NO_LOCKS}; CREATE TABLE shop.{name} LIKE shop.account0; INSERT INTO shop.{name} SELECT * FROM shop.account0; \
                      RENAME TABLE shop.{name} TO shop.{name}x; TRUNCATE TABLE shop.{name}x; ALTER TABLE shop.parts ENGINE=InnoDB; DROP TABLE shop.{name}x"
                 ));
+                counted.fetch_add(1, Ordering::Relaxed);
             }
         });
-        thread::sleep(Duration::from_millis(500));
+        let now = || (moves.load(Ordering::Relaxed), rounds.load(Ordering::Relaxed));
+        wait_until("writers and DDL run", || now().0 >= 10 && now().1 >= 1);
         let done = work();
-        thread::sleep(Duration::from_millis(500));
+        let (moved, _) = now();
+        wait_until("more is written after it", || now().0 >= moved + 10);
         done
     })
 }
@@ -227,7 +231,7 @@ fn under_writers_and_ddl_full_and_differential_with_the_rest_of_the_binary_log_a
     let report = under_load(&source, || {
         thread::scope(|scope| {
             let backup = scope.spawn(|| backup(&world, &source, &line));
-            thread::sleep(Duration::from_secs(1));
+            wait_until("the clone begins", || source.sql("SHOW PROCESSLIST").to_lowercase().contains("clone"));
             ddl(&source, "2");
             backup.join().unwrap()
         })

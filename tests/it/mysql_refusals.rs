@@ -264,7 +264,9 @@ fn a_busy_replica_with_parallel_appliers_is_backed_up_and_says_of_whom_also_when
             let (source, stop) = (&source, &stop);
             scope.spawn(move || write_until(source, writer, false, stop));
         }
-        thread::sleep(Duration::from_secs(1));
+        let applied = || replica.sql("SELECT @@gtid_executed");
+        let before = applied();
+        wait_until("the replica applies what is written", || applied() != before);
         line("a/").with_code(4).says(&["is a replica of", &named, "skip_replica_start", "RESET REPLICA"]);
         replica.sql("STOP REPLICA SQL_THREAD");
         let ended = line("b/").with_code(4);

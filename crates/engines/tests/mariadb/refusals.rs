@@ -143,8 +143,9 @@ fn a_lock_that_does_not_come_is_waited_for_no_longer_than_told_and_a_cancel_ends
             let patient = Options { lock_timeout: Duration::from_secs(300), ..options() };
             let halt = patient.halt.clone();
             let started = Instant::now();
+            let waits = || server.sql("SHOW PROCESSLIST").contains("Waiting for");
             scope.spawn(move || {
-                std::thread::sleep(Duration::from_secs(2));
+                wait_until("the copy waits for the lock", waits);
                 halt.stop(Error::Cancelled { by: "SIGTERM" });
             });
             let error = copy_to(&server, &Nothing, &patient).unwrap_err();

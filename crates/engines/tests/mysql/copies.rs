@@ -104,7 +104,7 @@ fn under_writers_and_ddl_the_copy_with_the_rest_of_the_binary_log_is_the_source(
     load::fill(&server);
     for tasks in [1, 2, 4] {
         let load = Load::start(&server);
-        std::thread::sleep(Duration::from_secs(1));
+        load.wait_for_more(10, 1);
         let (transactions, rounds) =
             (load.transactions.load(Ordering::Relaxed), load.ddl_rounds.load(Ordering::Relaxed));
         let copy = copy(&server, "ssl-mode=disabled&get-server-public-key=true", tasks, Duration::from_millis(5));
@@ -113,7 +113,7 @@ fn under_writers_and_ddl_the_copy_with_the_rest_of_the_binary_log_is_the_source(
             load.transactions.load(Ordering::Relaxed) - transactions,
             load.ddl_rounds.load(Ordering::Relaxed) - rounds
         );
-        std::thread::sleep(Duration::from_millis(500));
+        load.wait_for_more(10, 0);
         load.stop();
         prove(&server, &copy);
     }
@@ -130,7 +130,7 @@ fn encrypted_tables_also_new_ones_start_under_another_keyring_and_no_key_is_stor
     );
     server.sql("SET GLOBAL default_table_encryption = ON; ALTER DATABASE ddl ENCRYPTION='Y'");
     let load = Load::start_with(&server, false);
-    std::thread::sleep(Duration::from_secs(1));
+    load.wait_for_more(10, 1);
     let copy = copy(&server, "ssl-mode=required", 2, Duration::from_millis(5));
     load.stop();
     assert!(copy.directory.keys.load(Ordering::Relaxed) > 0, "no key came in clear: the test proves nothing");

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::{sync::Arc, thread};
 
 use fullbore_engines::mysql_family::connection::{Connection, Failure};
-use fullbore_test_servers::Server;
+use fullbore_test_servers::{Server, wait_until};
 
 use super::{address, root};
 
@@ -93,6 +93,14 @@ impl Load {
             }
         }));
         Self { stop, threads, transactions, ddl_rounds }
+    }
+
+    /// Waits until so many more transactions and rounds of DDL are done.
+    #[track_caller]
+    pub fn wait_for_more(&self, transactions: u64, rounds: u64) {
+        let now = || (self.transactions.load(Ordering::Relaxed), self.ddl_rounds.load(Ordering::Relaxed));
+        let before = now();
+        wait_until("the load has done more", || now().0 >= before.0 + transactions && now().1 >= before.1 + rounds);
     }
 
     pub fn stop(mut self) {
