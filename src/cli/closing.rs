@@ -5,6 +5,7 @@ use fullbore::chain::show_time;
 use fullbore::ids;
 use fullbore::report::{CalibratedReport, LimitReport, PlannedReport, PointReport, Report};
 use fullbore::units::{counted, mib_per_s, show_bytes};
+use fullbore_model::verdict::is_worth_naming;
 
 use super::args::OutputFlags;
 use super::show::value;
@@ -107,7 +108,7 @@ pub fn verify(report: &Report, shown: &OutputFlags) -> Vec<String> {
             point(report, " as of ", shown),
             set(report, shown)
         ),
-        _ => format!("VERIFY: all {sets} backup sets are valid"),
+        _ => format!("VERIFY: {} valid", each(sets as u64, "backup set")),
     };
     let (media, elapsed) = (report.stored_bytes, report.elapsed_s);
     let families = counted(report.families.len() as u64, "family");
@@ -125,7 +126,7 @@ pub fn verify(report: &Report, shown: &OutputFlags) -> Vec<String> {
 fn foreign_verify(report: &Report) -> Vec<String> {
     let first = match &report.sets[..] {
         [one] => format!("VERIFY: the backup set is valid: {}", value(one)),
-        sets => format!("VERIFY: all {} backup sets are valid", sets.len()),
+        sets => format!("VERIFY: {} valid", each(sets.len() as u64, "backup set")),
     };
     let (bytes, elapsed) = (report.stored_bytes, report.elapsed_s);
     let speed = mib_per_s(bytes, elapsed);
@@ -210,6 +211,7 @@ fn of_database(report: &Report) -> String {
     let text = |part: &Option<String>| value(part.as_deref().unwrap_or_default());
     let before = match report.sets.len() {
         0 | 1 => String::new(),
+        2 => " and the set before it".to_owned(),
         sets => format!(" and the {} before it", counted(sets as u64 - 1, "set")),
     };
     match &report.kind {
@@ -259,7 +261,7 @@ fn servers(report: &Report, out: &mut Vec<String>) {
             value(&started.program),
             value(&started.version),
             seconds(started.ready_s),
-            tables_are(started.tables),
+            each(started.tables, "table"),
             seconds(started.check_s)
         ));
         if started.loaded > 0 {
@@ -285,8 +287,13 @@ fn servers(report: &Report, out: &mut Vec<String>) {
     }
 }
 
-fn tables_are(tables: u64) -> String {
-    if tables == 1 { "the only table is".to_owned() } else { format!("all {tables} tables are") }
+/// `the only table is`, `both tables are`, `all 3 tables are`.
+fn each(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("the only {noun} is"),
+        2 => format!("both {noun}s are"),
+        _ => format!("all {number} {noun}s are"),
+    }
 }
 
 /// The directories or prefixes of families, each once.
@@ -332,7 +339,9 @@ fn limit_line(report: &Report, shown: &OutputFlags) -> Option<String> {
         true => format!("; it keeps up, commits were durable within {:.1} s", following.run.behind_s),
         false => format!("; it falls behind, by {:.1} s", following.run.behind_s),
     });
-    let longest = verdict.fixed_costs.iter().max_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    let fixed_s = verdict.fixed_share * report.elapsed_s;
+    let longest = verdict.fixed_costs.iter().filter(|cost| is_worth_naming(cost.seconds, fixed_s));
+    let longest = longest.max_by(|one, other| one.seconds.total_cmp(&other.seconds));
     let more = match verdict.limit.as_str() {
         "source" | "target" => " (database)".to_owned(),
         "media" | "sink" => " (media)".to_owned(),
@@ -533,6 +542,7 @@ fn details(report: &Report, out: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use fullbore::report::{CostReport, VerdictReport};
 
     use super::*;
     use crate::cli::args::{Arguments, Verb};
@@ -587,9 +597,36 @@ mod tests {
         file.sets = vec!["full".into(), "log".into(), "log".into()];
         let lines = restore(&file, &flags(false));
         assert!(lines[0].contains("full and the 2 sets before it of sqlite ") && lines.len() == 2, "{lines:#?}");
+        file.sets.truncate(2);
+        assert!(restore(&file, &flags(false))[0].contains("full and the set before it of sqlite "));
+        let words = [1, 2, 3].map(|number| each(number, "table"));
+        assert_eq!(words, ["the only table is", "both tables are", "all 3 tables are"]);
         assert_eq!(
             (seconds(0.7964), seconds(95.25), seconds(7_500.0)),
             ("0.796 s".into(), "95.2 s".into(), "2 h 5 min".into())
         );
+    }
+
+    #[test]
+    fn a_fixed_cost_is_named_only_when_it_is_a_part_of_the_fixed_time_that_matters() {
+        let of = |seconds: f64| {
+            let mut report = of_a_server();
+            report.elapsed_s = 0.188;
+            report.verdict = Some(VerdictReport {
+                limit: "fixed costs".into(),
+                device: None,
+                why: String::new(),
+                uses: Vec::new(),
+                fixed_share: 0.9,
+                fixed_costs: vec![CostReport { text: "opening the database".into(), seconds }],
+                percent_of_limit: None,
+                calibrated: None,
+                one_device: false,
+                what_if: Vec::new(),
+            });
+            limit_line(&report, &flags(false)).unwrap()
+        };
+        assert_eq!(of(0.001), "  limit: fixed costs");
+        assert_eq!(of(0.100), "  limit: fixed costs (opening the database)");
     }
 }

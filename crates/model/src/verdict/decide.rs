@@ -219,9 +219,14 @@ fn why(limit: Limit, evidence: &Evidence<'_>, uses: &[Use], device: Option<&str>
     }
 }
 
+/// True if a known cost is a large enough part of all fixed costs, both in seconds, that a message names it.
+pub fn is_worth_naming(cost_s: f64, fixed_s: f64) -> bool {
+    cost_s >= WORTH_NAMING * fixed_s
+}
+
 /// The known costs before the first and after the last byte, the longest first.
 fn costs(evidence: &Evidence<'_>, fixed_s: f64) -> String {
-    let mut costs: Vec<_> = evidence.costs.iter().filter(|cost| cost.seconds >= WORTH_NAMING * fixed_s).collect();
+    let mut costs: Vec<_> = evidence.costs.iter().filter(|cost| is_worth_naming(cost.seconds, fixed_s)).collect();
     costs.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     costs.iter().take(COSTS_NAMED).fold(String::new(), |named, cost| format!("{named}{}; ", cost.text))
 }

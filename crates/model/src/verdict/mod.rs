@@ -22,6 +22,7 @@ use fullbore_core::meter::Stage;
 use crate::throughput::Direction;
 
 pub use calibrated::{CalibratedLimit, CalibratedLimits, Elsewhere};
+pub use decide::is_worth_naming;
 pub use following::{Stretch, following};
 pub use live::{Interval, interval};
 pub use queue::RawMedia;
