@@ -406,7 +406,7 @@ pub fn report_to(text: &str) -> Result<ReportTo, String> {
 /// The choice among several sets.
 #[derive(Debug, Args)]
 pub struct SetFlags {
-    /// The set with this id. The start or the end of the id is enough.
+    /// The set with this id. Any part of the id that no other set has is enough.
     #[arg(long, value_name = "ID", conflicts_with = "latest")]
     pub set: Option<String>,
     /// The newest point of the newest chain.

@@ -42,7 +42,7 @@ pub struct Copy {
     /// Copy into this repository: its name in the configuration, or a directory or prefix ending in /.
     #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["to", "init"])]
     pub to_repo: Option<String>,
-    /// Only the set with this id. The start or the end of the id is enough.
+    /// Only the set with this id. Any part of the id that no other set has is enough.
     #[arg(long, value_name = "ID", conflicts_with = "latest")]
     pub set: Option<String>,
     /// Only the newest set.

@@ -164,7 +164,7 @@ const ALL: [Examples; 25] = [
     (
         &["task"],
         [
-            ("By the start of its id", "task --repo nightly 3f2a"),
+            ("By a part of its id", "task --repo nightly 3f2a"),
             ("As JSON", "task --repo nightly 3f2a --json"),
             ("Of a place without a configuration", "task --repo /mnt/a/ 3f2a"),
         ],
@@ -172,7 +172,7 @@ const ALL: [Examples; 25] = [
     (
         &["cancel"],
         [
-            ("By the start of its id", "cancel --repo nightly 3f2a"),
+            ("By a part of its id", "cancel --repo nightly 3f2a"),
             ("As JSON", "cancel --repo nightly 3f2a --json"),
             ("Of a place without a configuration", "cancel --repo /mnt/a/ 3f2a"),
         ],

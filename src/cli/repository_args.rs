@@ -93,7 +93,7 @@ impl RunState {
 /// Name one run of a repository.
 #[derive(Debug, Args)]
 pub struct OneTask {
-    /// The id of the run. The start or the end of the id is enough.
+    /// The id of the run. Any part of the id that no other run has is enough.
     #[arg(value_name = "TASK")]
     pub task: String,
     /// The repository: its name in the configuration, or a directory or prefix ending in / [default: FULLBORE_REPO].

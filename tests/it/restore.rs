@@ -38,7 +38,7 @@ fn a_set_is_chosen_by_its_id() {
     let one = set_of(&world, "a/one.bore");
     world.run(&format!("restore --from a --set {one} --into sqlite:copy.db")).done();
     assert_eq!(database::contents(&world.at("copy.db")), database::contents(&world.at("first.db")));
-    world.run("restore --from a --set 0000 --into sqlite:other.db").refused(2, "--set 0000", "no such set");
+    world.run("restore --from a --set zzzz --into sqlite:other.db").refused(2, "--set zzzz", "no such set");
     let common: String = one.chars().take(4).collect();
     world.run(&format!("restore --from a --set {common} --into sqlite:other.db")).refused(
         2,

@@ -168,7 +168,7 @@ fn the_last_step_stops_at_a_time() {
     chain.step("a/full.bore b/1.bore b/2.bore b/3.bore").done();
     let early = format!("--stop-at {}", chain.times[0]);
     chain.recover("b", &early).refused(1, "--stop-at", "is before the range that these sets can be restored to");
-    chain.recover("b", "--set 0000").refused(2, "--set 0000", "no such set");
+    chain.recover("b", "--set zzzz").refused(2, "--set zzzz", "no such set");
     let late = format!("--stop-at {}", chain.times[3]);
     chain.recover("b", &late).refused(1, "--stop-at", "is after the range that these sets can be restored to");
     chain.recover("b", "").done();

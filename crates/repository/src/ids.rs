@@ -10,11 +10,11 @@ pub fn short(id: &str) -> &str {
     id.get(..SHORT).unwrap_or(id)
 }
 
-/// True when `part` is the id, its start or its end. An empty part does not fit: it may be an unset shell variable.
+/// True when `part` is the id or a part of it. An empty part does not fit: it may be an unset shell variable.
 pub fn fits(id: Uuid, part: &str) -> bool {
     let part = part.trim_matches('…').to_ascii_lowercase();
     let id = id.to_string();
-    !part.is_empty() && (id.starts_with(&part) || id.ends_with(&part))
+    !part.is_empty() && id.contains(&part)
 }
 
 #[cfg(test)]
@@ -22,13 +22,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_an_id_is_its_start_or_its_end() {
+    fn a_part_of_an_id_is_its_start_its_end_or_between_them() {
         let id: Uuid = "01a2092b-9560-7c4d-8e5f-9fcdf68770de".parse().unwrap_or_default();
         let shown = id.to_string();
-        for part in ["01a2092b-9560-7c4d-8e5f-9fcdf68770de", "01A2", "9fcdf68770de", "…9FCDF68770DE", short(&shown)] {
+        for part in [
+            "01a2092b-9560-7c4d-8e5f-9fcdf68770de",
+            "01A2",
+            "9fcdf68770de",
+            "…9FCDF68770DE",
+            "9560-7c4d",
+            short(&shown),
+        ] {
             assert!(fits(id, part), "{part}");
         }
-        for part in ["", "…", "9560", "01a2092b-9560-7c4d-8e5f-9fcdf68770de0", "x"] {
+        for part in ["", "…", "95607c4d", "01a2092b-9560-7c4d-8e5f-9fcdf68770de0", "x"] {
             assert!(!fits(id, part), "{part}");
         }
         assert_eq!((short(&shown), short("é")), ("01a2092b-9560", "é"));

@@ -89,7 +89,7 @@ pub enum RestoreStep {
 pub struct RestoreOrder {
     /// The places, as the engine spells them. Empty: only the recovery of a database that is restoring.
     pub from: Vec<String>,
-    /// The set, by the start or the end of its id.
+    /// The set, by a part of its id.
     pub set: Option<String>,
     /// The newest set of the files.
     pub latest: bool,

@@ -85,16 +85,17 @@ fn named<'a>(all: &[Chosen<'a>], wanted: Option<&str>) -> Result<Vec<Chosen<'a>>
         if databases.len() > 1 {
             let names: Vec<&str> = databases.iter().map(|(name, ..)| *name).collect();
             let why = format!("holds backups of several databases or recovery forks: {}", names.join(", "));
-            return Err(Error::usage("--from", why, "choose one with --set and the start of its BackupSetGUID"));
+            return Err(Error::usage("--from", why, "choose one with --set and a part of its BackupSetGUID"));
         }
         return Ok(all.to_vec());
     };
-    let starts = |chosen: &&Chosen<'_>| guid(chosen.set.header.guid).starts_with(&wanted.to_uppercase());
-    let named: Vec<Chosen<'a>> = all.iter().filter(starts).copied().collect();
+    let part = wanted.trim_matches('…').to_uppercase();
+    let fits = |chosen: &&Chosen<'_>| !part.is_empty() && guid(chosen.set.header.guid).contains(&part);
+    let named: Vec<Chosen<'a>> = all.iter().filter(fits).copied().collect();
     match named.len() {
         1 => Ok(named),
         count => {
-            let why = format!("{count} of the backup sets begin with it");
+            let why = format!("{count} of the backup sets have this in their id");
             Err(Error::usage(format!("--set {wanted}"), why, "`fullbore inspect header` shows BackupSetGUID"))
         }
     }

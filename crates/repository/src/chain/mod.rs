@@ -61,7 +61,7 @@ impl FoundSet {
 /// Which set the user asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// `--set`: the start or the end of the backup-set or media-set id.
+    /// `--set`: any part of the backup-set or media-set id.
     pub set: Option<String>,
     /// `--latest`.
     pub latest: bool,
@@ -223,7 +223,7 @@ pub fn show_time(micros: i64) -> String {
         .map_or_else(|_| "an unknown time".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// The set with this id, or with an id that begins or ends with this text.
+/// The set with this id, or with an id that has this text in it.
 fn named(found: &[FoundSet], part: &str) -> Result<usize> {
     let is_it = |at: &usize| ids::fits(found[*at].backup_set_id, part) || ids::fits(found[*at].media_set_id, part);
     let hits: Vec<usize> = (0..found.len()).filter(is_it).collect();
@@ -232,7 +232,7 @@ fn named(found: &[FoundSet], part: &str) -> Result<usize> {
         [] => Err(Error::usage(
             format!("--set {part}"),
             format!("no such set among these:{}", list(found)),
-            "give the start or the end of an id from this list",
+            "give a part of an id from this list",
         )),
         _ => {
             let fitting: Vec<FoundSet> = hits.iter().map(|&at| found[at].clone()).collect();

@@ -270,11 +270,11 @@ pub(super) fn refuse_without_files(order: &RestoreOrder) -> Result<()> {
     }
 }
 
-/// Whether an id begins or ends with `part`; hyphens do not matter.
+/// Whether an id has `part` in it; hyphens do not matter.
 fn id_fits(id: &str, part: &str) -> bool {
     let plain = |text: &str| text.to_ascii_lowercase().replace('-', "");
     let (id, part) = (plain(id), plain(part));
-    !part.is_empty() && (id.starts_with(&part) || id.ends_with(&part))
+    !part.is_empty() && id.contains(&part)
 }
 
 fn shown(files: &[Place]) -> String {

@@ -108,6 +108,8 @@ fn a_chosen_full_is_restored_without_the_differential() {
     let wanted = "00000000-0000-0000-0000-0000000003E9";
     assert_eq!(restored(&media, Some(wanted), folder.path()).unwrap().sets.len(), 1);
     assert_eq!(middle(&std::fs::read(folder.path().join("shop")).unwrap(), 8), 1);
+    let part = tempfile::tempdir().unwrap();
+    assert_eq!(restored(&media, Some("0000003e9"), part.path()).unwrap().sets.len(), 1);
     let other = tempfile::tempdir().unwrap();
     let error = restored(&media, Some("FFFF"), other.path()).unwrap_err().to_string();
     assert!(error.contains("--set FFFF") && error.contains("0 of the backup sets"), "{error}");
