@@ -23,7 +23,7 @@ pub struct Request {
     /// `--retired`, and those of the configuration: no new backups of these are expected, but their existing backups
     /// must be good.
     pub retired: Vec<String>,
-    /// `--max-age`: the highest age of the newest whole chain.
+    /// `--max-age`: the highest age of the newest complete chain.
     pub max_age: Option<Duration>,
     /// `--max-unproven`: the longest time since a chain was verified or restored.
     pub max_unproven: Option<Duration>,
@@ -39,13 +39,13 @@ pub struct DatabaseHealth {
     pub engine: String,
     /// The database; with its machine if several have one of that name.
     pub database: String,
-    /// The newest set of the newest whole chain.
+    /// The newest set of the newest complete chain.
     pub backup_set_id: Option<String>,
     /// When that was stored, RFC 3339.
     pub stored_at: Option<String>,
     /// How long ago.
     pub age_s: Option<u64>,
-    /// When a whole chain was last verified or restored and found good, RFC 3339.
+    /// When a complete chain was last verified or restored and found good, RFC 3339.
     pub proven_at: Option<String>,
     /// How long ago.
     pub unproven_s: Option<u64>,
@@ -239,7 +239,7 @@ pub fn metrics(repository: &str, checked: &Result<Vec<DatabaseHealth>>) -> Strin
     gauge("backup_age_seconds", "Age of the newest complete chain.", each(&age));
     let unproven = |of: &DatabaseHealth| of.unproven_s.map(|seconds| seconds as f64);
     gauge("unproven_seconds", "Time since a complete chain was verified or restored.", each(&unproven));
-    gauge("sets", "Whole backup sets.", each(&|of| Some(of.sets as f64)));
+    gauge("sets", "Complete backup sets.", each(&|of| Some(of.sets as f64)));
     gauge("stored_bytes", "Bytes of all backup sets.", each(&|of| Some(of.stored_bytes as f64)));
     text
 }
