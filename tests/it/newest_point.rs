@@ -167,7 +167,10 @@ fn a_log_set_that_was_stored_while_a_full_ran_is_not_pruned_for_that_full() {
     world.run("backup sqlite:app.db --repo night --kind log").done();
     running.wait().done();
     world.run("verify --repo night").done();
-    world.run("prune --repo night --grace 0s --confirm").with_code(4).says(&["nothing newer is verified"]);
+    world
+        .run("prune --repo night --grace 0s --confirm")
+        .with_code(4)
+        .says(&["nothing newer is verified", "`fullbore verify --repo night`"]);
     assert_eq!(rounds(&world, "--repo night", 0), 1);
     world.run("backup sqlite:app.db --repo night").done();
     world.run("verify --repo night --latest").done();

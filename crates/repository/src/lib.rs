@@ -96,9 +96,11 @@ impl Repository {
             None => {
                 refuse_another_order(name, &places, stores)?;
                 let why = "holds no repository";
-                let hint = "check the path: a missing directory may be a disk that is not mounted; the first \
-                            `fullbore backup --repo` makes a repository; if only its records were lost, \
-                            `fullbore catalog rebuild` makes them again";
+                let hint = format!(
+                    "check the path: a missing directory may be a disk that is not mounted; the first `fullbore backup \
+                     --repo {name}` makes a repository; if only its records were lost, `fullbore catalog rebuild --repo \
+                     {name}` makes them again"
+                );
                 Err(Error::usage(format!("--repo {name}: {}", places[0]), why, hint))
             }
         }

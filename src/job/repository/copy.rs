@@ -202,7 +202,7 @@ fn known_of<'a>(known: &'a HashMap<Uuid, SetRecord>, found: &discovery::Found) -
 fn unreadable(discovered: &discovery::DiscoveredSets, id: Uuid) -> Error {
     let damaged = discovered.unreadable.iter().find(|unreadable| !unreadable.leftover);
     let why = damaged.map_or_else(|| "its families are not there any more".to_owned(), |bad| bad.error.one_line());
-    Error::incomplete(format!("backup set {id}"), why, "copy another set; `fullbore verify --repo` says more")
+    Error::incomplete(format!("backup set {id}"), why, "copy another set; `verify` of this repository says more")
 }
 
 impl<'a> Target<'a> {

@@ -55,6 +55,10 @@ pub struct SetDecision {
     pub started_at: String,
     /// Bytes of its families.
     pub stored_bytes: u64,
+    /// The codec asked for.
+    pub codec: String,
+    /// A key is needed to read it.
+    pub encrypted: bool,
     /// It is removed.
     pub delete: bool,
     /// Why it stays.
@@ -162,7 +166,7 @@ fn remove_all(sweeper: &Sweeper<'_>, goes: &[&StoredSet], conduct: &Conduct, pru
                     sweeper.spare(ahead)?;
                 }
             }
-            return Err(taken_over(set));
+            return Err(taken_over(set, &sweeper.repository().name));
         }
         let why = match needed.contains(&set.record.backup_set_id) {
             true => "the sets that depend on it stay".to_owned(),
@@ -276,8 +280,10 @@ fn planned(
         plan = retention::plan(&kept, &request.policy, now);
     }
     locks.say(&plan.delete, pruned);
-    pruned.refusals = plan.refusals().map(str::to_owned).collect();
+    let advised = |why: &str| format!("{why}: `fullbore verify --repo {}`", setting.name);
+    pruned.refusals = plan.refusals().map(advised).collect();
     pruned.warnings.extend(plan.warnings.iter().cloned());
+    pruned.warnings.extend(plan.unverified.iter().map(|why| advised(why)));
     pruned.notes.extend(inventory.notes.iter().chain(&plan.notes).cloned());
     pruned.bytes_freed = plan.bytes_freed;
     let decided = places.iter().zip(&plan.decisions).map(|(&at, fate)| (&inventory.sets[at], fate));
@@ -338,6 +344,8 @@ fn decision(set: &StoredSet, names: &Names<'_>, decided: &KeepOrDelete) -> SetDe
         database: names.name(&set.record),
         started_at: show_time(set.record.started_at),
         stored_bytes: set.stored_bytes(),
+        codec: set.record.codec.clone(),
+        encrypted: set.record.encrypted,
         delete: *decided == KeepOrDelete::Delete,
         reasons,
     }
@@ -357,9 +365,9 @@ fn refuse_another(repository: &Repository, task: &Task, now: i64) -> Result<()> 
 }
 
 /// The error if this prune slept for longer than its lease.
-fn taken_over(set: &StoredSet) -> Error {
+fn taken_over(set: &StoredSet, name: &str) -> Error {
     let why = "this prune was silent for longer than its lease, and another prune has meanwhile decided about this set";
-    Error::refused(super::title(&set.record), why, "look at `fullbore tasks --repo`, and prune again")
+    Error::refused(super::title(&set.record), why, format!("look at `fullbore tasks --repo {name}`, and prune again"))
 }
 
 fn wait(grace: Duration, conduct: &Conduct) -> Result<()> {

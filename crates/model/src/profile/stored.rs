@@ -100,7 +100,7 @@ fn make(directory: &Path) -> std::io::Result<()> {
 /// # Errors
 /// There is none, or it does not have the form of [`save`]: with the position in the file.
 pub fn load(places: &[PathBuf], name: &str) -> Result<Profile> {
-    let again = || format!("measure it again: fullbore calibrate --read … --write … --name {name}");
+    let again = || format!("measure it again: {}", command(name));
     let mut looked = Vec::new();
     for place in places {
         let path = file(place, name)?;
@@ -121,7 +121,12 @@ pub fn load(places: &[PathBuf], name: &str) -> Result<Profile> {
         }
     }
     let why = format!("there is no such profile ({})", looked.join("; "));
-    Err(Error::usage(format!("profile `{name}`"), why, again()))
+    Err(Error::usage(format!("profile `{name}`"), why, format!("measure it: {}", command(name))))
+}
+
+/// The command that measures the profile of that name.
+fn command(name: &str) -> String {
+    format!("fullbore calibrate --read … --write … --name {name}")
 }
 
 /// A profile from its text, with every number checked.

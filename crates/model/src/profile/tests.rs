@@ -514,7 +514,8 @@ fn a_profile_that_is_missing_or_has_an_impossible_name_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let error = load(&[folder.path().to_owned()], "night").unwrap_err();
     assert_eq!(error.exit_kind().exit_code(), 2);
-    assert!(error.to_string().contains("no such profile") && error.to_string().contains("fullbore calibrate"));
+    let text = error.to_string();
+    assert!(text.contains("no such profile") && text.contains("measure it: fullbore calibrate"), "{text}");
     for name in ["", ".", "..", ".hidden", "a/b", "a b", "é", &"x".repeat(65)] {
         assert!(check_name(name).is_err(), "{name}");
     }

@@ -41,6 +41,8 @@ pub struct RetentionPlan {
     pub databases: Vec<DatabasePlan>,
     /// What the user should look at.
     pub warnings: Vec<String>,
+    /// Databases whose sets stay until a newer chain is verified.
+    pub unverified: Vec<String>,
     /// What the user may want to know.
     pub notes: Vec<String>,
 }
@@ -245,7 +247,7 @@ impl Planner<'_> {
     }
 
     fn finish(mut self, databases: &BTreeMap<&str, Vec<usize>>, proofs: &[Proof]) -> RetentionPlan {
-        let mut warnings = self.doubts();
+        let (warnings, mut unverified) = (self.doubts(), Vec::new());
         let mut plans = Vec::with_capacity(databases.len());
         for ((name, members), proof) in databases.iter().zip(proofs) {
             let gone = || members.iter().filter(|&&at| self.reasons[at].is_empty());
@@ -258,9 +260,8 @@ impl Planner<'_> {
                 nothing_may_be_deleted: self.refusal(name, proof),
             });
             if proof.held > 0 && proof.have >= self.policy.min_verified_chains {
-                warnings.push(format!(
-                    "the policy removes {} of {name}, but nothing newer is verified: verify the newest chain first, \
-                     with `fullbore verify --repo`",
+                unverified.push(format!(
+                    "the policy removes {} of {name}, but nothing newer is verified: verify the newest chain first",
                     count(proof.held)
                 ));
             }
@@ -279,6 +280,7 @@ impl Planner<'_> {
             bytes_freed: plans.iter().fold(0, |sum, plan| sum.saturating_add(plan.bytes_freed)),
             databases: plans,
             warnings,
+            unverified,
             notes: self.notes,
         }
     }
@@ -305,9 +307,7 @@ impl Planner<'_> {
             have => format!("{have} of its chains verified, and {need} must stay"),
         };
         let held = count(proof.held);
-        Some(format!(
-            "no set of {name} may be removed: {why}; after a good `fullbore verify --repo`, {held} can be removed"
-        ))
+        Some(format!("no set of {name} may be removed: {why}; after a good verification, {held} can be removed"))
     }
 
     /// Chain by chain, the oldest first. In a chain: the deepest first, logs before differentials, newer before older.

@@ -165,7 +165,7 @@ fn prune_keeps_sets_newer_than_the_newest_verified_chain() {
     assert_eq!(deleted(&sets, "last = 1"), [1]);
     assert_eq!(reasons(&plan, 1), "the newest verified chain");
     assert_eq!(reasons(&plan, 2), "its database has no newer verified chain");
-    assert!(plan.warnings[0].contains("nothing newer is verified"), "{:?}", plan.warnings);
+    assert!(plan.unverified[0].contains("nothing newer is verified"), "{:?}", plan.unverified);
 }
 
 #[test]
