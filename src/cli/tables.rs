@@ -146,6 +146,7 @@ pub fn tasks(tasks: &[ListedTask], view: View) -> String {
         Column::always("task"),
         Column::spared(1, "verb"),
         Column::wrapping("database"),
+        Column::rank(8, "engine"),
         Column::always("state"),
         Column::rank(7, "done"),
         Column::rank(4, "speed"),
@@ -161,6 +162,7 @@ pub fn tasks(tasks: &[ListedTask], view: View) -> String {
             view.id(&task.task).into(),
             value(&task.verb).into(),
             task.database.as_deref().map_or_else(String::new, value).into(),
+            task.engine.as_deref().map_or_else(String::new, value).into(),
             Text::coloured(silence(task, state), state_colour(state)),
             task.percent.map_or_else(String::new, |percent| format!("{percent:.0} %")).into(),
             format!("{:.1} MiB/s", task.mib_per_s).into(),
@@ -215,6 +217,7 @@ pub fn task(task: &ListedTask) -> String {
         format!("host      {}, process {}", value(&task.host), task.process),
         format!("started   {}", value(&task.started_at)),
     ];
+    lines.extend(task.engine.as_deref().map(|engine| format!("engine    {}", value(engine))));
     lines.extend(task.ended_at.as_deref().map(|time| format!("ended     {}", value(time))));
     let percent = task.percent.map_or_else(String::new, |percent| format!(" ({percent:.0} %)"));
     let done = show_bytes(task.done_bytes);
@@ -244,6 +247,8 @@ pub fn pruned(pruned: &Pruned, confirmed: bool, view: View) -> String {
         Column::rank(5, "engine"),
         Column::rank(4, "host"),
         Column::rank(3, "size"),
+        Column::rank(6, "codec"),
+        Column::rank(7, "encrypted"),
         Column::always(""),
         Column::wrapping("why"),
     ];
@@ -256,6 +261,8 @@ pub fn pruned(pruned: &Pruned, confirmed: bool, view: View) -> String {
             value(&set.engine).into(),
             value(&set.host).into(),
             show_bytes(set.stored_bytes).into(),
+            value(&set.codec).into(),
+            yes(set.encrypted).into(),
             if set.delete { Text::coloured("remove", Some(Colour::Yellow)) } else { "keep".into() },
             value(&set.reasons.join("; ")).into(),
         ]

@@ -81,7 +81,8 @@ fn nothing_goes_before_something_newer_was_verified() {
     let world = world();
     let old = chain(&world, 1);
     let new = chain(&world, 2);
-    let planned = prune(&world, "").with_code(4).says(&["none of its chains is verified"]);
+    let planned =
+        prune(&world, "").with_code(4).says(&["none of its chains is verified", "`fullbore verify --repo night`"]);
     assert!(planned.text().contains("0 of 4 sets can be removed"), "{planned}");
     prune(&world, "--confirm").with_code(4);
     assert_eq!(families(&world), 4);
@@ -90,6 +91,8 @@ fn nothing_goes_before_something_newer_was_verified() {
     world.run("verify --repo night --latest").done();
     let planned = prune(&world, "").done().text();
     assert!(planned.contains("2 of 4 sets can be removed") && planned.contains("last 1 of 1"), "{planned}");
+    let head = planned.lines().next().unwrap();
+    assert!(head.contains(" codec ") && !head.contains("encrypted") && planned.contains(" lz4 "), "{planned}");
     assert_eq!(families(&world), 4);
     let done = prune(&world, "--confirm --json").done().json();
     assert_eq!(done["deleted"], json!([old[1], old[0]]), "the differential goes before its full");

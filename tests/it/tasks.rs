@@ -43,7 +43,9 @@ fn a_run_is_seen_while_it_runs_and_can_be_ended_from_elsewhere() {
     running.wait().with_code(130).says(&["cancelled by fullbore cancel", "nothing usable was left behind"]);
     assert_eq!(families(&world), 1);
     let shown = world.run(&format!("task {id} --repo night")).done().text();
-    assert!(shown.contains("state     cancelled") && shown.contains("error     "), "{shown}");
+    for line in ["state     cancelled", "engine    sqlite", "error     "] {
+        assert!(shown.contains(line), "{shown}");
+    }
     world.run(&format!("cancel {id} --repo night")).refused(1, "task", "has already ended: cancelled");
     world
         .run("cancel 0000000000 --repo night")
@@ -54,6 +56,7 @@ fn a_run_is_seen_while_it_runs_and_can_be_ended_from_elsewhere() {
     let table = world.run("tasks --repo night").done().text();
     let rows: Vec<&str> = table.lines().skip(1).collect();
     assert!(rows.len() == 2 && rows[0].contains(" cancelled ") && rows[1].contains(" done "), "newest first: {table}");
+    assert!(rows.iter().all(|row| row.contains(" sqlite ")), "{table}");
     let last = world.run("tasks --repo night --last 1").done().text();
     assert!(last.lines().count() == 2 && last.contains(" cancelled "), "{last}");
     let done = world.run("tasks --repo night --state done --json").done().object();

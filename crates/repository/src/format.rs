@@ -154,6 +154,9 @@ pub struct TaskRecord {
     pub task: Uuid,
     /// backup, log follow, restore, verify, prune, copy, restore-test.
     pub verb: String,
+    /// The engine of the sets that it reads or writes, once it is known. Earlier versions do not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// The database.
     pub database: Option<String>,
     /// The host that it runs on.

@@ -67,6 +67,7 @@ impl Task {
             format: FORMAT,
             task: Uuid::new_v4(),
             verb: verb.to_owned(),
+            engine: None,
             database: database.map(|name| repository.named(&name)),
             host: fullbore_core::resources::host(),
             process: std::process::id(),
@@ -117,6 +118,11 @@ impl Task {
     /// Its identity.
     pub fn id(&self) -> Uuid {
         self.shared.lock().task
+    }
+
+    /// Names the engine of the sets that it reads or writes. The next record tells this to others.
+    pub fn of_engine(&self, engine: &str) {
+        self.shared.lock().engine = Some(engine.to_owned());
     }
 
     /// Leases the sets that must stay while this task lives. When this returns, none of them has a tombstone.

@@ -16,6 +16,7 @@ impl Within<'_> {
         let sides = [(&prepared.devices, Some((self.repository, self.task))), (&prepared.mirrors, self.second)];
         for (devices, side) in sides {
             let Some((repository, task)) = side else { continue };
+            task.of_engine(&prepared.set.engine);
             let families = devices.iter().map(|device| family_record(device, 0, repository));
             task.writes(prepared.set.backup_set_id, families.collect::<Result<_>>()?)?;
         }

@@ -338,6 +338,7 @@ impl Arrival<'_> {
     fn begins(&self, prepared: &Prepared) -> Result<()> {
         let devices = prepared.devices.iter().map(|device| family_record(device, 0, self.repository));
         let families = devices.collect::<Result<Vec<_>>>()?;
+        self.task.of_engine(&prepared.header.engine);
         self.task.writes_copy(prepared.header.backup_set_id, prepared.attempt, families)
     }
 }

@@ -170,7 +170,9 @@ impl Setting<'_> {
         work: impl FnOnce(&Task, &mut Report) -> Result<T>,
     ) -> Result<T> {
         report.task = Some(task.id().to_string());
+        report.engine.iter().for_each(|engine| task.of_engine(engine));
         let done = work(&task, report).map_err(|error| conduct.why_halted(error));
+        report.engine.iter().for_each(|engine| task.of_engine(engine));
         let (result, value) = match done {
             Ok(value) => (Ok(()), Some(value)),
             Err(error) => (Err(error), None),

@@ -54,6 +54,7 @@ pub fn run(
         return restore::run(&request, conduct, report);
     }
     let ids = chain.ids();
+    report.engine = chain.engine();
     setting.as_reader(&repository, ("restore", chain.database(), &ids), conduct, report, |report| {
         let done = restore::run(&request, conduct, report);
         if done.is_ok() && request.recovery == restore::Recovery::Later {
@@ -78,7 +79,7 @@ impl<'a> ChosenChain<'a> {
     /// Chooses among the sets of one database: by default the newest chain.
     ///
     /// # Errors
-    /// The database has no whole chain, or families are in places that this configuration does not name.
+    /// The database has no complete chain, or families are in places that this configuration does not name.
     pub fn among(
         sets: Vec<&'a StoredSet>,
         reading: &Reading,
@@ -147,6 +148,11 @@ impl<'a> ChosenChain<'a> {
     /// The database.
     pub fn database(&self) -> Option<String> {
         self.sets.last().map(|set| set.record.database.clone())
+    }
+
+    /// Its engine.
+    pub fn engine(&self) -> Option<String> {
+        self.sets.last().map(|set| set.record.engine.clone())
     }
 
     /// What the sets are called in messages.

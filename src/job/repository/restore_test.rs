@@ -49,6 +49,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
     let scratch = Scratch::make(&request.scratch, report)?;
     let restore = restored_into(scratch.path(), &chain, request);
     let ids = chain.ids();
+    report.engine = chain.engine();
     setting.as_task(&repository, "restore-test", chain.database(), conduct, report, |task, report| {
         task.lease(&ids)?;
         let begun = Instant::now();

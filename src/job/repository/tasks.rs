@@ -25,6 +25,8 @@ pub struct ListedTask {
     pub task: String,
     /// backup, restore, verify …
     pub verb: String,
+    /// The engine of its sets, if it is known.
+    pub engine: Option<String>,
     /// The database that it works on.
     pub database: Option<String>,
     /// CREATED, IN_PROGRESS, SUCCESS, ERROR, CANCEL_REQUESTED, CANCELLED.
@@ -146,6 +148,7 @@ fn listed(task: &KnownTask, now: i64) -> ListedTask {
     ListedTask {
         task: record.task.to_string(),
         verb: record.verb.clone(),
+        engine: record.engine.clone(),
         database: record.database.clone(),
         state: record.state.name().to_owned(),
         dead: task.is_dead(now),
