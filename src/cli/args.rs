@@ -491,12 +491,12 @@ pub struct Restore {
     /// server recovers the files that the table needs. Repeatable. Not as root.
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["check", "start_check", "replace", "integrity_check"], help_heading = "MySQL and MariaDB")]
     pub table: Vec<String>,
-    /// Server program for --check full and --table, of the same series as the backup [default: mariadbd or mysqld in
-    /// PATH].
-    #[arg(long, value_name = "PATH", requires = "server", help_heading = "MySQL and MariaDB")]
+    /// Server program for --check full, --table and log sets, of the same series as the backup [default: mariadbd or
+    /// mysqld in PATH].
+    #[arg(long, value_name = "PATH", help_heading = "MySQL and MariaDB")]
     pub server_program: Option<PathBuf>,
     /// Option for that server, without dashes: NAME=VALUE. Repeatable. An encrypted server needs its keys.
-    #[arg(long, value_name = "OPTION", requires = "server", help_heading = "MySQL and MariaDB")]
+    #[arg(long, value_name = "OPTION", help_heading = "MySQL and MariaDB")]
     pub server_option: Vec<String>,
     /// Restore tablespaces outside the server's data directory (DATA DIRECTORY) to their old places. Nothing may exist
     /// there.
@@ -515,9 +515,20 @@ pub struct Restore {
     #[arg(long, value_name = "N", conflicts_with_all = ["set", "latest", "repo"], help_heading = "SQL Server")]
     pub file: Option<u16>,
     /// With log sets: stop after the last commit that was seen at or before this time. The time has a zone:
-    /// 2026-11-22T10:00:00+01:00, 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin] [default: the newest commit].
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["set", "table", "start_check"])]
+    /// 2026-11-22T10:00:00+01:00, 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin]; or of MySQL and MariaDB a place
+    /// in the binary log, FILE:OFFSET [default: the newest commit].
+    #[arg(long, value_name = "TIME", group = "logs", conflicts_with_all = ["set", "table"])]
     pub stop_at: Option<String>,
+    /// Restore the newest full or differential of at or before this time, without log sets. The time has a zone, as for
+    /// --stop-at.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["logs", "set", "latest", "file", "no_recovery", "recovery"])]
+    pub before: Option<String>,
+    /// With log sets: stop after the transaction with this GTID.
+    #[arg(long, value_name = "GTID", group = "logs", conflicts_with_all = ["set", "table", "no_recovery"], help_heading = "MySQL and MariaDB")]
+    pub stop_at_gtid: Option<String>,
+    /// With log sets: stop before the transaction with this GTID.
+    #[arg(long, value_name = "GTID", group = "logs", conflicts_with_all = ["set", "table", "no_recovery"], help_heading = "MySQL and MariaDB")]
+    pub stop_before_gtid: Option<String>,
     /// Restore a set with pages that were already damaged at the source (the backup was made with the same flag).
     #[arg(long)]
     pub continue_after_error: bool,
@@ -747,6 +758,6 @@ pub fn reading(
         from,
         knobs: tuning.knobs(config)?,
         key: key.cloned().or_else(|| config.key.clone()),
-        choice: Choice { set: chosen.set.clone(), latest: chosen.latest, stop_at: None },
+        choice: Choice { set: chosen.set.clone(), latest: chosen.latest, ..Choice::default() },
     })
 }

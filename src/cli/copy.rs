@@ -166,7 +166,7 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
             from: args.from.clone(),
             knobs,
             key: args.key.clone().or_else(|| from.key.clone()),
-            choice: Choice { set: args.set.clone(), latest: args.latest, stop_at: None },
+            choice: Choice { set: args.set.clone(), latest: args.latest, ..Choice::default() },
         },
         from_stores: None,
         chain: args.chain,

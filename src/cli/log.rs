@@ -24,7 +24,7 @@ use super::tuning::Tuning;
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("where").args(["to", "repo"]).required(true))]
 pub struct Follow {
-    /// The database: sqlite:PATH, in WAL mode.
+    /// The database: sqlite:PATH, in WAL mode; mysql://… or mariadb://…, with a binary log.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// The sets to continue from: a full and the sets based on it, as stripes, directories or patterns. Repeatable
@@ -47,7 +47,7 @@ pub struct Follow {
     /// End after this time [default: at a signal].
     #[arg(long = "for", value_name = "TIME")]
     pub lasting: Option<String>,
-    /// When the log has this many bytes, copy it into the database and let it start again (checkpoint).
+    /// SQLite: when the log has this many bytes, copy it into the database and let it start again (checkpoint).
     #[arg(long, value_name = "BYTES", default_value = "4MiB")]
     pub checkpoint_after: String,
     /// The options of single engines.

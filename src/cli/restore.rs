@@ -7,6 +7,8 @@ use fullbore::job::foreign;
 use fullbore::job::repository::{self, Setting};
 use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request, StartCheck, Tables};
 
+use fullbore_engines::engine::LogStop;
+
 use super::args::{CheckDepth, Restore};
 use super::{closing, server};
 
@@ -19,7 +21,9 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     let config = &args.repository.config(config);
     let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
     let mut reading = super::args::reading(args.from.clone(), args.key.as_ref(), &args.chosen, &args.tuning, config)?;
-    reading.choice.stop_at = args.stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?;
+    let stop = stop(args)?;
+    reading.choice.stop_at = stop.as_ref().and_then(LogStop::time);
+    reading.choice.before = args.before.as_deref().map(|time| moment::parse("--before", time)).transpose()?;
     let request = Request {
         reading,
         into: Into::parse(&args.into)?,
@@ -40,6 +44,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         moves: args.moved().map(|(name, path)| (name.to_owned(), path.into())).collect(),
         file: args.file,
         tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
+        stop: stop.filter(|stop| stop.time().is_none()),
     };
     super::refuse_report_in_database(args.shown.report.to().as_ref(), &fullbore_engines::identity(&args.into))?;
     super::with_report(
@@ -62,6 +67,29 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         |report| closing::restore(report, &args.shown),
         false,
     )
+}
+
+/// `--stop-at`, `--stop-at-gtid` and `--stop-before-gtid`.
+fn stop(args: &Restore) -> Result<Option<LogStop>> {
+    if let Some(gtid) = &args.stop_at_gtid {
+        return Ok(Some(LogStop::ThroughGtid(gtid.clone())));
+    }
+    if let Some(gtid) = &args.stop_before_gtid {
+        return Ok(Some(LogStop::BeforeGtid(gtid.clone())));
+    }
+    let Some(text) = &args.stop_at else { return Ok(None) };
+    Ok(Some(match place(text) {
+        true => LogStop::Place(text.clone()),
+        false => LogStop::Time(moment::parse("--stop-at", text)?),
+    }))
+}
+
+/// True for `FILE:OFFSET`. A time never has a letter at its beginning.
+fn place(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.rsplit_once(':').is_some_and(|(file, offset)| {
+        digits(offset) && file.rsplit_once('.').is_some_and(|(base, number)| !base.is_empty() && digits(number))
+    })
 }
 
 /// `--check`, and the flags with the same meaning.

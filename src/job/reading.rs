@@ -70,7 +70,8 @@ impl Reading {
         if self.choice.latest || discovered.holds_copies() {
             discovered.learn_databases(key)?;
         }
-        discovered.learn_log_ranges(key, self.choice.stop_at.is_some())?;
+        let wants_times = self.choice.stop_at.is_some() || self.choice.before.is_some();
+        discovered.learn_log_ranges(key, wants_times)?;
         Ok(discovered)
     }
 }

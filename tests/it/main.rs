@@ -93,6 +93,7 @@ mod restore;
 mod restore_resume;
 mod restore_steps;
 mod server_backups;
+mod server_logs;
 mod servers_in_repositories;
 mod signals;
 mod slips;

@@ -3,6 +3,7 @@
 //! | what | function | why this one | public description |
 //! |---|---|---|---|
 //! | headers, stored bytes | CRC-32C | every burst of up to 32 bits; hardware everywhere | RFC 3720 B.4 |
+//! | events of a binary log | CRC-32 | MySQL and MariaDB write it | RFC 1952 §8 |
 //! | plain bytes, units | XXH3, 128 bits, seeded | 25 GB/s a core, collisions not in reach of chance | xxHash project |
 //! | a family | BLAKE3 | collisions not in reach of intent | the BLAKE3 paper and test vectors |
 //!
@@ -36,6 +37,32 @@ impl Crc32c {
 }
 
 impl Default for Crc32c {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// CRC-32 of zlib and gzip (reflected, initial value and final XOR all ones) over several slices, as if they were one.
+pub struct Crc32(crc_fast::Digest);
+
+impl Crc32 {
+    /// Of nothing so far.
+    pub fn new() -> Self {
+        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32IsoHdlc))
+    }
+
+    /// Adds `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all bytes so far.
+    pub fn finish(&self) -> u32 {
+        self.0.finalize() as u32 // The upper half of a 32-bit CRC is zero.
+    }
+}
+
+impl Default for Crc32 {
     fn default() -> Self {
         Self::new()
     }

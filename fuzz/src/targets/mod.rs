@@ -21,6 +21,7 @@ macro_rules! for_each_target {
             mariadb_redo_head
             mariadb_redo_log
             mssqlbak
+            mysql_binlog
             mysql_clone
             mysql_login
             mysql_rows

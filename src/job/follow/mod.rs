@@ -379,7 +379,11 @@ impl Run<'_> {
     /// be temporary; the outer error is about the log.
     fn ship(&mut self) -> Result<Result<()>> {
         let look = self.pace.look();
-        if !self.follower.has_news()? {
+        let news = match self.follower.has_news() {
+            Err(error) if self.follower.may_pass(&error) => return Ok(Err(error)),
+            news => news?,
+        };
+        if !news {
             self.pace.nothing(&look);
             (self.told)(Event::Durable(self.pace.durable_until()));
             return Ok(Ok(()));
@@ -404,7 +408,11 @@ impl Run<'_> {
             Ok(LeaseState::Going(why) | LeaseState::Gone(why)) => return self.begin_anew(why, look),
             Err(error) => return Ok(Err(error)),
         }
-        let Some(set) = self.follower.next_set()? else { return Ok(Ok(())) };
+        let set = match self.follower.next_set() {
+            Err(error) if self.follower.may_pass(&error) => return Ok(Err(error)),
+            set => set?,
+        };
+        let Some(set) = set else { return Ok(Ok(())) };
         let mut report = Report::begin("backup");
         let halt = self.storing.halt();
         let (base, within) = (Predecessor::Set(self.base), self.home.as_ref().map(|home| home.within()));
@@ -412,7 +420,7 @@ impl Run<'_> {
             Ok(record) => record,
             Err(error) => return Ok(Err(error)),
         };
-        let (end, amount) = (set.end().clone(), set.amount());
+        let (end, amount) = (set.end()?, set.amount());
         drop(set);
         self.base = id_of(&report).unwrap_or(self.base);
         self.follower.shipped(&end)?;
@@ -457,7 +465,7 @@ impl Run<'_> {
     /// grow.
     fn try_again(&mut self, error: Error) -> Result<Duration> {
         // After a set was stored, a directory that is missing is a disk that went away.
-        let passing = self.shipped > 0
+        let passing = (self.shipped > 0 || self.follower.may_pass(&error))
             && matches!(error, Error::Io { .. } | Error::Refused { .. } | Error::Usage { .. } | Error::Halted);
         let log = self.follower.log_file_bytes();
         if !passing || !self.follower.may_grow() {

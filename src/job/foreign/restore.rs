@@ -70,6 +70,8 @@ fn refuse_flags(request: &Request, title: &str) -> Result<()> {
         ("--continue-after-error", request.continue_after_error),
         ("--table", request.tables.is_some()),
         ("--stop-at", choice.stop_at.is_some()),
+        ("--before", choice.before.is_some()),
+        ("--stop-at, --stop-at-gtid, --stop-before-gtid", request.stop.is_some()),
         ("--throttle", request.reading.knobs.throttle.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {

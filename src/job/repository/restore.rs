@@ -1,6 +1,8 @@
 //! A restore out of a repository: chooses the chain there, and leases it, so that prune keeps it meanwhile.
 
 use fullbore_core::Result;
+use fullbore_core::media::SetKind;
+use fullbore_engines::engine::LogStop;
 use uuid::Uuid;
 
 use super::Setting;
@@ -13,6 +15,7 @@ use fullbore_core::conduct::Conduct;
 use fullbore_repository::Repository;
 use fullbore_repository::chain::steps::RestoredState;
 use fullbore_repository::chain::{self, Choice, Sequence};
+use fullbore_repository::discovery;
 use fullbore_repository::inventory::StoredSet;
 
 /// The note after a step of a restore that is not the last.
@@ -41,7 +44,11 @@ pub fn run(
     let chain = match &standing {
         None => {
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
-            ChosenChain::among(sets, &request.reading, &repository, report)?
+            let mut reading = request.reading.clone();
+            if let Some(wanted) = &request.stop {
+                reading.choice = choice_of_stop(wanted, &sets, &reading, &repository, conduct)?;
+            }
+            ChosenChain::among(sets, &reading, &repository, report)?
         }
         Some(standing) => {
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
@@ -65,6 +72,24 @@ pub fn run(
             error => with_chain(error, &chain.titles()),
         })
     })
+}
+
+/// The choice of the log set that has the place to stop at: only its manifest tells.
+fn choice_of_stop(
+    wanted: &LogStop,
+    sets: &[&StoredSet],
+    reading: &Reading,
+    repository: &Repository,
+    conduct: &Conduct,
+) -> Result<Choice> {
+    let mut from = Vec::new();
+    for set in sets.iter().filter(|set| set.record.kind == SetKind::Log && !set.tombstone) {
+        from.extend(set.devices(repository)?.iter().map(ToString::to_string));
+    }
+    let find = || discovery::find(&from, &conduct.stores).map_err(|error| conduct.why_halted(error));
+    let found = if from.is_empty() { Vec::new() } else { find()?.sets };
+    let key = discovery::read_key(reading.key.as_deref())?;
+    restore::stop::choice(wanted, &found, &reading.choice, key.as_ref())
 }
 
 /// The chain that a restore takes, and how it is read.

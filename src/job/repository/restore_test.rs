@@ -123,6 +123,7 @@ fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> 
         moves: Vec::new(),
         file: None,
         tables: None,
+        stop: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use fullbore_core::cipher::SecretKey;
 use fullbore_core::media::{Manifest, ManifestStream, total};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
@@ -18,7 +19,10 @@ use super::media::of_a_database;
 use super::outside::{Placed, must_have_places};
 use super::resume::{self, PartialRestore};
 use super::start::Prepared;
-use super::{Check, Into, Owner, Request, SYNCING, of_another_engine, other_tables, plan_line, unfinished};
+use super::{
+    Check, Into, Owner, Request, SYNCING, StartCheck, log, of_another_engine, other_tables, plan_line, replay,
+    unfinished,
+};
 use crate::report::{Report, ResumedReport};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::on_its_line;
@@ -27,12 +31,13 @@ use fullbore_repository::discovery;
 /// Bytes of a file that are checked together: whole pages of any size.
 const PIECE: u64 = 1 << 20;
 
-/// Restores an open full, or a full and its differential, into `dir:PATH`, which is empty or missing. Until it is
-/// complete it has a working name.
+/// Restores an open full, or a full and its differential, and log sets, into `dir:PATH`, which is empty or missing.
+/// Until it is complete it has a working name.
 pub(super) fn restore(
-    chain: &[discovery::Found],
+    (chain, logs): (&[discovery::Found], &[discovery::Found]),
     mut opened: reading::Opened,
     request: &Request,
+    key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
@@ -45,23 +50,33 @@ pub(super) fn restore(
     refuse_damage(manifest, &last_title(chain), request, report)?;
     let full = request.check == Some(Check::Full);
     let start = full.then(|| Prepared::new(&request.server, manifest)).transpose()?;
+    let keeps = matches!(request.into, Into::Directory(_));
+    let replay = !logs.is_empty() && keeps;
+    refuse_unused_server(request, full || replay)?;
+    let replay = replay.then(|| replay::Prepared::new(request, manifest, position)).transpose()?;
     let has_to_be_placed = request.place_outside || !dialect.is_some_and(outside::are_found_inside);
     check_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
     report.notes.extend(moved.iter().map(placed_line));
     if request.dry_run {
-        chain.iter().for_each(|found| plan_line(found, report));
+        chain.iter().chain(logs).for_each(|found| plan_line(found, report));
         report.status = "planned".into();
         return Ok(());
     }
     let target = match &request.into {
         Into::Null => {
-            return chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report));
+            chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report))?;
+            return log::read_only(logs, request, key, conduct, report);
         }
         Into::Directory(target) => target,
         Into::File { engine: asked, path } => return Err(of_another_engine(asked, path, engine)),
         Into::Media { .. } => return Err(of_a_database(&request.into, engine)),
     };
+    let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
+    if let (Some(_), Some(why)) = (&replay, &by_hand) {
+        let hint = "add --place-outside, which moves them before the server applies the log sets";
+        return Err(Error::refused(target.display().to_string(), why.clone(), hint));
+    }
     let (restore, left) = begin(target, size_of(last), &opened, request, report)?;
     let directory = restore.temporary();
     let files = fullbore_engines::directory(engine)?;
@@ -70,10 +85,14 @@ pub(super) fn restore(
     if request.check == Some(Check::Quick) {
         report.timed(super::CHECKING, |report| check_pages(manifest, directory, request, conduct, report))?;
     }
-    let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
     let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
     files.finish(directory, position)?;
     let mut texts = files.texts_of_tables(last);
+    let replayed = replay.is_some();
+    if let Some(replay) = replay {
+        replay.run(directory, logs, request, key, conduct, report)?;
+        texts.retain(|text| text.in_memory);
+    }
     match (&start, &by_hand) {
         (Some(start), None) => {
             report.timed("start check", |report| start.run(directory, position, last, conduct, report))?;
@@ -82,6 +101,7 @@ pub(super) fn restore(
         (Some(_), Some(_)) => {
             report.warnings.push("the server was not started: first do what the next warning says".into());
         }
+        (None, _) if replayed => {}
         (None, _) => report.warnings.extend(files.after_a_start(position)),
     }
     report.warnings.extend(by_hand);
@@ -91,6 +111,18 @@ pub(super) fn restore(
         owner.take(directory)?;
     }
     restore.publish_then(|| placed.keep())
+}
+
+/// Refuses options of a server that is not started.
+fn refuse_unused_server(request: &Request, is_started: bool) -> Result<()> {
+    let option = match &request.server {
+        _ if is_started || request.into == Into::Null => return Ok(()),
+        StartCheck { program: Some(_), .. } => "--server-program",
+        StartCheck { options, .. } if !options.is_empty() => "--server-option",
+        StartCheck { .. } => return Ok(()),
+    };
+    let why = "no server is started: that is for --check full, --table and log sets";
+    Err(Error::usage(option, why, "add --check full, or leave it out"))
 }
 
 /// Looks at each page of the restored files by itself, as `verify` does.

@@ -103,9 +103,11 @@ pub(super) fn restore_piped(
         let why = "a set from a pipe is restored in one step";
         return Err(Error::usage("--no-recovery", why, "put the set into a file first"));
     }
-    if request.reading.choice.stop_at.is_some() {
+    let choice = &request.reading.choice;
+    if choice.stop_at.is_some() || choice.before.is_some() || request.stop.is_some() {
         let why = "a pipe has one set, so there is no choice";
-        return Err(Error::usage("--stop-at", why, "put the sets into files first"));
+        let option = if choice.before.is_some() { "--before" } else { "--stop-at" };
+        return Err(Error::usage(option, why, "put the sets into files first"));
     }
     if set.header().base_backup_set_id.is_some() {
         return Err(Error::refused(

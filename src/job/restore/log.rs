@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::io::free_space;
-use fullbore_core::media::{Manifest, total};
-use fullbore_core::unpack::{FileTarget, NullTarget};
+use fullbore_core::media::{Manifest, ManifestStream, total};
+use fullbore_core::unpack::{FileTarget, MediaSet, NullTarget, UnpackOutcome};
 use fullbore_core::{Error, Result};
 use fullbore_engines::LogEngine;
 use fullbore_engines::engine::{SetEnd, UnpackedLog};
@@ -21,7 +21,7 @@ use fullbore_repository::chain::{self, moment};
 use fullbore_repository::discovery;
 
 /// The streams of a set, in files beside the database; removed when dropped.
-struct Unpacking {
+pub(super) struct Unpacking {
     /// The id of a stream, and its file.
     files: Vec<(u32, PathBuf)>,
 }
@@ -36,11 +36,17 @@ impl Unpacking {
         Self { files: engine.streams().iter().map(|(id, name)| (*id, beside(name))).collect() }
     }
 
-    /// Makes the files, of the sizes in the header.
-    fn target(&self, found: &discovery::Found) -> Result<FileTarget> {
+    /// The same in a directory.
+    pub fn within(directory: &Path, engine: &dyn LogEngine) -> Self {
+        let within = |name: &str| directory.join(format!(".log-set.{name}"));
+        Self { files: engine.streams().iter().map(|(id, name)| (*id, within(name))).collect() }
+    }
+
+    /// Makes the files, of these sizes.
+    pub fn target(&self, streams: &[ManifestStream]) -> Result<FileTarget> {
         let mut target = FileTarget::new();
         for (id, path) in &self.files {
-            let size = found.header.streams.iter().find(|stream| stream.id == *id).map_or(0, |stream| stream.size);
+            let size = streams.iter().find(|stream| stream.id == *id).map_or(0, |stream| stream.size);
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             made.map_err(|e| Error::io("create", path.display().to_string(), e))?;
             target.add(*id, path, size, true)?;
@@ -48,7 +54,7 @@ impl Unpacking {
         Ok(target)
     }
 
-    fn open(&self) -> Result<Vec<File>> {
+    pub fn open(&self) -> Result<Vec<File>> {
         let open = |path: &PathBuf| File::open(path).map_err(|e| Error::io("open", path.display().to_string(), e));
         self.files.iter().map(|(_, path)| open(path)).collect()
     }
@@ -99,6 +105,71 @@ impl Reached {
     }
 }
 
+/// Unpacks an opened log set into the files of `unpacking`, which are in `directory`.
+pub(super) fn unpack_one(
+    found: &discovery::Found,
+    mut opened: Opened,
+    unpacking: &Unpacking,
+    directory: &Path,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<UnpackOutcome> {
+    let name = chain::title(&found.set);
+    let streams = opened.sets.front().and_then(MediaSet::manifest).map(|manifest| manifest.streams.clone());
+    let streams = streams.ok_or(Error::Halted)?;
+    let needed = total(streams.iter().map(|stream| stream.size));
+    let free = free_space(directory)?;
+    if free < needed {
+        return Err(Error::refused(
+            directory.display().to_string(),
+            format!("{name} needs {} there while it is applied, but {} are free", show_bytes(needed), show_bytes(free)),
+            "free space there, or name another target with --into",
+        ));
+    }
+    let target = unpacking.target(&streams)?;
+    let outcome = opened.unpack_next(&target, conduct).map_err(|error| found.naming_copies(error))?;
+    drop(target);
+    reading::book(&outcome, report);
+    conduct.check()?;
+    Ok(outcome)
+}
+
+/// Reads log sets, and keeps nothing.
+pub(super) fn read_only(
+    logs: &[discovery::Found],
+    request: &Request,
+    key: Option<&SecretKey>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    for found in logs {
+        let mut opened = open(found, request, key, report)?;
+        let outcome = opened.unpack_next(&NullTarget, conduct).map_err(|error| found.naming_copies(error))?;
+        reading::book(&outcome, report);
+    }
+    Ok(())
+}
+
+/// Opens a log set, which must have the streams of its engine.
+pub(super) fn open(
+    found: &discovery::Found,
+    request: &Request,
+    key: Option<&SecretKey>,
+    report: &mut Report,
+) -> Result<Opened> {
+    let engine = engine_of(&found.header.engine)?;
+    let opened = reading::open(&[found], &request.reading.knobs, key, true, report)?;
+    let manifest = opened.sets.front().and_then(MediaSet::manifest);
+    let ids: Vec<u32> = match manifest.filter(|_| found.header.open) {
+        Some(manifest) => manifest.streams.iter().map(|stream| stream.id).collect(),
+        None => found.header.streams.iter().map(|stream| stream.id).collect(),
+    };
+    if ids.iter().eq(engine.streams().iter().map(|(id, _)| id)) {
+        return Ok(opened);
+    }
+    Err(Error::incomplete(chain::title(&found.set), "it does not have the streams of a log set", "use another set"))
+}
+
 /// Applies log sets to the database in the file `database`, from its position on; without a file they are only read.
 pub(super) fn apply(
     logs: &[discovery::Found],
@@ -109,68 +180,45 @@ pub(super) fn apply(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
+    let Some(database) = database else { return read_only(logs, request, key, conduct, report) };
     for found in logs {
-        let engine = engine_of(&found.header.engine)?;
-        check_streams(found, engine)?;
         // Opens them one after the other: a process can have a limited number of files open.
-        let mut opened = reading::open(&[found], &request.reading.knobs, key, true, report)?;
-        let Some(database) = database else {
-            let outcome = opened.unpack_next(&NullTarget, conduct).map_err(|error| found.naming_copies(error))?;
-            reading::book(&outcome, report);
-            continue;
-        };
-        apply_one((found, engine), &mut opened, database, reached, request, conduct, report)?;
+        let opened = open(found, request, key, report)?;
+        apply_one(found, opened, database, reached, request, conduct, report)?;
     }
-    if let (Some(stop), Some(_)) = (request.reading.choice.stop_at, database) {
-        if let (Some(point), Some(time)) = (&mut report.point, reached.stands.time) {
-            point.at = Some(moment::show(time));
-        }
-        let last = reached.stands.time.map_or_else(|| "an unknown time".into(), moment::show_with_local);
-        report.notes.push(format!("stopped at {}: the last commit was seen at {last}", moment::show_with_local(stop)));
+    if let Some(stop) = request.reading.choice.stop_at {
+        tell_stop(stop, reached.stands.time, report);
     }
     Ok(())
 }
 
+/// Says where a restore to a time stopped.
+pub(super) fn tell_stop(stop: i64, last: Option<i64>, report: &mut Report) {
+    if let (Some(point), Some(time)) = (&mut report.point, last) {
+        point.at = Some(moment::show(time));
+    }
+    let last = last.map_or_else(|| "an unknown time".into(), moment::show_with_local);
+    report.notes.push(format!("stopped at {}: the last commit was seen at {last}", moment::show_with_local(stop)));
+}
+
 fn apply_one(
-    (found, engine): (&discovery::Found, &dyn LogEngine),
-    opened: &mut Opened,
+    found: &discovery::Found,
+    opened: Opened,
     database: &Path,
     reached: &mut Reached,
     request: &Request,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    let name = chain::title(&found.set);
-    let needed = total(found.header.streams.iter().map(|stream| stream.size));
-    let directory = database.parent().unwrap_or(Path::new("/"));
-    let free = free_space(directory)?;
-    if free < needed {
-        return Err(Error::refused(
-            directory.display().to_string(),
-            format!("{name} needs {} there while it is applied, but {} are free", show_bytes(needed), show_bytes(free)),
-            "free space there, or name another target with --into",
-        ));
-    }
+    let (name, engine) = (chain::title(&found.set), engine_of(&found.header.engine)?);
     let unpacking = Unpacking::beside(database, engine);
-    let target = unpacking.target(found)?;
-    let outcome = opened.unpack_next(&target, conduct).map_err(|error| found.naming_copies(error))?;
-    drop(target);
-    reading::book(&outcome, report);
-    conduct.check()?;
+    let directory = database.parent().unwrap_or(Path::new("/"));
+    let outcome = unpack_one(found, opened, &unpacking, directory, conduct, report)?;
     let streams = unpacking.open()?;
     reached.whole = false;
     let (stands, position) = (&reached.stands, &outcome.manifest.position);
     let set = UnpackedLog { name: &name, streams: &streams, position, database, stands };
-    let stands = engine.apply(&set, request.reading.choice.stop_at)?.stands;
+    let stands = engine.apply(&set, request.stop().as_ref())?.stands;
     *reached = Reached { stands, sets: reached.sets + 1, whole: true };
     Ok(())
-}
-
-/// Checks that a log set has the streams of its engine.
-fn check_streams(found: &discovery::Found, engine: &dyn LogEngine) -> Result<()> {
-    let ids = found.header.streams.iter().map(|stream| stream.id);
-    if ids.eq(engine.streams().iter().map(|(id, _)| *id)) {
-        return Ok(());
-    }
-    Err(Error::incomplete(chain::title(&found.set), "it does not have the streams of a log set", "use another set"))
 }

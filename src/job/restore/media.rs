@@ -169,6 +169,7 @@ pub(super) fn refuse_flags(request: &Request, title: &str) -> Result<()> {
         ("--owner", request.owner.is_some()),
         ("--table", request.tables.is_some()),
         ("--stop-at", request.reading.choice.stop_at.is_some()),
+        ("--stop-at, --stop-at-gtid, --stop-before-gtid", request.stop.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(Error::usage(flag, format!("does not work with a {title}"), "leave it out")),

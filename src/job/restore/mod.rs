@@ -8,10 +8,12 @@ mod object;
 mod outside;
 mod owner;
 mod other_tables;
+mod replay;
 mod resume;
 mod start;
 mod state;
 mod steps;
+pub(in crate::job) mod stop;
 mod table;
 mod unfinished;
 
@@ -22,7 +24,7 @@ use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::refuse_target_options;
+use fullbore_engines::engine::{LogStop, refuse_target_options};
 use fullbore_engines::{ENGINES, FOREIGN_MEDIA};
 
 pub(in crate::job) use file::found_by_check;
@@ -182,6 +184,15 @@ pub struct Request {
     pub file: Option<u16>,
     /// `--table`: exports single tables, and restores nothing else.
     pub tables: Option<Tables>,
+    /// `--stop-at FILE:OFFSET`, `--stop-at-gtid`, `--stop-before-gtid`: where to stop in the log, if that is not a time.
+    pub stop: Option<LogStop>,
+}
+
+impl Request {
+    /// Where to stop in the log.
+    fn stop(&self) -> Option<LogStop> {
+        self.stop.clone().or(self.reading.choice.stop_at.map(LogStop::Time))
+    }
 }
 
 /// Runs the restore and fills `report`, also when it fails.
@@ -207,12 +218,22 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     match report.timed(reading::FINDING, |_| request.reading.begin(conduct))? {
         (_, Media::Piped(mut set)) => file::restore_piped(&mut set, request, conduct, report)?,
         (key, Media::DiscoveredSets(discovered)) => {
+            let request = &at_stop(request, &discovered, key.as_ref())?;
             let done = restore_found(discovered, request, key.as_ref(), conduct, report);
             done.inspect_err(|_| resume::tell_what_stays(report))?;
         }
     }
     report.set_speed(begun.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// The request for the log set that has the place to stop at. In a repository it was chosen before.
+fn at_stop(request: &Request, discovered: &discovery::DiscoveredSets, key: Option<&SecretKey>) -> Result<Request> {
+    let mut request = request.clone();
+    if let Some(stop) = request.stop.as_ref().filter(|_| request.reading.choice.set.is_none()) {
+        request.reading.choice = stop::choice(stop, &discovered.sets, &request.reading.choice, key)?;
+    }
+    Ok(request)
 }
 
 /// Refuses flags that only media of other programs have. Media of fullbore have one set, at position 1.
@@ -331,7 +352,7 @@ fn restore_found(
         if let Some(tables) = &request.tables {
             return table::restore(&sequence, opened, request, tables, conduct, report);
         }
-        return directory::restore(&sequence, opened, request, conduct, report);
+        return directory::restore((&sequence, &logs), opened, request, key, conduct, report);
     }
     file::restore(&sequence, &logs, opened, request, key, conduct, report)
 }

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use fullbore_core::Result;
-use fullbore_core::media::{LogRange, Position, SetKind};
+use fullbore_core::halt::Halt;
+use fullbore_core::media::{LogRange, ManifestStream, Position, SetKind};
+use fullbore_core::{Error, Result};
 
 use crate::{Options, Session};
 
@@ -40,11 +41,119 @@ pub trait LogEngine: Sync {
     /// A backup of the database would fail too, or the database has no log.
     fn follow(&self, url: &str, options: &Options) -> Result<Box<dyn LogFollower>>;
 
-    /// Applies a log set to a restored database.
+    /// Applies a log set to a restored database that is a file.
     ///
     /// # Errors
     /// The set does not continue the database, or breaks its format. Then the database must not be used.
-    fn apply(&self, set: &UnpackedLog<'_>, stop_at: Option<i64>) -> Result<AppliedLog>;
+    fn apply(&self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog>;
+
+    /// True if a stop is in a log set with this position, or at its end. A time is in no set.
+    fn holds(&self, position: &Position, stop: &LogStop) -> bool {
+        let _ = (position, stop);
+        false
+    }
+
+    /// Prepares to apply log sets to a restored directory, by a server on it. `None` of an engine that applies each set
+    /// by itself.
+    ///
+    /// # Errors
+    /// The server's program is not here.
+    fn replay<'a>(&self, on: ReplayOn<'a>) -> Result<Option<Box<dyn LogReplay + 'a>>> {
+        let _ = on;
+        Ok(None)
+    }
+}
+
+/// Where a restore stops in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogStop {
+    /// After the last commit at or before this time, in microseconds since 1970.
+    Time(i64),
+    /// After the transaction with this GTID.
+    ThroughGtid(String),
+    /// Before the transaction with this GTID.
+    BeforeGtid(String),
+    /// At a place in the server's log, `FILE:OFFSET`.
+    Place(String),
+}
+
+impl LogStop {
+    /// The time, if it is one.
+    pub fn time(&self) -> Option<i64> {
+        match self {
+            Self::Time(time) => Some(*time),
+            Self::ThroughGtid(_) | Self::BeforeGtid(_) | Self::Place(_) => None,
+        }
+    }
+
+    /// The option and its value, for errors.
+    pub fn option(&self) -> String {
+        match self {
+            Self::Time(time) => format!("--stop-at {time}"),
+            Self::ThroughGtid(gtid) => format!("--stop-at-gtid {gtid}"),
+            Self::BeforeGtid(gtid) => format!("--stop-before-gtid {gtid}"),
+            Self::Place(place) => format!("--stop-at {place}"),
+        }
+    }
+
+    /// The time, for an engine whose commits have nothing else.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn only_time(stop: Option<&Self>) -> Result<Option<i64>> {
+        let option = match stop {
+            None => return Ok(None),
+            Some(Self::Time(time)) => return Ok(Some(*time)),
+            Some(other) => other.option(),
+        };
+        let why = "only a server's log has transactions with names";
+        Err(Error::usage(option, why, "give a time: --stop-at TIME"))
+    }
+}
+
+/// The server for a replay.
+#[derive(Clone, Copy)]
+pub struct ReplayOn<'a> {
+    /// `--server-program`.
+    pub program: Option<&'a Path>,
+    /// `--server-option`.
+    pub options: &'a [String],
+    /// The version of the server that was backed up.
+    pub engine_version: &'a str,
+    /// The position of the restored full or differential.
+    pub position: &'a serde_json::Value,
+    /// Its streams.
+    pub streams: &'a [ManifestStream],
+}
+
+/// Log sets on their way into a restored directory: staged one by one, and applied in one run of the server.
+pub trait LogReplay {
+    /// Puts a set into the directory, up to `stop`. Nothing is applied yet.
+    ///
+    /// # Errors
+    /// The set does not continue the database, or breaks its format.
+    fn stage(&mut self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog>;
+
+    /// Starts the server on the directory, lets it apply everything that was staged, and stops it.
+    ///
+    /// # Errors
+    /// The sets do not have `stop`, or the server does not apply them. Then the directory must not be used.
+    fn run(self: Box<Self>, directory: &Path, stop: Option<&LogStop>, halt: &Halt) -> Result<Replayed>;
+}
+
+/// The result of a replay.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Replayed {
+    /// How many transactions were applied.
+    pub transactions: u64,
+    /// The server's GTIDs then, in its words.
+    pub gtid: String,
+    /// The place in the source's log, in words.
+    pub place: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// How many tables were loaded from texts before.
+    pub loaded: u64,
 }
 
 /// The end of a backup set: the next log set continues it, and log sets are applied after it.
@@ -61,7 +170,10 @@ pub struct SetEnd {
 /// A session on the part of the log that becomes one set.
 pub trait LogSession: Session {
     /// Where the set ends.
-    fn end(&self) -> &SetEnd;
+    ///
+    /// # Errors
+    /// Not all of it was read, and the end is known only then.
+    fn end(&self) -> Result<SetEnd>;
 
     /// How much was committed, in the engine's words, as `12 frames`.
     fn amount(&self) -> String;
@@ -91,7 +203,7 @@ pub trait LogFollower {
     ///
     /// # Errors
     /// The files do not belong to the database any more.
-    fn has_news(&self) -> Result<bool>;
+    fn has_news(&mut self) -> Result<bool>;
 
     /// Every commit since the last set, held until [`shipped`](Self::shipped); `None` if there was none. After a
     /// failure to store it, the caller may call it again.
@@ -119,6 +231,13 @@ pub trait LogFollower {
 
     /// Bytes that the log takes on the disk.
     fn log_file_bytes(&self) -> u64;
+
+    /// True for an error of [`has_news`](Self::has_news) or [`next_set`](Self::next_set) that may pass: the server is
+    /// down for a while, and has the log when it is back.
+    fn may_pass(&self, error: &Error) -> bool {
+        let _ = error;
+        false
+    }
 }
 
 /// The streams of an unpacked log set, and the database that they are applied to.
@@ -140,6 +259,6 @@ pub struct UnpackedLog<'a> {
 pub struct AppliedLog {
     /// The position of the database now.
     pub stands: SetEnd,
-    /// True when the set holds commits that are later than the time to stop at.
+    /// True when the set holds commits that are behind the place to stop at.
     pub stopped: bool,
 }

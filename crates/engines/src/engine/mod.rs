@@ -34,7 +34,9 @@ pub use foreign::{
     Surveyed, families_at_once,
 };
 pub use foreign_tables::{Cell, ColumnKind, Day, ForeignTable, ForeignTables, TICKS_PER_DAY, TableColumn, TimeOfDay};
-pub use log::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
+pub use log::{
+    AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayOn, Replayed, SetEnd, UnpackedLog,
+};
 pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
 pub(crate) use options::names as option_names;
 pub use options::{EngineDefaults, refuse_target_options, resolve_options};

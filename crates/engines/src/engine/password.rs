@@ -18,7 +18,7 @@ pub static PASSWORD_FILE: EngineOption = EngineOption {
     help: "File with the server's password in its first line. Without this flag: FULLBORE_PASSWORD, then, for MySQL and \
            MariaDB, the server's own option file (~/.my.cnf)",
     elsewhere: "only a server asks for a password",
-    also: &[AlsoIn::Estimates, AlsoIn::Restore],
+    also: &[AlsoIn::Estimates, AlsoIn::LogFollow, AlsoIn::Restore],
 };
 
 /// The content of a password file, without one line end.

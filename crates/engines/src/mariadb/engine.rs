@@ -5,8 +5,11 @@ use std::path::Path;
 use fullbore_core::Result;
 
 use super::{restore, session, undo_length};
-use crate::engine::{BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, OptionKind, PageEngine, Stems};
+use crate::engine::{
+    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, OptionKind, PageEngine, Stems,
+};
 use crate::mysql_family::Dialect;
+use crate::mysql_family::binlog::engine::Binlog;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
 use crate::mysql_family::url::{server_identity, server_stems};
@@ -21,7 +24,7 @@ pub static ACCEPT_LEFT_OUT: EngineOption = EngineOption {
     help: "You know that the backup leaves out the rows of MEMORY tables and the tables of engines such as RocksDB, \
            Mroonga and CONNECT. The set lists them, and the backup does not warn of them",
     elsewhere: "only a backup of a MariaDB server leaves out tables and continues",
-    also: &[],
+    also: &[AlsoIn::LogFollow],
 };
 
 /// MariaDB.
@@ -56,6 +59,10 @@ impl Engine for MariaDb {
         &OPTIONS
     }
 
+    fn log(&self) -> Option<&dyn LogEngine> {
+        Some(&Binlog(Dialect::MariaDb))
+    }
+
     fn directory(&self) -> Option<&dyn DirectoryEngine> {
         Some(self)
     }
@@ -65,7 +72,8 @@ impl Engine for MariaDb {
     }
 
     fn binary_log(&self, position: &serde_json::Value) -> Option<BinaryLogPlace> {
-        BinaryLogPlace::of(&position["binary_log"], ["file", "offset", "gtid_binlog_pos"])
+        let of_log = BinaryLogPlace::of(&position["binlog"], ["file", "offset", "gtid"]);
+        of_log.or_else(|| BinaryLogPlace::of(&position["binary_log"], ["file", "offset", "gtid_binlog_pos"]))
     }
 }
 

@@ -7,9 +7,11 @@ use fullbore_core::media::ManifestStream;
 
 use super::{restore, session};
 use crate::engine::{
-    BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, OptionKind, PageEngine, Stems, TextOfTable,
+    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, OptionKind, PageEngine, Stems,
+    TextOfTable,
 };
 use crate::mysql_family::Dialect;
+use crate::mysql_family::binlog::engine::Binlog;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical::load::{self, TableText};
 use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
@@ -25,7 +27,7 @@ pub static INSTALL_CLONE_PLUGIN: EngineOption = EngineOption {
     kind: OptionKind::Switch,
     help: "Load the CLONE plugin if the server lacks it. It stays loaded",
     elsewhere: "only a backup of a MySQL server needs the CLONE plugin",
-    also: &[],
+    also: &[AlsoIn::LogFollow],
 };
 
 /// Also stores the tables that a clone leaves out.
@@ -35,7 +37,7 @@ pub static INCLUDE_OTHER_ENGINES: EngineOption = EngineOption {
     help: "Store the tables of other engines than InnoDB too (MyISAM, CSV, ARCHIVE, MEMORY …), as SQL text of the same \
            moment. No session can write to them while fullbore reads the end of the clone and these tables",
     elsewhere: "only a backup of a MySQL server stores tables of other engines as SQL text",
-    also: &[],
+    also: &[AlsoIn::LogFollow],
 };
 
 /// MySQL.
@@ -70,6 +72,10 @@ impl Engine for MySql {
         &OPTIONS
     }
 
+    fn log(&self) -> Option<&dyn LogEngine> {
+        Some(&Binlog(Dialect::MySql))
+    }
+
     fn directory(&self) -> Option<&dyn DirectoryEngine> {
         Some(self)
     }
@@ -79,7 +85,13 @@ impl Engine for MySql {
     }
 
     fn binary_log(&self, position: &serde_json::Value) -> Option<BinaryLogPlace> {
-        BinaryLogPlace::of(&position["binary_log_exact"], ["binary_log_file", "binary_log_position", "gtid_executed"])
+        let of_log = BinaryLogPlace::of(&position["binlog"], ["file", "offset", "gtid"]);
+        of_log.or_else(|| {
+            BinaryLogPlace::of(
+                &position["binary_log_exact"],
+                ["binary_log_file", "binary_log_position", "gtid_executed"],
+            )
+        })
     }
 }
 

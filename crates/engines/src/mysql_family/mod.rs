@@ -1,7 +1,9 @@
 //! What MySQL and MariaDB share: the connection to a server, InnoDB's pages and tablespaces, tables as SQL text, single
-//! tables out of a copy, tablespaces outside of the data directory, and the start of a server on a restored directory.
+//! tables out of a copy, tablespaces outside of the data directory, binary logs, and the start of a server on a restored
+//! directory.
 
 pub mod account;
+pub mod binlog;
 pub mod connection;
 pub mod credentials;
 mod dialect;

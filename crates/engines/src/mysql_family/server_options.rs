@@ -1,7 +1,7 @@
 //! The options that MySQL and MariaDB share.
 
 pub use crate::engine::PASSWORD_FILE;
-use crate::engine::{EngineOption, OptionKind};
+use crate::engine::{AlsoIn, EngineOption, OptionKind};
 
 /// Continues with a series of the server that this program is not tested with.
 pub static ACCEPT_UNVERIFIED: EngineOption = EngineOption {
@@ -9,5 +9,5 @@ pub static ACCEPT_UNVERIFIED: EngineOption = EngineOption {
     kind: OptionKind::Switch,
     help: "Accept a server series that this version of fullbore is not tested with. Prove such a backup by a restore",
     elsewhere: "only servers have series",
-    also: &[],
+    also: &[AlsoIn::LogFollow],
 };

@@ -149,6 +149,30 @@ impl ServerProgram {
         options: &[String],
         halt: &Halt,
     ) -> Result<Checked> {
+        let mut started = self.start_recovered(directory, position, streams, options, halt)?;
+        let begun = Instant::now();
+        let texts = load::texts(streams);
+        let restored = |schema: &str, name: &str, engine: &str| {
+            let stored = || texts.iter().any(|text| text.table.schema == schema && text.table.name == name);
+            self.dialect == Dialect::MariaDb || matches!(engine, "InnoDB" | "MyISAM" | "CSV") || stored()
+        };
+        let checked = check_tables(&mut started.connection, &restored);
+        let tables = checked.map_err(|error| started.server.explained(error))?;
+        let (ready, loaded, checking) = (started.ready, started.loaded, begun.elapsed());
+        started.stop(directory, halt)?;
+        Ok(Checked { ready, checking, tables, loaded })
+    }
+
+    /// Starts it on `directory`, waits for its recovery, and loads the tables that are stored there as texts. The
+    /// parameters and errors are those of [`check`](Self::check).
+    pub(crate) fn start_recovered(
+        &self,
+        directory: &Path,
+        position: &serde_json::Value,
+        streams: &[ManifestStream],
+        options: &[String],
+        halt: &Halt,
+    ) -> Result<Started> {
         let begun = Instant::now();
         let mut server = Running::start(self, directory, position, options)?;
         let ready = server.wait_until_ready(halt);
@@ -166,22 +190,14 @@ impl ServerProgram {
         if self.dialect == Dialect::MySql && !emptied::is_emptied(position) {
             emptied::make_empty(&mut connection).map_err(|error| server.explained(error))?;
         }
-        let texts = load::texts(streams);
+        let texts: Vec<TableText> =
+            load::texts(streams).into_iter().filter(|text| directory.join(&text.path).exists()).collect();
         for text in &texts {
             server.load(directory, text, halt).map_err(|error| server.explained(error))?;
         }
-        let begun = Instant::now();
-        let restored = |schema: &str, name: &str, engine: &str| {
-            let stored = || texts.iter().any(|text| text.table.schema == schema && text.table.name == name);
-            self.dialect == Dialect::MariaDb || matches!(engine, "InnoDB" | "MyISAM" | "CSV") || stored()
-        };
-        let tables = check_tables(&mut connection, &restored).map_err(|error| server.explained(error))?;
-        let checking = begun.elapsed();
-        connection.quit();
-        server.stop(halt)?;
-        let kept: Vec<&TableText> = texts.iter().filter(|text| !text.table.is_in_memory()).collect();
-        load::remove(directory, &kept)?;
-        Ok(Checked { ready, checking, tables, loaded: texts.len() as u64 })
+        let loaded = texts.len() as u64;
+        let kept = texts.into_iter().filter(|text| !text.table.is_in_memory()).collect();
+        Ok(Started { server, connection, ready, loaded, kept })
     }
 
     /// The copy of a replica with parallel appliers may hold prepared transactions that waited for an earlier one. They
@@ -246,6 +262,27 @@ fn recovery_pool(directory: &Path) -> u64 {
     const MOST: u64 = 4 << 30;
     let log = fs::metadata(directory.join("ib_logfile0")).map_or(0, |log| log.len());
     log.saturating_mul(2).clamp(LEAST, MOST)
+}
+
+/// A server that has recovered a restored directory.
+pub(crate) struct Started {
+    pub server: Running,
+    pub connection: Connection,
+    /// From the start until it answered.
+    pub ready: Duration,
+    /// How many tables were loaded from texts.
+    pub loaded: u64,
+    /// Texts of tables that now exist.
+    kept: Vec<TableText>,
+}
+
+impl Started {
+    /// Stops the server as an operator would, and removes texts that it has loaded.
+    pub fn stop(self, directory: &Path, halt: &Halt) -> Result<()> {
+        self.connection.quit();
+        self.server.stop(halt)?;
+        load::remove(directory, &self.kept.iter().collect::<Vec<_>>())
+    }
 }
 
 const SOCKET: &str = "s";
@@ -363,6 +400,12 @@ impl Running {
             Ok(Some(status)) => self.refused(format!("it ended with {status} during a query: {error}")),
             _ => error,
         }
+    }
+
+    /// The error of a server that does not apply log sets.
+    pub(crate) fn refused_logs(&self, why: &str) -> Error {
+        let hint = "restore to an earlier time, with --stop-at; add options that the server needs with --server-option";
+        Error::refused(&self.program, format!("the server does not apply the log sets: {why}"), hint)
     }
 
     /// The server's log so far.

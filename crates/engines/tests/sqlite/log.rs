@@ -77,7 +77,7 @@ fn a_log_set_that_does_not_hold_the_log_is_whole_when_a_writer_restarts_the_log(
     let session = session.unwrap();
     test.0.sql("UPDATE t SET b = randomblob(2900)");
     assert_ne!(test.0.salts(), before, "the log was restarted: the case is real");
-    Stored::read(test.engine(), &*session, session.end()).apply(test.engine(), &copy, &stands, None).unwrap();
+    Stored::read(test.engine(), &*session).apply(test.engine(), &copy, &stands, None).unwrap();
     assert_eq!(test.content_of(&copy), expected);
 }
 
@@ -106,7 +106,7 @@ fn a_log_that_is_restarted_while_it_is_read_is_never_called_damaged() {
     let mut refused = 0;
     for _ in 0..80 {
         match test.engine().open(&test.url(), std::slice::from_ref(&end), &Options::default()) {
-            Ok((_, session)) => end = session.map_or(end, |session| session.end().clone()),
+            Ok((_, session)) => end = session.map_or(end, |session| session.end().unwrap()),
             Err(error) => {
                 let error = error.to_string();
                 assert!(

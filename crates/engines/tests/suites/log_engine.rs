@@ -8,8 +8,8 @@ use std::path::Path;
 
 use fullbore_core::io::Memory;
 use fullbore_core::media::{EngineValue, LogRange, Position, SetKind};
-use fullbore_engines::engine::{AppliedLog, SetEnd, UnpackedLog};
-use fullbore_engines::{LogEngine, Options, Session};
+use fullbore_engines::engine::{AppliedLog, LogSession, LogStop, SetEnd, UnpackedLog};
+use fullbore_engines::{LogEngine, Options};
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempPath};
 
@@ -68,7 +68,7 @@ pub struct Stored {
 
 impl Stored {
     /// Reads all of a set, then asks for its position.
-    pub fn read(engine: &dyn LogEngine, session: &dyn Session, end: &SetEnd) -> Self {
+    pub fn read(engine: &dyn LogEngine, session: &dyn LogSession) -> Self {
         let source = session.source();
         let ids: Vec<u32> = source.streams().iter().map(|stream| stream.id).collect();
         assert!(ids.iter().eq(engine.streams().iter().map(|(id, _)| id)), "a set has the streams of its engine");
@@ -86,7 +86,7 @@ impl Stored {
             last: value(session.position().unwrap()),
             log: None,
         };
-        Self { streams, position, end: end.clone() }
+        Self { streams, position, end: session.end().unwrap() }
     }
 
     /// The content of the next set after `base`.
@@ -95,7 +95,7 @@ impl Stored {
         let (taken, session) = engine.open(&test.url(), bases, &Options::default()).unwrap();
         assert_eq!(taken, 0);
         let session = session.expect("something was committed");
-        Self::read(engine, &*session, session.end())
+        Self::read(engine, &*session)
     }
 
     /// Applies the set to `copy`, which is at `stands`.
@@ -108,7 +108,8 @@ impl Stored {
     ) -> fullbore_core::Result<AppliedLog> {
         let (streams, position) = (&self.streams, &self.position);
         streams.iter().for_each(|mut stream| stream.rewind().unwrap());
-        engine.apply(&UnpackedLog { name: "log set", streams, position, database: copy, stands }, stop_at)
+        let stop = stop_at.map(LogStop::Time);
+        engine.apply(&UnpackedLog { name: "log set", streams, position, database: copy, stands }, stop.as_ref())
     }
 
     fn range(&self, engine: &dyn LogEngine) -> LogRange {
@@ -226,7 +227,7 @@ fn a_follower_gives_every_commit_once(mut test: impl LogEngineUnderTest) {
         test.commit();
         let expected = test.content();
         let session = follower.next_set().unwrap().unwrap();
-        let set = Stored::read(engine, &*session, session.end());
+        let set = Stored::read(engine, &*session);
         test.commit();
         drop(session);
         follower.shipped(&set.end).unwrap();
@@ -235,7 +236,7 @@ fn a_follower_gives_every_commit_once(mut test: impl LogEngineUnderTest) {
         assert_eq!(test.content_of(&copy), expected);
     }
     let session = follower.next_set().unwrap().unwrap();
-    let set = Stored::read(engine, &*session, session.end());
+    let set = Stored::read(engine, &*session);
     drop(session);
     follower.shipped(&set.end).unwrap();
     set.apply(engine, &copy, &stands, None).unwrap();

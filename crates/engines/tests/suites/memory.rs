@@ -9,7 +9,7 @@ use std::time::Duration;
 use fullbore_core::media::{LogPosition, LogRange, LogSpan, Position, SetKind};
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{AppliedLog, LogFollower, LogSession, SetEnd, UnpackedLog};
+use fullbore_engines::engine::{AppliedLog, LogFollower, LogSession, LogStop, SetEnd, UnpackedLog};
 use fullbore_engines::{Facts, LogEngine, Options, Session};
 use serde::{Deserialize, Serialize};
 
@@ -212,7 +212,8 @@ impl LogEngine for Engine {
         Ok(Box::new(Follower { engine, shipped: engine.state().end }))
     }
 
-    fn apply(&self, set: &UnpackedLog<'_>, stop_at: Option<i64>) -> Result<AppliedLog> {
+    fn apply(&self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog> {
+        let stop_at = LogStop::only_time(stop)?;
         let nonsense = |why: String| Error::incomplete(set.name, why, "use another set");
         let first = read_end(&set.position.first.value()).map_err(nonsense)?;
         let stands = end_of(set.stands)?;
@@ -301,8 +302,8 @@ impl Session for LogPart {
 }
 
 impl LogSession for LogPart {
-    fn end(&self) -> &SetEnd {
-        &self.end
+    fn end(&self) -> Result<SetEnd> {
+        Ok(self.end.clone())
     }
 
     fn amount(&self) -> String {
@@ -331,7 +332,7 @@ impl LogFollower for Follower {
         Ok(())
     }
 
-    fn has_news(&self) -> Result<bool> {
+    fn has_news(&mut self) -> Result<bool> {
         Ok(!self.engine.state().behind(&self.shipped)?.is_empty())
     }
 

@@ -315,6 +315,18 @@ impl<'a> Logs<'a> {
         }))
     }
 
+    /// The fulls and differentials that a log set may be applied to: with `whole`, none that was taken within it.
+    pub(super) fn bases_of(&self, log: usize, whole: bool) -> Vec<(usize, Option<usize>)> {
+        let mut all = bases(self.found);
+        let begins = |range: &LogRange, end: &LogPosition| range.first.as_ref().is_some_and(|first| first.may_be(end));
+        all.retain(|&(full, differential)| {
+            let end = self.range(differential.unwrap_or(full)).and_then(|range| range.last.as_ref());
+            let within = |(range, end): (&LogRange, &LogPosition)| range.holds_more_than(end) && !begins(range, end);
+            !whole || !self.range(log).zip(end).is_some_and(within)
+        });
+        all
+    }
+
     /// The path from a base; where log sets fork, towards `log`.
     pub(super) fn path_through(&self, full: usize, differential: Option<usize>, log: usize) -> Path {
         let base = differential.unwrap_or(full);

@@ -67,6 +67,10 @@ pub struct Choice {
     pub latest: bool,
     /// `--stop-at`, in microseconds since 1970.
     pub stop_at: Option<i64>,
+    /// The named log set is applied from its first record on: a full that was taken later is no base for it.
+    pub whole_log: bool,
+    /// `--before`, in microseconds since 1970: the newest full or differential at or before this time, without log sets.
+    pub before: Option<i64>,
 }
 
 /// The sets to restore, in order, as places in the list that was given, and what the user should know.
@@ -129,6 +133,9 @@ fn not_whole(set: &FoundSet, why: &str) -> Error {
 
 /// As [`choose`], if no backup set is on two media sets.
 fn choose_distinct(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
+    if let Some(before) = choice.before {
+        return newest_before(found, choice, before);
+    }
     if log::concerns(found, choice) {
         return choose_among_logs(found, choice);
     }
@@ -160,7 +167,7 @@ fn sequence_to(found: &[FoundSet], choice: &Choice, end: usize) -> Result<Sequen
             ));
         }
     }
-    let newest_is_meant = choice.set.is_none() && choice.stop_at.is_none();
+    let newest_is_meant = choice.set.is_none() && choice.stop_at.is_none() && choice.before.is_none();
     warnings.extend(orphans(found, end).filter(|_| newest_is_meant));
     for newer in newer_but_incomplete(found, end).filter(|_| newest_is_meant) {
         match &newer.incomplete {
@@ -186,7 +193,7 @@ fn choose_among_logs(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
     if let Some(prefix) = &choice.set {
         let end = named(found, prefix)?;
         return match (found[end].kind, &found[end].incomplete) {
-            (SetKind::Log, None) => with(logs.to(end, &log::bases(found))?),
+            (SetKind::Log, None) => with(logs.to(end, &logs.bases_of(end, choice.whole_log))?),
             _ => sequence_to(found, choice, end),
         };
     }
@@ -271,6 +278,25 @@ fn newest(found: &[FoundSet], latest: bool) -> Result<usize> {
     }
     let newest = usable.iter().filter_map(|&at| Some((point_of(found, &fulls, at)?, at))).max();
     Ok(newest.map_or(last_full, |(_, at)| at))
+}
+
+/// The newest full or differential at or before a time, and its full.
+fn newest_before(found: &[FoundSet], choice: &Choice, before: i64) -> Result<Sequence> {
+    let time = |at: usize| found[at].log_range.as_ref().map_or(found[at].started_at, |range| range.at);
+    let asked = format!("--before '{}'", moment::show(before));
+    let newest = newest(found, true)?;
+    let bases = log::bases(found).into_iter().filter(|base| found[base.0].database == found[newest].database);
+    let bases: Vec<(usize, bool)> = bases.map(|(full, with)| (with.unwrap_or(full), with.is_some())).collect();
+    let taken = bases.iter().filter(|base| time(base.0) <= before).max_by_key(|base| (time(base.0), base.1));
+    let Some(&(end, _)) = taken else {
+        let first = bases.iter().map(|base| time(base.0)).min().unwrap_or(before);
+        let why = format!("the first backup here is of {}", moment::show_with_local(first));
+        return Err(Error::refused(asked, why, "give a later time; `fullbore list` shows the sets"));
+    };
+    let mut sequence = sequence_to(found, choice, end)?;
+    let taken = moment::show_with_local(time(end));
+    sequence.notes.push(format!("{asked}: {} has the state of {taken}", title(&found[end])));
+    Ok(sequence)
 }
 
 /// The point in time of a full or a differential, to sort by. `None` for a log set, and for a differential without a

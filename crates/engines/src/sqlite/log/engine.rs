@@ -12,7 +12,7 @@ use super::follow::Follower;
 use super::range;
 use super::session::{LogBackup, STREAMS};
 use crate::Options;
-use crate::engine::{AppliedLog, LogEngine, LogFollower, LogSession, SetEnd, UnpackedLog};
+use crate::engine::{AppliedLog, LogEngine, LogFollower, LogSession, LogStop, SetEnd, UnpackedLog};
 
 impl LogEngine for Sqlite {
     fn range(&self, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
@@ -45,7 +45,8 @@ impl LogEngine for Sqlite {
         Ok(Box::new(Follower::open(path_of(url)?, options)?))
     }
 
-    fn apply(&self, set: &UnpackedLog<'_>, stop_at: Option<i64>) -> Result<AppliedLog> {
+    fn apply(&self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog> {
+        let stop_at = LogStop::only_time(stop)?;
         let nonsense = |why: &str| Error::incomplete(set.name, why, "use another set");
         let malformed = |bad| nonsense(&format!("its position is invalid: {bad}"));
         let first = End::read(&set.position.first.value()).map_err(malformed)?;

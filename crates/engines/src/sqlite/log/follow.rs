@@ -213,7 +213,7 @@ impl LogFollower for Follower {
         Ok(())
     }
 
-    fn has_news(&self) -> Result<bool> {
+    fn has_news(&mut self) -> Result<bool> {
         self.database.check_files()?;
         let known = self.position.log.as_ref().map(|log| (log.salts(), log.max_frame));
         let now = read_index(&self.database.index)?.map(|now| (now.salts, now.max_frame));

@@ -266,8 +266,8 @@ impl Session for LogBackup {
 }
 
 impl LogSession for LogBackup {
-    fn end(&self) -> &SetEnd {
-        &self.end
+    fn end(&self) -> Result<SetEnd> {
+        Ok(self.end.clone())
     }
 
     fn amount(&self) -> String {

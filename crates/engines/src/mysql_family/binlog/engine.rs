@@ -1,0 +1,68 @@
+//! Log backups of MySQL and MariaDB in the terms that all engines share.
+
+use fullbore_core::media::{LogRange, Position, SetKind};
+use fullbore_core::{Error, Result};
+
+use super::end::End;
+use super::follow::Follower;
+use super::range;
+use super::replay::Replay;
+use super::session::{BinlogSession, STREAMS, set_end};
+use super::stage;
+use crate::Options;
+use crate::engine::{
+    AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayOn, SetEnd, UnpackedLog,
+};
+use crate::mysql_family::Dialect;
+
+/// The log backups of one of the two.
+pub struct Binlog(pub Dialect);
+
+impl LogEngine for Binlog {
+    fn range(&self, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
+        range::log_range(self.0, kind, position, finished_at)
+    }
+
+    fn range_up_to(&self, end: &SetEnd, until: i64) -> Option<LogRange> {
+        End::read(self.0, &end.position).ok().map(|end| range::range_up_to(&end, until))
+    }
+
+    fn end(&self, position: &serde_json::Value) -> Result<SetEnd, String> {
+        let end = End::read(self.0, position)?;
+        let normal = serde_json::to_value(&end).map_err(|error| error.to_string())?;
+        Ok(set_end(&end, normal))
+    }
+
+    fn streams(&self) -> &'static [(u32, &'static str)] {
+        &STREAMS
+    }
+
+    fn open(&self, url: &str, bases: &[SetEnd], options: &Options) -> Result<(usize, Option<Box<dyn LogSession>>)> {
+        let (at, session) = BinlogSession::open(self.0, url, &ends(self.0, bases)?, options)?;
+        Ok((at, session.map(|session| Box::new(session) as Box<dyn LogSession>)))
+    }
+
+    fn follow(&self, url: &str, options: &Options) -> Result<Box<dyn LogFollower>> {
+        Ok(Box::new(Follower::open(self.0, url, options)?))
+    }
+
+    fn apply(&self, set: &UnpackedLog<'_>, _: Option<&LogStop>) -> Result<AppliedLog> {
+        Err(Error::refused(set.name, "a server applies it, with all other sets", "restore into a directory: dir:PATH"))
+    }
+
+    fn holds(&self, position: &Position, stop: &LogStop) -> bool {
+        stage::holds(self.0, position, stop)
+    }
+
+    fn replay<'a>(&self, on: ReplayOn<'a>) -> Result<Option<Box<dyn LogReplay + 'a>>> {
+        Ok(Some(Box::new(Replay::new(self.0, on)?)))
+    }
+}
+
+pub(super) fn ends(dialect: Dialect, bases: &[SetEnd]) -> Result<Vec<End>> {
+    bases.iter().map(|base| end_of(dialect, &base.position)).collect()
+}
+
+pub(super) fn end_of(dialect: Dialect, position: &serde_json::Value) -> Result<End> {
+    End::read(dialect, position).map_err(|why| Error::incomplete("backup set", why, "take a new full"))
+}

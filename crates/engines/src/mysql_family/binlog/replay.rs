@@ -1,0 +1,343 @@
+//! Lets a private server apply staged relay logs to a restored directory: in parallel, in one run, without network.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fullbore_core::halt::Halt;
+use fullbore_core::{Error, Result};
+
+use super::end::End;
+use super::gtid::{GtidList, GtidSet, Gtids};
+use super::stage::{self, RELAY, Stage};
+use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayOn, Replayed, UnpackedLog};
+use crate::mysql_family::Dialect;
+use crate::mysql_family::connection::{Connection, ResultSet};
+use crate::mysql_family::start_check::{Running, ServerProgram};
+
+/// How often the server is asked how far it is.
+const TICK: Duration = Duration::from_millis(50);
+/// How long the server may be silent while it stops its applier.
+const SILENCE: Duration = Duration::from_secs(3600);
+/// How many workers apply the log.
+const WORKERS: usize = 8;
+/// How often in a row the applier must be idle before a difference is an error.
+const IDLE: u32 = 20;
+/// The columns of `SHOW REPLICA STATUS`, alike in both since MySQL 5.7 and MariaDB 10.
+mod column {
+    pub const RUNS: usize = 11;
+    pub const ERROR: usize = 19;
+}
+
+/// A replay that is possible: its server program exists and fits the backup.
+pub struct Replay<'a> {
+    dialect: Dialect,
+    program: ServerProgram,
+    on: ReplayOn<'a>,
+    stage: Option<Stage>,
+}
+
+impl<'a> Replay<'a> {
+    /// Finds the server's program.
+    ///
+    /// # Errors
+    /// There is none here of the backup's series.
+    pub fn new(dialect: Dialect, on: ReplayOn<'a>) -> Result<Self> {
+        let program = ServerProgram::find(dialect.name(), on.engine_version, on.program, "log sets");
+        let program = program.map_err(|error| {
+            error.noting("a server of the same series applies log sets; restore without them with --set ID of a full")
+        })?;
+        Ok(Self { dialect, program, on, stage: None })
+    }
+}
+
+impl LogReplay for Replay<'_> {
+    fn stage(&mut self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog> {
+        let dialect = self.dialect;
+        let base = End::read(dialect, &set.stands.position);
+        let base = base.map_err(|why| Error::incomplete(set.name, why, "use another full"))?;
+        if self.stage.is_none() {
+            stage::clear(set.database);
+        }
+        let stage = self.stage.get_or_insert_with(|| Stage::new(dialect, set.database, &base));
+        stage.add(set, stop)?;
+        let position = super::session::as_json(&stage.stands, set.name)?;
+        Ok(AppliedLog { stands: super::session::set_end(&stage.stands, position), stopped: stage.stopped })
+    }
+
+    fn run(self: Box<Self>, directory: &Path, stop: Option<&LogStop>, halt: &Halt) -> Result<Replayed> {
+        let Self { dialect, program, on, stage } = *self;
+        let Some(mut stage) = stage else { return Ok(Replayed::default()) };
+        stage.demand(stop)?;
+        stage.close()?;
+        let begun = Instant::now();
+        write_index(directory, &stage)?;
+        if dialect == Dialect::MariaDb {
+            write_infos(directory, &stage)?;
+        }
+        let mut options = options(dialect, &stage);
+        options.extend(on.options.iter().cloned());
+        let mut started = program.start_recovered(directory, on.position, on.streams, &options, halt)?;
+        let gtid = {
+            let (server, connection) = (&mut started.server, &mut started.connection);
+            connection.set_silence(SILENCE);
+            let applied = apply(dialect, connection, server, &stage, halt);
+            applied.map_err(|error| server.explained(error))?
+        };
+        let loaded = started.loaded;
+        started.stop(directory, halt)?;
+        stage::clear(directory);
+        for name in ["master.info", "relay-log.info"] {
+            let _ = fs::remove_file(directory.join(name)); // The server has removed them, or never made them.
+        }
+        Ok(Replayed {
+            transactions: stage.counts.0,
+            gtid,
+            place: stage.stands.binlog.show(),
+            seconds: begun.elapsed().as_secs_f64(),
+            loaded,
+        })
+    }
+}
+
+/// Starts the applier, waits until it is at the end, and lets the server forget its source. Returns the GTIDs then.
+fn apply(
+    dialect: Dialect,
+    connection: &mut Connection,
+    server: &mut Running,
+    stage: &Stage,
+    halt: &Halt,
+) -> Result<String> {
+    // The server runs without its grant tables; the log may have statements about accounts, which need them.
+    connection.query("FLUSH PRIVILEGES")?;
+    let disabled = disabled_events(connection)?;
+    let (start, show, stop, forget) = match dialect {
+        Dialect::MySql => {
+            let first = stage.relays.first().map(String::as_str).unwrap_or_default();
+            connection.query(&format!(
+                "CHANGE REPLICATION SOURCE TO RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4, \
+                 SOURCE_HOST = 'dummy.invalid'"
+            ))?;
+            ("START REPLICA SQL_THREAD", "SHOW REPLICA STATUS", "STOP REPLICA", "RESET REPLICA ALL")
+        }
+        Dialect::MariaDb => ("START SLAVE SQL_THREAD", "SHOW SLAVE STATUS", "STOP SLAVE", "RESET SLAVE ALL"),
+    };
+    let wanted = Wanted::of(dialect, connection, stage)?;
+    connection.query(start)?;
+    let reached = wait(connection, show, &wanted, halt);
+    reached.map_err(|why| match why {
+        Why::Fault(error) => error,
+        Why::Refused(why) => server.refused_logs(&why),
+    })?;
+    connection.query(stop)?;
+    connection.query(forget)?;
+    enable_events(connection, &disabled)?;
+    let now = wanted.now(connection)?;
+    if !wanted.is_reached(&now) {
+        return Err(server.refused_logs(&format!("at the end it has the GTIDs `{now}`, not `{}`", wanted.shown())));
+    }
+    Ok(now)
+}
+
+/// Why the applier did not reach the end.
+enum Why {
+    Refused(String),
+    Fault(Error),
+}
+
+impl<E: Into<Error>> From<E> for Why {
+    fn from(error: E) -> Self {
+        Self::Fault(error.into())
+    }
+}
+
+/// Waits until the applier has applied everything.
+fn wait(connection: &mut Connection, show: &str, wanted: &Wanted, halt: &Halt) -> Result<(), Why> {
+    let mut idle = 0;
+    loop {
+        halt.check()?;
+        let status = connection.query(show)?;
+        let value = |column: usize| status.value(0, column).unwrap_or_default();
+        if !value(column::ERROR).is_empty() {
+            return Err(Why::Refused(format!("its applier stopped: {}", value(column::ERROR))));
+        }
+        if value(column::RUNS) != "Yes" {
+            return Err(Why::Refused("its applier stopped".into()));
+        }
+        let now = wanted.now(connection)?;
+        let is_idle = has_read_all(&status) && workers_are_idle(connection)?;
+        if is_idle && wanted.is_reached(&now) {
+            return Ok(());
+        }
+        // A worker may be idle for a moment before it takes the next group.
+        idle = if is_idle { idle + 1 } else { 0 };
+        if idle >= IDLE {
+            let why = format!("it has applied everything, and has the GTIDs `{now}`, not `{}`", wanted.shown());
+            return Err(Why::Refused(why));
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+/// True when the applier waits for more.
+fn has_read_all(status: &ResultSet) -> bool {
+    let waits = |text: &Option<String>| {
+        text.as_ref().is_some_and(|text| text.contains("has read all relay log") && text.contains("wait"))
+    };
+    status.rows.first().is_some_and(|row| row.iter().any(waits))
+}
+
+/// True when no worker has work.
+fn workers_are_idle(connection: &mut Connection) -> Result<bool> {
+    let busy = |row: &Vec<Option<String>>| {
+        let text = |column: usize| row.get(column).and_then(Option::as_deref).unwrap_or_default();
+        let applies = matches!(text(4), "Query" | "Connect" | "Slave_worker" | "Slave_SQL");
+        let waits =
+            ["Waiting for an event from Coordinator", "Waiting for work from SQL thread", "has read all relay log"];
+        applies && text(1) == "system user" && !waits.iter().any(|wait| text(6).contains(wait))
+    };
+    Ok(!connection.query("SHOW FULL PROCESSLIST")?.rows.iter().any(busy))
+}
+
+/// The GTIDs at the end.
+enum Wanted {
+    /// MySQL's `gtid_executed`; `None` for a log without GTIDs.
+    Executed(Option<GtidSet>),
+    /// MariaDB's `gtid_slave_pos`, of the domains that were written to.
+    Applied(GtidList),
+}
+
+impl Wanted {
+    fn of(dialect: Dialect, connection: &mut Connection, stage: &Stage) -> Result<Self> {
+        match (dialect, &stage.groups) {
+            (Dialect::MySql, Gtids::MySql(groups)) if stage.counts.0 > stage.counts.1 || stage.counts.0 == 0 => {
+                let now = connection.query("SELECT @@GLOBAL.gtid_executed")?;
+                let now = now.single().and_then(GtidSet::parse);
+                let mut set = now.ok_or_else(|| connection.broken("its gtid_executed is not a set"))?;
+                let base = GtidSet::parse(&stage.base.binlog.gtid).unwrap_or_default();
+                if !base.is_within(&set) {
+                    return Err(Error::refused(
+                        "restored server",
+                        format!("it has the GTIDs `{set}`, but its backup says `{base}`"),
+                        "use another full",
+                    ));
+                }
+                set.join(groups);
+                Ok(Self::Executed(Some(set)))
+            }
+            (Dialect::MariaDb, Gtids::MariaDb(list)) => Ok(Self::Applied(list.clone())),
+            _ => Ok(Self::Executed(None)),
+        }
+    }
+
+    /// What the server has now.
+    fn now(&self, connection: &mut Connection) -> Result<String> {
+        let variable = match self {
+            Self::Executed(_) => "gtid_executed",
+            Self::Applied(_) => "gtid_slave_pos",
+        };
+        let answer = connection.query(&format!("SELECT @@GLOBAL.{variable}"))?;
+        let mut now = answer.single().unwrap_or_default().to_owned();
+        now.retain(|c| !c.is_whitespace());
+        Ok(now)
+    }
+
+    fn is_reached(&self, now: &str) -> bool {
+        match self {
+            Self::Executed(None) => true,
+            Self::Executed(Some(wanted)) => GtidSet::parse(now).as_ref() == Some(wanted),
+            Self::Applied(wanted) => {
+                let now = GtidList::parse(now).unwrap_or_default();
+                wanted.all().all(|gtid| now.of(gtid.domain) == Some(*gtid))
+            }
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Executed(set) => set.as_ref().map(ToString::to_string).unwrap_or_default(),
+            Self::Applied(list) => list.to_string(),
+        }
+    }
+}
+
+/// Events that a replica keeps from running.
+const DISABLED: &str = "SELECT event_schema, event_name FROM information_schema.events \
+                        WHERE status IN ('SLAVESIDE_DISABLED', 'REPLICA_SIDE_DISABLED')";
+
+fn disabled_events(connection: &mut Connection) -> Result<BTreeSet<(String, String)>> {
+    let answer = connection.query(DISABLED)?;
+    let name = |row: &Vec<Option<String>>| match &row[..] {
+        [Some(schema), Some(event)] => Some((schema.clone(), event.clone())),
+        _ => None,
+    };
+    Ok(answer.rows.iter().filter_map(name).collect())
+}
+
+/// An applier creates events disabled. Those that were not so before are enabled, as at the source.
+fn enable_events(connection: &mut Connection, before: &BTreeSet<(String, String)>) -> Result<()> {
+    use crate::mysql_family::logical::names::quoted;
+    for (schema, event) in disabled_events(connection)?.difference(before) {
+        connection.query(&format!("ALTER EVENT {}.{} ENABLE", quoted(schema), quoted(event)))?;
+    }
+    Ok(())
+}
+
+/// The options of the server that applies the logs.
+fn options(dialect: Dialect, stage: &Stage) -> Vec<String> {
+    // With the id of a server in the log, its events would be skipped without an error.
+    let id = (1_u32..).find(|id| !stage.servers.contains(id)).unwrap_or(1);
+    let mut options = vec![
+        format!("server-id={id}"),
+        format!("relay-log={RELAY}"),
+        format!("relay-log-index={RELAY}.index"),
+        "relay-log-recovery=0".into(),
+        "relay-log-purge=0".into(),
+        // A run that is broken off is done again from the media.
+        "sync-binlog=0".into(),
+        "innodb-flush-log-at-trx-commit=0".into(),
+        "innodb-doublewrite=0".into(),
+    ];
+    match dialect {
+        Dialect::MySql => {
+            let mode = match stage.counts {
+                (_, 0) => "ON",
+                (all, anonymous) if all == anonymous => "OFF",
+                _ => "ON_PERMISSIVE",
+            };
+            options.push(format!("gtid-mode={mode}"));
+            options.push(format!("enforce-gtid-consistency={}", if mode == "OFF" { "OFF" } else { "ON" }));
+            options.push(format!("replica-parallel-workers={WORKERS}"));
+            options.push("replica-preserve-commit-order=0".into());
+        }
+        Dialect::MariaDb => {
+            options.push(format!("slave-parallel-threads={WORKERS}"));
+            options.push("slave-parallel-mode=optimistic".into());
+        }
+    }
+    options
+}
+
+fn write_index(directory: &Path, stage: &Stage) -> Result<()> {
+    let lines: String = stage.relays.iter().map(|name| format!("./{name}\n")).collect();
+    write(directory, &format!("{RELAY}.index"), &lines)
+}
+
+/// What MariaDB keeps of a source, in its own files: a name that leads nowhere, and where the applier begins.
+/// `CHANGE MASTER TO RELAY_LOG_FILE` forgets the source's file name, and then the parallel applier ends the server.
+fn write_infos(directory: &Path, stage: &Stage) -> Result<()> {
+    let mut source = String::new();
+    for line in [stage.first_file.as_str(), "4", "dummy.invalid", "x", "x", "3306", "60"] {
+        let _ = writeln!(source, "{line}");
+    }
+    write(directory, "master.info", &source)?;
+    let first = stage.relays.first().map(String::as_str).unwrap_or_default();
+    write(directory, "relay-log.info", &format!("5\n./{first}\n4\n{}\n4\n0\n", stage.first_file))
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
+    let path = directory.join(name);
+    fs::write(&path, text).map_err(|error| Error::io("write", path.display().to_string(), error))
+}

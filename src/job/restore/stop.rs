@@ -1,0 +1,38 @@
+//! `--stop-at-gtid`, `--stop-before-gtid` and `--stop-at FILE:OFFSET`: the log set that has the place.
+
+use fullbore_core::cipher::SecretKey;
+use fullbore_core::media::SetKind;
+use fullbore_core::pool::Pool;
+use fullbore_core::{Error, Result};
+use fullbore_engines::engine::LogStop;
+use fullbore_repository::chain::Choice;
+use fullbore_repository::discovery;
+
+/// The choice of the log set that has `stop`, among those that were found.
+///
+/// # Errors
+/// None has it.
+pub(in crate::job) fn choice(
+    stop: &LogStop,
+    found: &[discovery::Found],
+    choice: &Choice,
+    key: Option<&SecretKey>,
+) -> Result<Choice> {
+    let nothing = Pool::new(0, 4096)?;
+    let logs = || found.iter().rev().filter(|found| found.set.kind == SetKind::Log);
+    for found in logs().filter(|found| found.set.incomplete.is_none()) {
+        let Some(engine) = fullbore_engines::log(&found.header.engine) else { continue };
+        let opened = discovery::open_set(found, &nothing, 1, key)?;
+        if opened.manifest().is_some_and(|manifest| engine.holds(&manifest.position, stop)) {
+            let set = Some(found.set.backup_set_id.to_string());
+            return Ok(Choice { set, whole_log: true, latest: false, ..choice.clone() });
+        }
+    }
+    let (why, hint) = match logs().count() {
+        0 => ("there are no log sets here", "take log backups: backup --kind log, or log follow"),
+        _ => {
+            ("no log set has it", "give one that is in a log set; `inspect manifest` shows where a set begins and ends")
+        }
+    };
+    Err(Error::refused(stop.option(), why, hint))
+}

@@ -1,0 +1,255 @@
+//! Log backups of real MySQL and MariaDB servers, and restores to a point in them.
+
+use std::fs;
+use std::time::Duration;
+
+use fullbore_test_servers::{Kind, Options, Server};
+
+use crate::program::{self, Ended};
+use crate::world::World;
+
+/// A server with a binary log, a table, and a repository.
+struct Logged {
+    world: World,
+    server: Server,
+    url: String,
+    kind: Kind,
+}
+
+impl Logged {
+    fn new(kind: Kind) -> Self {
+        let world = World::new();
+        world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
+        let server = Server::start(kind, &Options::new().binlog());
+        if kind == Kind::Mysql9 {
+            server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'");
+        }
+        server.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(99))");
+        fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
+        let scheme = if kind == Kind::Mysql9 { "mysql" } else { "mariadb" };
+        // Its port is another one when it is started again.
+        let url = format!("{scheme}://root@/?socket={}", server.socket().display());
+        Self { world, server, url, kind }
+    }
+
+    fn run(&self, line: &str) -> Ended {
+        self.world.run_as_nobody(line)
+    }
+
+    fn backup(&self, options: &str) -> Ended {
+        self.run(&format!("backup {} --password-file password --repo night {options}", self.url))
+    }
+
+    fn insert(&self, value: &str) {
+        self.server.sql(&format!("INSERT INTO shop.t (v) VALUES ('{value}')"));
+    }
+
+    fn rows(&self) -> String {
+        self.server.sql("SELECT * FROM shop.t ORDER BY id")
+    }
+
+    fn restore(&self, options: &str, into: &str) -> Ended {
+        let program = if self.kind == Kind::Mysql9 { "mysqld" } else { "mariadbd" };
+        let program = self.server.program(program).get_program().to_str().unwrap().to_owned();
+        self.run(&format!("restore --repo night {options} --into dir:{into} --server-program {program}"))
+    }
+
+    /// A server on a restored directory.
+    fn start(&self, directory: &str) -> Server {
+        let options = Options::new().binlog().datadir(&self.world.at(directory));
+        Server::start(self.kind, &options.password_file(self.server.password_file().unwrap()))
+    }
+
+    fn rows_in(&self, directory: &str) -> String {
+        self.start(directory).sql("SELECT * FROM shop.t ORDER BY id")
+    }
+}
+
+/// Waits until the clock of a log that counts whole seconds has moved.
+fn pass_a_second() -> String {
+    std::thread::sleep(Duration::from_millis(1100));
+    let now = jiff::Timestamp::now().to_string();
+    std::thread::sleep(Duration::from_millis(1100));
+    now
+}
+
+fn restored_to_a_time(kind: Kind) {
+    let test = Logged::new(kind);
+    test.insert("in the full");
+    test.backup("").done();
+    let nothing = test.backup("--kind log").done();
+    assert!(nothing.err.contains("nothing was committed"), "{nothing}");
+    test.insert("after the full");
+    test.backup("--kind log").done();
+    test.insert("second set");
+    let (then, rows_then) = (pass_a_second(), test.rows());
+    test.insert("after the time");
+    // An account, an event, and a table come through the log.
+    test.server.sql(
+        "FLUSH BINARY LOGS; CREATE TABLE shop.u (id INT); CREATE USER app@localhost; \
+         CREATE EVENT shop.e ON SCHEDULE EVERY 1 DAY DO SELECT 1",
+    );
+    test.insert("last");
+    test.backup("--kind log").done();
+    let ended = test.restore(&format!("--stop-at {then}"), "then").done();
+    assert!(ended.text().contains("2 transactions"), "{ended}");
+    assert_eq!(test.rows_in("then"), rows_then);
+    test.restore("--check full", "now").done();
+    let (restored, accounts) = (test.start("now"), "SELECT COUNT(*) FROM mysql.user WHERE user = 'app'");
+    assert_eq!(restored.sql("SELECT * FROM shop.t ORDER BY id"), test.rows());
+    assert_eq!(restored.sql(accounts), "1\n");
+    assert_eq!(restored.sql("SELECT status FROM information_schema.events WHERE event_name = 'e'"), "ENABLED\n");
+    assert!(!test.world.names("now").iter().any(|name| name.contains("relay") || name.contains("master.info")));
+    drop(restored);
+    stops_by_name(&test);
+    test.run("verify --repo night").done();
+    test.run("check --repo night --max-age 1d").with_code(3);
+    let list = test.run("list --repo night").done();
+    assert_eq!(list.text().matches(" log ").count(), 3, "{list}");
+    let plan = test.restore(&format!("--stop-at {then} --dry-run"), "plan").done();
+    assert_eq!(plan.text().matches("log ").count(), 2, "{plan}");
+}
+
+/// Stops at a GTID, before it, at a place, and at a full alone.
+fn stops_by_name(test: &Logged) {
+    let (status, gtid) = match test.kind {
+        Kind::Mysql9 => (
+            "SHOW BINARY LOG STATUS",
+            "SELECT CONCAT(@@server_uuid, ':', 3 + SUBSTRING_INDEX(@@gtid_executed, '-', -1))",
+        ),
+        _ => (
+            "SHOW MASTER STATUS",
+            "SELECT CONCAT('0-', @@server_id, '-', 3 + SUBSTRING_INDEX(@@gtid_binlog_pos, '-', -1))",
+        ),
+    };
+    // Of the third of these.
+    let gtid = test.server.sql(gtid).trim().to_owned();
+    test.insert("one");
+    test.insert("two");
+    let place = test.server.sql(status).split('\t').take(2).collect::<Vec<_>>().join(":");
+    let two = test.rows();
+    test.insert("three");
+    let three = test.rows();
+    test.insert("four");
+    test.backup("--kind log").done();
+    // A later full is no base for these.
+    test.insert("five");
+    test.backup("").done();
+    for (number, (option, rows)) in [
+        (format!("--stop-at-gtid {gtid}"), &three),
+        (format!("--stop-before-gtid {gtid}"), &two),
+        (format!("--stop-at {place}"), &two),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let into = format!("stop{number}");
+        test.restore(option, &into).done();
+        assert_eq!(&&test.rows_in(&into), rows, "{option}");
+    }
+    let refused = test.restore("--stop-at-gtid 00000000-0000-0000-0000-000000000000:7", "no").with_code(1);
+    assert!(refused.err.contains("no log set has it"), "{refused}");
+    let refused = test.restore("--before 2020-01-01T00:00:00Z", "no").with_code(1);
+    assert!(refused.err.contains("the first backup here is of"), "{refused}");
+    let refused = test.restore("--stop-at 2020-01-01T00:00:00Z", "no").with_code(1);
+    assert!(refused.err.contains("is before the range"), "{refused}");
+    let refused = test.run("restore --repo night --into dir:no --stop-at 2099-01-01T00:00:00Z").with_code(1);
+    assert!(refused.err.contains("is after"), "{refused}");
+    let mut without = test.world.as_nobody(&format!("restore --repo night --into dir:no --stop-at-gtid {gtid}"));
+    without.env("PATH", "/nowhere");
+    let refused = program::run(without).with_code(2);
+    assert!(refused.err.contains("--server-program"), "{refused}");
+    assert!(!test.world.at("no").exists());
+}
+
+#[test]
+fn mysql_comes_back_as_it_was_at_a_time_between_two_log_backups() {
+    restored_to_a_time(Kind::Mysql9);
+}
+
+#[test]
+fn mariadb_comes_back_as_it_was_at_a_time_between_two_log_backups() {
+    restored_to_a_time(Kind::Mariadb11);
+}
+
+fn what_the_log_does_not_have_is_an_error(kind: Kind) {
+    let mut test = Logged::new(kind);
+    test.backup("").done();
+    test.insert("in the first file");
+    test.server.sql(
+        "CREATE USER poor@'%' IDENTIFIED BY 'p'; GRANT SELECT ON *.* TO poor@'%'; \
+         CREATE USER reader@'%' IDENTIFIED BY 'p'; GRANT REPLICATION SLAVE ON *.* TO reader@'%'",
+    );
+    test.world.write("p", b"p");
+    let as_user = |user: &str| {
+        let url = test.url.replace("root@", &format!("{user}@"));
+        test.run(&format!("backup {url} --password-file p --repo night --kind log"))
+    };
+    let poor = as_user("poor").with_code(1);
+    assert!(poor.err.contains("REPLICATION SLAVE"), "{poor}");
+    as_user("reader").done();
+    // A power cut of the server, and a rotation: nothing is lost.
+    test.server.kill();
+    test.server.start_again(&Options::new().binlog());
+    test.insert("after the kill");
+    test.server.sql("FLUSH BINARY LOGS");
+    test.insert("in a third file");
+    test.backup("--kind log").done();
+    test.restore("", "copy").done();
+    assert_eq!(test.rows_in("copy"), test.rows());
+    // Purged files.
+    test.insert("purged");
+    test.server.sql("FLUSH BINARY LOGS; FLUSH BINARY LOGS");
+    let status = if kind == Kind::Mysql9 { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
+    let file = test.server.sql(status).split('\t').next().unwrap().to_owned();
+    test.server.sql(&format!("PURGE BINARY LOGS TO '{file}'"));
+    let purged = test.backup("--kind log").with_code(1);
+    assert!(purged.err.contains("is not there any more") && purged.err.contains("binlog.0"), "{purged}");
+    // A log that was reset has files of the same names.
+    test.backup("").done();
+    test.server.sql(if kind == Kind::Mysql9 { "RESET BINARY LOGS AND GTIDS" } else { "RESET MASTER" });
+    (0..3).for_each(|_| drop(test.server.sql("FLUSH BINARY LOGS")));
+    test.insert("of another log");
+    let reset = test.backup("--kind log").with_code(1);
+    assert!(reset.err.contains("take a new full"), "{reset}");
+    // Statements, and no log at all.
+    test.backup("").done();
+    test.server.sql("SET GLOBAL binlog_format = 'STATEMENT'");
+    test.insert("a statement");
+    let statements = test.backup("--kind log").with_code(4);
+    assert!(statements.err.contains("binlog_format is STATEMENT"), "{statements}");
+    test.server.stop();
+    let without = if kind == Kind::Mysql9 { Options::new().option("skip-log-bin") } else { Options::new() };
+    test.server.start_again(&without);
+    let off = test.backup("--kind log").with_code(1);
+    assert!(off.err.contains("writes no binary log"), "{off}");
+}
+
+#[test]
+fn what_mysqls_log_does_not_have_is_an_error() {
+    what_the_log_does_not_have_is_an_error(Kind::Mysql9);
+}
+
+#[test]
+fn what_mariadbs_log_does_not_have_is_an_error() {
+    what_the_log_does_not_have_is_an_error(Kind::Mariadb10);
+}
+
+#[test]
+fn a_follower_survives_a_killed_server_and_stores_every_transaction() {
+    let mut test = Logged::new(Kind::Mysql9);
+    let line = format!("log follow {} --password-file password --repo night --interval 100ms -v", test.url);
+    let follower = program::start(test.world.as_nobody(&line));
+    follower.says("its log is followed from here");
+    (0..20).for_each(|number| test.insert(&format!("before {number}")));
+    follower.says("transaction");
+    test.server.kill();
+    test.server.start_again(&Options::new().binlog());
+    (0..20).for_each(|number| test.insert(&format!("after {number}")));
+    test.server.sql("FLUSH BINARY LOGS");
+    test.insert("last");
+    follower.signal("TERM");
+    follower.wait().done();
+    test.restore("", "copy").done();
+    assert_eq!(test.rows_in("copy"), test.rows());
+}
