@@ -27,7 +27,7 @@ pub fn backup(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let what = if report.kind.as_deref() == Some("log") { "BACKUP LOG" } else { "BACKUP DATABASE" };
     let (kind, database) = (report.kind.as_deref().unwrap_or("full"), report.database.as_deref().unwrap_or_default());
     if report.backup_set_id.is_none() && what == "BACKUP LOG" {
-        let mut out = vec![format!("{what}: no new pages in {}: nothing was written", value(database))];
+        let mut out = vec![format!("{what}: no new commits in {}: nothing was written", value(database))];
         tail(report, shown, &mut out);
         return out;
     }

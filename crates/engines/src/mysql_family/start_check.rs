@@ -149,7 +149,7 @@ impl ServerProgram {
         options: &[String],
         halt: &Halt,
     ) -> Result<Checked> {
-        let mut started = self.start_recovered(directory, position, streams, options, halt)?;
+        let mut started = self.start_recovered(directory, position, streams, options, &without_account()?, halt)?;
         let begun = Instant::now();
         let texts = load::texts(streams);
         let restored = |schema: &str, name: &str, engine: &str| {
@@ -163,24 +163,30 @@ impl ServerProgram {
         Ok(Checked { ready, checking, tables, loaded })
     }
 
-    /// Starts it on `directory`, waits for its recovery, and loads the tables that are stored there as texts. The
-    /// parameters and errors are those of [`check`](Self::check).
+    /// Starts it on `directory`, waits for its recovery, and loads the tables that are stored there as texts. The other
+    /// parameters, and errors, are those of [`check`](Self::check). `account` is for a server with grant tables.
     pub(crate) fn start_recovered(
         &self,
         directory: &Path,
         position: &serde_json::Value,
         streams: &[ManifestStream],
         options: &[String],
+        account: &Credentials,
         halt: &Halt,
     ) -> Result<Started> {
         let begun = Instant::now();
-        let mut server = Running::start(self, directory, position, options)?;
+        let start = || -> Result<Running> {
+            let mut server = Running::start(self, directory, position, options)?;
+            server.account = account.clone();
+            Ok(server)
+        };
+        let mut server = start()?;
         let ready = server.wait_until_ready(halt);
         let mut connection = match ready {
             Err(_) if position["parallel_appliers"].as_u64() > Some(0) && server.finds_prepared() => {
                 drop(server);
                 self.roll_back_prepared(directory, position, options, halt)?;
-                server = Running::start(self, directory, position, options)?;
+                server = start()?;
                 server.wait_until_ready(halt)?
             }
             ready => ready?,
@@ -292,6 +298,8 @@ pub(crate) struct Running {
     child: Child,
     private: PathBuf,
     address: ServerAddress,
+    /// Any account will do for a server without its grant tables.
+    account: Credentials,
     program: String,
     purpose: &'static str,
 }
@@ -324,7 +332,8 @@ impl Running {
                 let dialect = program.dialect;
                 let address = ServerAddress { dialect, endpoint, user: None, tls, datadir: None, read_timeout: None };
                 let name = program.path.display().to_string();
-                Ok(Self { child, private, address, program: name, purpose: program.purpose })
+                let account = without_account()?;
+                Ok(Self { child, private, address, account, program: name, purpose: program.purpose })
             }
             Err(error) => {
                 let _ = fs::remove_dir_all(&private); // The first error counts.
@@ -334,7 +343,6 @@ impl Running {
     }
 
     pub(crate) fn wait_until_ready(&mut self, halt: &Halt) -> Result<Connection> {
-        let nobody = Credentials::new("root", b"")?;
         let since = Instant::now();
         loop {
             halt.check()?;
@@ -343,7 +351,7 @@ impl Running {
             }
             // Before it listens it refuses connections; while it starts it may also close them.
             if self.private.join(SOCKET).exists()
-                && let Ok(connection) = Connection::open(&self.address, &nobody, Some(halt.clone()))
+                && let Ok(connection) = Connection::open(&self.address, &self.account, Some(halt.clone()))
             {
                 return Ok(connection);
             }
@@ -356,7 +364,7 @@ impl Running {
 
     /// Over a separate connection: the text changes settings of its session.
     fn load(&self, directory: &Path, text: &TableText, halt: &Halt) -> Result<()> {
-        let mut connection = Connection::open(&self.address, &Credentials::new("root", b"")?, Some(halt.clone()))?;
+        let mut connection = Connection::open(&self.address, &self.account, Some(halt.clone()))?;
         connection.set_silence(CHECK_LIMIT);
         load::load(&mut connection, directory, text)?;
         connection.quit();
@@ -430,6 +438,11 @@ impl Running {
         );
         Error::refused(&self.program, format!("the server does not run on the restored directory: {why}{said}"), hint)
     }
+}
+
+/// The account for a server that runs without its grant tables.
+pub(crate) fn without_account() -> Result<Credentials> {
+    Credentials::new("root", b"")
 }
 
 const LOG: &str = "log";

@@ -77,9 +77,10 @@ impl Header {
         (header.size as usize >= HEADER + CRC).then_some(header)
     }
 
-    /// True for an event that is in no file.
+    /// True for an event that is in no file. MariaDB sends some without the flag, but they have no place in a file.
     pub fn is_artificial(&self) -> bool {
-        self.flags & ARTIFICIAL != 0 || matches!(self.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2)
+        let heartbeat = matches!(self.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2);
+        self.flags & ARTIFICIAL != 0 || heartbeat || self.end == 0
     }
 
     /// True for a type with a body that [`Body::parse`] knows.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
@@ -15,7 +16,8 @@ use super::stage::{self, RELAY, Stage};
 use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayOn, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, ResultSet};
-use crate::mysql_family::start_check::{Running, ServerProgram};
+use crate::mysql_family::credentials::Credentials;
+use crate::mysql_family::start_check::{Running, ServerProgram, without_account};
 
 /// How often the server is asked how far it is.
 const TICK: Duration = Duration::from_millis(50);
@@ -79,11 +81,15 @@ impl LogReplay for Replay<'_> {
         }
         let mut options = options(dialect, &stage);
         options.extend(on.options.iter().cloned());
-        let mut started = program.start_recovered(directory, on.position, on.streams, &options, halt)?;
+        let account = Account::new(dialect, directory)?;
+        options.extend(account.options.iter().cloned());
+        let mut started =
+            program.start_recovered(directory, on.position, on.streams, &options, &account.credentials, halt)?;
         let gtid = {
             let (server, connection) = (&mut started.server, &mut started.connection);
             connection.set_silence(SILENCE);
             let applied = apply(dialect, connection, server, &stage, halt);
+            let applied = applied.and_then(|gtid| account.drop_it(connection).map(|()| gtid));
             applied.map_err(|error| server.explained(error))?
         };
         let loaded = started.loaded;
@@ -102,6 +108,51 @@ impl LogReplay for Replay<'_> {
     }
 }
 
+/// How we log in at the server.
+struct Account {
+    credentials: Credentials,
+    /// The options of the server that make it possible.
+    options: Vec<String>,
+    /// The account that is made for this run, and its file.
+    made: Option<(String, PathBuf)>,
+}
+
+impl Account {
+    /// MySQL runs without its grant tables, which it reads later. MariaDB without grant tables refuses statements about
+    /// events, so it makes an account while it starts.
+    fn new(dialect: Dialect, directory: &Path) -> Result<Self> {
+        if dialect == Dialect::MySql {
+            return Ok(Self { credentials: without_account()?, options: Vec::new(), made: None });
+        }
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let name = format!("fullbore_{}", id.get(..12).unwrap_or_default());
+        // Plugins for passwords want letters of both cases, digits and other characters.
+        let password = format!("Aa1+{}", uuid::Uuid::new_v4().simple());
+        let text = format!(
+            "CREATE USER '{name}'@'localhost' IDENTIFIED BY '{password}';\n\
+             GRANT ALL PRIVILEGES ON *.* TO '{name}'@'localhost' WITH GRANT OPTION;\n"
+        );
+        // The server runs in a directory of its own.
+        let directory = fs::canonicalize(directory);
+        let directory = directory.map_err(|error| Error::io("find", "the restored directory", error))?;
+        let path = directory.join(format!("{RELAY}.sql"));
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+        written.map_err(|error| Error::io("write", path.display().to_string(), error))?;
+        let options =
+            vec!["skip-grant-tables=0".into(), format!("init-file={}", path.display()), "event-scheduler=OFF".into()];
+        Ok(Self { credentials: Credentials::new(&name, password.as_bytes())?, options, made: Some((name, path)) })
+    }
+
+    /// Removes the account that was made.
+    fn drop_it(&self, connection: &mut Connection) -> Result<()> {
+        let Some((name, path)) = &self.made else { return Ok(()) };
+        let _ = fs::remove_file(path); // It is removed again with the relay logs.
+        connection.query(&format!("DROP USER '{name}'@'localhost'"))?;
+        Ok(())
+    }
+}
+
 /// Starts the applier, waits until it is at the end, and lets the server forget its source. Returns the GTIDs then.
 fn apply(
     dialect: Dialect,
@@ -110,7 +161,7 @@ fn apply(
     stage: &Stage,
     halt: &Halt,
 ) -> Result<String> {
-    // The server runs without its grant tables; the log may have statements about accounts, which need them.
+    // MySQL runs without its grant tables; the log may have statements about accounts, which need them.
     connection.query("FLUSH PRIVILEGES")?;
     let disabled = disabled_events(connection)?;
     let (start, show, stop, forget) = match dialect {
