@@ -10,7 +10,7 @@ use fullbore_core::media::{Manifest, ManifestStream, total};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::Restorer;
-use fullbore_engines::engine::DirectoryRestore;
+use fullbore_engines::engine::{DirectoryEngine, DirectoryRestore};
 use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::outside::{self, OutsideFile};
 
@@ -50,8 +50,7 @@ pub(super) fn restore(
     refuse_damage(manifest, &last_title(chain), request, report)?;
     let full = request.check == Some(Check::Full);
     let start = full.then(|| Prepared::new(&request.server, manifest)).transpose()?;
-    let keeps = matches!(request.into, Into::Directory(_));
-    let replay = !logs.is_empty() && keeps;
+    let replay = !logs.is_empty() && matches!(request.into, Into::Directory(_));
     refuse_unused_server(request, full || replay)?;
     let replay = replay.then(|| replay::Prepared::new(request, manifest, position)).transpose()?;
     let has_to_be_placed = request.place_outside || !dialect.is_some_and(outside::are_found_inside);
@@ -91,19 +90,11 @@ pub(super) fn restore(
     let replayed = replay.is_some();
     if let Some(replay) = replay {
         replay.run(directory, logs, request, key, conduct, report)?;
+    }
+    if replayed || start.is_some() && by_hand.is_none() {
         texts.retain(|text| text.in_memory);
     }
-    match (&start, &by_hand) {
-        (Some(start), None) => {
-            report.timed("start check", |report| start.run(directory, position, last, conduct, report))?;
-            texts.retain(|text| text.in_memory);
-        }
-        (Some(_), Some(_)) => {
-            report.warnings.push("the server was not started: first do what the next warning says".into());
-        }
-        (None, _) if replayed => {}
-        (None, _) => report.warnings.extend(files.after_a_start(position)),
-    }
+    check_start(start.as_ref(), (by_hand.is_some(), replayed), files, directory, manifest, conduct, report)?;
     report.warnings.extend(by_hand);
     other_tables::tell(target, &texts, report);
     conduct.check()?;
@@ -111,6 +102,29 @@ pub(super) fn restore(
         owner.take(directory)?;
     }
     restore.publish_then(|| placed.keep())
+}
+
+/// The start check, if it is wanted and `by_hand` is false: then no file has to be moved first. Otherwise, says what the
+/// user has to do after a start, unless a server has run already (`replayed`).
+fn check_start(
+    start: Option<&Prepared>,
+    (by_hand, replayed): (bool, bool),
+    files: &dyn DirectoryEngine,
+    directory: &Path,
+    manifest: &Manifest,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let position = &manifest.position.last.value();
+    match start {
+        Some(start) if !by_hand => {
+            report.timed("start check", |report| start.run(directory, position, &manifest.streams, conduct, report))?;
+        }
+        Some(_) => report.warnings.push("the server was not started: first do what the next warning says".into()),
+        None if replayed => {}
+        None => report.warnings.extend(files.after_a_start(position)),
+    }
+    Ok(())
 }
 
 /// Refuses options of a server that is not started.
