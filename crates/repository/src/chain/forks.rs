@@ -103,16 +103,24 @@ impl Logs<'_> {
 mod tests {
     use uuid::Uuid;
 
-    use fullbore_core::media::{LogPosition, LogRange, LogSpan};
+    use fullbore_core::media::{LogPosition, LogRange};
 
+    use super::super::log_terms::LogTerms;
     use super::super::{Choice, FoundSet, choose};
     use super::*;
 
     const SECOND: i64 = 1_000_000;
 
-    /// A place in the only log; `history` selects one of several frames with this number.
-    fn place(history: u64, frame: u32) -> LogPosition {
-        LogPosition { history: vec![7], at: frame.into(), proof: Some(history * 1000 + u64::from(frame)) }
+    /// The position after a commit. `written` selects one of several commits with this number: the files were put back
+    /// between them, so only the proof tells them apart.
+    fn place(terms: LogTerms, written: u64, commit: u64) -> LogPosition {
+        LogPosition { proof: Some(written * 1000 + commit), ..terms.place(commit) }
+    }
+
+    /// The same position in a log that has nothing to do with the others.
+    fn elsewhere(mut position: LogPosition) -> LogPosition {
+        position.history.push(8);
+        position
     }
 
     /// A set that ends there, and was taken at that second.
@@ -135,10 +143,16 @@ mod tests {
         }
     }
 
-    fn log(id: u128, base: &FoundSet, last: LogPosition, second: i64) -> FoundSet {
+    /// A log set from the end of `base` to a commit, in the log that `base` ends in.
+    fn log(terms: LogTerms, id: u128, base: &FoundSet, (written, to): (u64, u64), second: i64) -> FoundSet {
         let before = base.log_range.clone().unwrap();
         let first = before.last.unwrap();
-        let spans = vec![LogSpan { history: vec![7], from: first.at, to: last.at }];
+        let from = first.proof.unwrap() % 1000;
+        let (mut last, mut spans) = (place(terms, written, to), terms.spans(from, to));
+        if first.history.ends_with(&[8]) {
+            last = elsewhere(last);
+            spans.iter_mut().for_each(|span| span.history.push(8));
+        }
         let mut made = set(id, Some(base.backup_set_id.as_u128()), last, second);
         let range = made.log_range.take().unwrap();
         made.log_range = Some(LogRange { first: Some(first), from: before.at, spans, ..range });
@@ -146,11 +160,11 @@ mod tests {
     }
 
     /// A full at 10, log sets until 20 and 30. Then the full's files were put back; a log set at 50 continues the full.
-    fn forked() -> Vec<FoundSet> {
-        let full = set(1, None, place(0, 10), 10);
-        let one = log(2, &full, place(0, 15), 20);
-        let two = log(3, &one, place(0, 20), 30);
-        let other = log(4, &full, place(1, 18), 50);
+    fn forked(terms: LogTerms) -> Vec<FoundSet> {
+        let full = set(1, None, place(terms, 0, 10), 10);
+        let one = log(terms, 2, &full, (0, 15), 20);
+        let two = log(terms, 3, &one, (0, 20), 30);
+        let other = log(terms, 4, &full, (1, 18), 50);
         vec![full, one, two, other]
     }
 
@@ -162,47 +176,53 @@ mod tests {
 
     #[test]
     fn a_time_before_an_older_copy_was_put_back_is_as_it_was_then() {
-        let found = forked();
-        assert_eq!(chosen(&found, 25), (vec![0, 1, 2], 0));
-        assert_eq!(chosen(&found, 30), (vec![0, 1, 2], 0));
-        assert_eq!(chosen(&found, 20), (vec![0, 1, 2], 0), "a commit of that moment may be in the next set");
-        assert_eq!(chosen(&found, 40), (vec![0, 1, 2], 1), "when it was put back is not known");
-        assert_eq!(chosen(&found, 50), (vec![0, 3], 0));
-        assert_eq!(choose(&found, &Choice::default()).unwrap().sets, [0, 3], "the newest is that of the other history");
+        for terms in LogTerms::ALL {
+            let found = forked(terms);
+            assert_eq!(chosen(&found, 25), (vec![0, 1, 2], 0), "{terms:?}");
+            assert_eq!(chosen(&found, 30), (vec![0, 1, 2], 0));
+            assert_eq!(chosen(&found, 20), (vec![0, 1, 2], 0), "a commit of that moment may be in the next set");
+            assert_eq!(chosen(&found, 40), (vec![0, 1, 2], 1), "when it was put back is not known");
+            assert_eq!(chosen(&found, 50), (vec![0, 3], 0));
+            let newest = choose(&found, &Choice::default()).unwrap().sets;
+            assert_eq!(newest, [0, 3], "{terms:?}: the newest is that of the other history");
+        }
     }
 
     #[test]
     fn an_older_copy_put_back_gives_no_time_of_another_full() {
         // After the first full come a second full and its log sets. Then files from before the first full were put
-        // back, and a third full was taken. Its log set has as many frames as the first full.
-        let first = set(1, None, place(0, 20), 10);
-        let second = set(2, None, LogPosition { history: vec![8], ..place(1, 5) }, 20);
-        let mut behind = log(3, &second, LogPosition { history: vec![8], ..place(1, 9) }, 30);
-        behind.log_range.as_mut().unwrap().spans[0].history = vec![8];
-        let third = set(4, None, place(2, 3), 60);
-        let last = log(5, &third, place(2, 50), 70);
-        let found = [first, second, behind, third, last];
-        let latest = Choice { latest: true, ..Choice::default() };
-        assert_eq!(choose(&found, &latest).unwrap().sets, [3, 4]);
-        assert_eq!(chosen(&found, 25), (vec![1, 2], 0));
-        assert_eq!(chosen(&found, 65), (vec![3, 4], 0));
-        let between = choose(&found, &Choice { stop_at: Some(40 * SECOND), ..Choice::default() });
-        assert!(between.is_err(), "the state at that time is unknown");
+        // back, and a third full was taken. Its log set has more commits than the first full.
+        for terms in LogTerms::ALL {
+            let first = set(1, None, place(terms, 0, 20), 10);
+            let second = set(2, None, elsewhere(place(terms, 1, 5)), 20);
+            let behind = log(terms, 3, &second, (1, 9), 30);
+            let third = set(4, None, place(terms, 2, 3), 60);
+            let last = log(terms, 5, &third, (2, 50), 70);
+            let found = [first, second, behind, third, last];
+            let latest = Choice { latest: true, ..Choice::default() };
+            assert_eq!(choose(&found, &latest).unwrap().sets, [3, 4], "{terms:?}");
+            assert_eq!(chosen(&found, 25), (vec![1, 2], 0));
+            assert_eq!(chosen(&found, 65), (vec![3, 4], 0));
+            let between = choose(&found, &Choice { stop_at: Some(40 * SECOND), ..Choice::default() });
+            assert!(between.is_err(), "{terms:?}: the state at that time is unknown");
+        }
     }
 
     #[test]
     fn log_sets_that_had_ended_before_a_full_was_taken_are_not_applied_to_it() {
-        let mut found = forked();
-        found.push(set(5, None, place(1, 18), 60));
-        let latest = Choice { latest: true, ..Choice::default() };
-        let sequence = choose(&found, &latest).unwrap();
-        assert_eq!((sequence.sets, sequence.warnings.len()), (vec![4], 1));
-        assert_eq!(chosen(&found, 25), (vec![0, 1, 2], 0));
-        let named = Choice { set: Some(found[2].backup_set_id.to_string()), ..Choice::default() };
-        assert_eq!(choose(&found, &named).unwrap().sets, [0, 1, 2]);
-        // A log set that continues the full is applied.
-        let next = log(6, &found[4], place(1, 25), 70);
-        found.push(next);
-        assert_eq!(choose(&found, &latest).unwrap().sets, [4, 5]);
+        for terms in LogTerms::ALL {
+            let mut found = forked(terms);
+            found.push(set(5, None, place(terms, 1, 18), 60));
+            let latest = Choice { latest: true, ..Choice::default() };
+            let sequence = choose(&found, &latest).unwrap();
+            assert_eq!((sequence.sets, sequence.warnings.len()), (vec![4], 1), "{terms:?}");
+            assert_eq!(chosen(&found, 25), (vec![0, 1, 2], 0));
+            let named = Choice { set: Some(found[2].backup_set_id.to_string()), ..Choice::default() };
+            assert_eq!(choose(&found, &named).unwrap().sets, [0, 1, 2]);
+            // A log set that continues the full is applied.
+            let next = log(terms, 6, &found[4], (1, 25), 70);
+            found.push(next);
+            assert_eq!(choose(&found, &latest).unwrap().sets, [4, 5], "{terms:?}");
+        }
     }
 }
