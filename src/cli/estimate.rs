@@ -148,11 +148,12 @@ fn told_grid(grid: &[GridLine], asked: &GridLine) -> Vec<String> {
         "  sorted by the time of the backup, the fastest first; * is the configuration of the flags".to_owned(),
         table(shown.iter().chain(last).copied(), Some(asked)),
     ];
-    let alike = grid.len() - kept.len();
-    if alike > 0 {
+    let left_out = grid.len() - kept.len();
+    if left_out > 0 {
         lines.push(format!(
-            "{} left out: the same codec, times within the interval and as much memory as a line above",
-            counted(alike as u64, "configuration")
+            "{} left out: the same codec, times within the interval and as much memory as a line above, or in nothing \
+             better than another line",
+            counted(left_out as u64, "configuration")
         ));
     }
     if !slower.is_empty() {

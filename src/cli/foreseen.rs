@@ -214,10 +214,25 @@ pub fn table<'a>(lines: impl IntoIterator<Item = &'a GridLine>, chosen: Option<&
     table.to_string()
 }
 
-/// The lines that differ from every line above them in something that matters, and the chosen one.
+/// The lines that another line does not beat, and that differ from every line above them in something that matters; and
+/// the chosen one.
 pub fn distinct<'a>(lines: &'a [GridLine], chosen: &GridLine) -> Vec<&'a GridLine> {
+    // A line that beats another takes no more of anything, so it comes first.
+    let mut thrifty: Vec<&GridLine> = lines.iter().collect();
+    let time = |line: &GridLine| line.backup.map_or(0.0, |backup| backup.p50_s);
+    thrifty.sort_by(|one, other| {
+        let bytes = |line: &GridLine| (line.memory_bytes, line.stored_bytes);
+        let times = one.cpu_s.total_cmp(&other.cpu_s).then(time(one).total_cmp(&time(other)));
+        bytes(one).cmp(&bytes(other)).then(times)
+    });
+    let mut best: Vec<&GridLine> = Vec::new();
+    for line in thrifty {
+        if !best.iter().any(|other| line.is_beaten_by(other)) {
+            best.push(line);
+        }
+    }
     let mut kept: Vec<&GridLine> = Vec::new();
-    for line in lines {
+    for line in lines.iter().filter(|line| line.is(chosen) || best.iter().any(|best| line.is(best))) {
         if line.is(chosen) || !kept.iter().any(|above| line.is_like(above)) {
             kept.push(line);
         }
@@ -260,21 +275,35 @@ mod tests {
     #[test]
     fn a_line_that_differs_in_nothing_that_matters_is_left_out_but_never_the_chosen_one() {
         let lines = [
-            line("lz4", 1, 100.0, 100 << 20),
-            line("lz4", 2, 105.0, 120 << 20),
+            line("lz4", 1, 100.0, 120 << 20),
+            line("lz4", 2, 105.0, 110 << 20),
             line("zstd:1", 1, 106.0, 100 << 20),
             line("lz4", 4, 107.0, 300 << 20),
-            line("lz4", 8, 108.0, 110 << 20),
-            line("lz4", 16, 120.0, 100 << 20),
+            line("lz4", 8, 108.0, 120 << 20),
+            line("lz4", 16, 120.0, 90 << 20),
         ];
         let kept = distinct(&lines, &lines[4]);
         let stripes: Vec<u64> = kept.iter().map(|line| line.stripes).collect();
-        assert_eq!(stripes, [1, 1, 4, 8, 16], "two stripes are like one");
+        assert_eq!(stripes, [1, 1, 8, 16], "two stripes are like one, and one stripe beats four");
         let shown = table(kept, Some(&lines[4]));
         let marked: Vec<&str> = shown.lines().filter(|line| line.trim_start().starts_with('*')).collect();
         assert!(marked.len() == 1 && marked[0].contains("108.0 s"), "{shown}");
         let unknown = GridLine { backup: None, ..line("lz4", 2, 1.0, 1) };
         assert!(unknown.is_like(&unknown) && !unknown.is_like(&lines[0]) && !lines[0].is_like(&unknown));
+    }
+
+    #[test]
+    fn a_line_is_beaten_by_one_that_is_nowhere_worse_and_somewhere_better() {
+        let (usual, same) = (line("lz4", 1, 100.0, 100), line("lz4", 2, 100.5, 100));
+        let more = |memory_bytes, cpu_s| GridLine { cpu_s, ..line("lz4", 4, 100.0, memory_bytes) };
+        assert!(more(101, 1.0).is_beaten_by(&usual) && more(100, 1.1).is_beaten_by(&usual));
+        assert!(more(101, 1.0).is_beaten_by(&same), "times of half a percent are the same");
+        assert!(!usual.is_beaten_by(&same) && !same.is_beaten_by(&usual));
+        assert!(!more(101, 0.9).is_beaten_by(&usual), "it needs less of the processor");
+        assert!(!line("lz4", 1, 98.0, 101).is_beaten_by(&usual), "it is faster");
+        assert!(!GridLine { stored_bytes: 0, ..more(101, 2.0) }.is_beaten_by(&usual), "it stores less");
+        assert!(line("lz4", 1, 102.0, 100).is_beaten_by(&usual), "only slower");
+        assert!(!GridLine { restore: usual.backup, ..more(101, 1.0) }.is_beaten_by(&usual), "it is known both ways");
     }
 
     #[test]

@@ -148,6 +148,7 @@ fn a_grid_is_ordered_by_the_time_of_the_backup() {
     let text = shown.text();
     assert!(text.contains("sorted by the time of the backup, the fastest first"), "{text}");
     assert!(text.contains(" left out: the same codec, times within the interval"), "{text}");
+    assert!(text.contains("in nothing better than another line"), "{text}");
     let marked: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with("* ")).collect();
     assert!(marked.len() == 1 && marked[0].contains("lz4"), "{text}");
     // Three stripes are in no grid, but they were asked for.

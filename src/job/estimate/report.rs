@@ -96,7 +96,27 @@ impl GridLine {
             && within(self.restore, other.restore)
             && self.memory_bytes.max(1).ilog2() == other.memory_bytes.max(1).ilog2()
     }
+
+    /// `other` is nowhere worse and somewhere better: in time, bytes on the media, memory or processor time.
+    pub fn is_beaten_by(&self, other: &Self) -> bool {
+        let both = [(self.backup, other.backup), (self.restore, other.restore)];
+        let times: Vec<_> = both.into_iter().filter_map(|(one, other)| one.zip(other)).collect();
+        if both.iter().any(|(one, other)| one.is_some() != other.is_some()) {
+            return false;
+        }
+        let slower = |share: f64| times.iter().map(move |(one, other)| one.p50_s > (1.0 + share) * other.p50_s);
+        let of = |line: &Self| (line.stored_bytes, line.memory_bytes, line.cpu_s);
+        let ((stored, memory, cpu), (less_stored, less_memory, less_cpu)) = (of(self), of(other));
+        slower(-SAME_TIME).all(|so| so)
+            && stored >= less_stored
+            && memory >= less_memory
+            && cpu >= less_cpu
+            && (stored > less_stored || memory > less_memory || cpu > less_cpu || slower(SAME_TIME).any(|so| so))
+    }
 }
+
+/// Times that differ by less than this share are the same.
+const SAME_TIME: f64 = 0.01;
 
 /// One direction.
 #[derive(Debug, Clone, Copy, Serialize)]
