@@ -455,8 +455,9 @@ pub struct Restore {
     /// Which repository.
     #[command(flatten)]
     pub repository: InRepository,
-    /// The target: sqlite:FILE, dir:PATH, bak:DIRECTORY (stored files of SQL Server), nul:, or
-    /// mssql://USER@HOST:PORT/DATABASE (experimental). fullbore refuses a target that is not empty.
+    /// The target: sqlite:FILE, dir:PATH, bak:DIRECTORY (stored files of SQL Server), object:DIRECTORY (an upload of
+    /// the gateway), nul:, or mssql://USER@HOST:PORT/DATABASE (experimental). fullbore refuses a target that is not
+    /// empty.
     #[arg(long, value_name = "TARGET", required = true)]
     pub into: String,
     /// Replace the existing database. It must not be in use. It stays unchanged until the new one is durable.
