@@ -158,7 +158,7 @@ const SAME_SIGNAL: Duration = Duration::from_millis(500);
 /// one directly.
 fn conduct(config: &Config, quiet: bool) -> Result<Conduct> {
     fullbore_core::child::end_with_the_bench()?;
-    let volumes = fullbore_bench::volume::environment::volumes()?;
+    let volumes = bench::volumes_of_a_child()?;
     let conduct =
         Conduct { stores: if quiet { config.stores()? } else { stores(config)? }, volumes, ..Conduct::default() };
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));

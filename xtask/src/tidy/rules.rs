@@ -14,6 +14,7 @@ pub fn check(source: &Source, found: &mut Vec<Breach>) {
     printing(source, found);
     no_unsafe(source, found);
     no_async(source, found);
+    no_bench(source, found);
     lengths(source, found);
     open_tasks(&source.name, source.comments.iter(), found);
     directions(source, found);
@@ -97,6 +98,16 @@ fn no_async(source: &Source, found: &mut Vec<Breach>) {
                 number,
                 "async code outside crates/core/src/store and crates/gateway",
             ));
+        }
+    }
+}
+
+/// Only the verb `bench` uses its crate.
+fn no_bench(source: &Source, found: &mut Vec<Breach>) {
+    let is_program = source.name.starts_with("src/") && source.name != "src/cli/bench.rs";
+    for (number, line) in source.code_lines().filter(|_| is_program) {
+        if has_word(line, "fullbore_bench") {
+            found.push(Breach::new(&source.name, number, "`fullbore_bench` outside src/cli/bench.rs"));
         }
     }
 }
@@ -301,6 +312,13 @@ mod tests {
         assert!(found("crates/engines/src/sqlserver/server/link.rs", "use tokio::time;\n").is_empty());
         assert_eq!(only("crates/engines/src/sqlserver/server/session.rs", "use tokio::time;\n").0, 1);
         assert!(found("src/a.rs", "// async\nfn asynchronous() {}\n").is_empty());
+    }
+
+    #[test]
+    fn the_crate_of_bench_is_found_in_other_verbs() {
+        assert_eq!(only("src/cli/mod.rs", "use fullbore_bench::run;\n").0, 1);
+        assert!(found("src/cli/bench.rs", "use fullbore_bench::run;\n").is_empty());
+        assert!(found("crates/bench/src/run.rs", "use fullbore_bench::run;\n").is_empty());
     }
 
     #[test]
