@@ -13,7 +13,7 @@ use fullbore_model::profile::DEFAULT;
 use serde::Serialize;
 
 use super::args::Global;
-use super::foreseen::{Direction, ForeseenJob, answer, deadline, show_seconds, told_configuration};
+use super::estimated::{Direction, ForeseenJob, answer, deadline, show_seconds, told_configuration};
 
 /// Choose codec, stripes, buffers and workers for a goal, and print the command.
 ///

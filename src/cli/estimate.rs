@@ -8,7 +8,7 @@ use fullbore::{Error, Result};
 use fullbore_model::estimate::Steps;
 
 use super::args::Kind;
-use super::foreseen::{Direction, ForeseenJob, answer, deadline, distinct, show_seconds, table, told_configuration};
+use super::estimated::{Direction, ForeseenJob, answer, deadline, distinct, show_seconds, table, told_configuration};
 use super::server;
 use super::tuning::RestoreTuning;
 

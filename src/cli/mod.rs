@@ -14,7 +14,7 @@ mod estimate;
 mod examples;
 mod export;
 mod foreign;
-mod foreseen;
+mod estimated;
 mod gateway;
 mod grid;
 mod inspect;

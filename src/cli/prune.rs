@@ -88,15 +88,15 @@ pub fn check(args: &Check, config: &Config) -> Result<u8> {
         let written = replace_whole(path, &check::metrics(&args.repo, &checked));
         written.map_err(|e| Error::io("write the metrics", path.display().to_string(), e).on_named_thing())?;
     }
-    let standings = checked?;
-    if args.shown.report.write("check", &Databases { databases: &standings, warnings: &warnings })? {
-        let shown: Vec<_> = standings.iter().filter(|of| !args.shown.quiet || !of.problems.is_empty()).collect();
+    let databases = checked?;
+    if args.shown.report.write("check", &Databases { databases: &databases, warnings: &warnings })? {
+        let shown: Vec<_> = databases.iter().filter(|of| !args.shown.quiet || !of.problems.is_empty()).collect();
         if !args.shown.quiet || !shown.is_empty() {
-            show::table(&tables::standings(&shown, args.shown.view()));
+            show::table(&tables::databases(&shown, args.shown.view()));
         }
     }
     warnings.iter().for_each(|warning| show::warning(warning));
-    let bad: Vec<String> = standings
+    let bad: Vec<String> = databases
         .iter()
         .flat_map(|of| {
             let database = show::value(&format!("{} `{}`", of.engine, of.database));

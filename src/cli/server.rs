@@ -16,7 +16,7 @@ use fullbore_engines::engine::{BackupOrder, BackupServer, RestoreOrder, RestoreS
 
 use super::args::{Backup, Kind, OutputFlags, ReportTo, Restore};
 use super::estimate::Estimate;
-use super::foreseen::{ForeseenJob, show_seconds};
+use super::estimated::{ForeseenJob, show_seconds};
 use super::show;
 use super::tuning::{BackupTuning, ReadTuning, Tuning};
 

@@ -282,7 +282,7 @@ pub fn pruned(pruned: &Pruned, confirmed: bool, view: View) -> String {
 }
 
 /// The state of each database.
-pub fn standings(standings: &[&DatabaseHealth], view: View) -> String {
+pub fn databases(databases: &[&DatabaseHealth], view: View) -> String {
     let columns = [
         Column::rank(3, "engine"),
         Column::wrapping("database"),
@@ -307,6 +307,6 @@ pub fn standings(standings: &[&DatabaseHealth], view: View) -> String {
             },
         ]
     };
-    let rows: Vec<_> = standings.iter().map(row).collect();
+    let rows: Vec<_> = databases.iter().map(row).collect();
     render(&columns, &rows, view.width, view.colours)
 }

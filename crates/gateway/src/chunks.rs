@@ -8,7 +8,7 @@ const LINE_MAX: usize = 256;
 
 /// Where in the body the next byte is.
 #[derive(Debug)]
-enum Place {
+enum BodyPart {
     /// In the line before a chunk.
     Line(Vec<u8>),
     /// In a chunk, or in the end of line behind it: so many bytes are left.
@@ -19,7 +19,7 @@ enum Place {
 
 /// Follows the chunks of a body.
 #[derive(Debug)]
-pub(crate) struct Chunks(Place);
+pub(crate) struct Chunks(BodyPart);
 
 /// Why a body is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) enum Wrong {
 impl Chunks {
     /// At the beginning of a body.
     pub fn new() -> Self {
-        Self(Place::Line(Vec::new()))
+        Self(BodyPart::Line(Vec::new()))
     }
 
     /// Follows the next bytes. Gives the length of the longest chunk that begins in them; 0 if none does.
@@ -44,16 +44,16 @@ impl Chunks {
         let mut longest = 0;
         while !bytes.is_empty() {
             match &mut self.0 {
-                Place::Behind => return Ok(longest),
-                Place::Chunk(left) => {
+                BodyPart::Behind => return Ok(longest),
+                BodyPart::Chunk(left) => {
                     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left -= taken as u64;
                     bytes = bytes.get(taken..).unwrap_or_default();
                     if *left == 0 {
-                        self.0 = Place::Line(Vec::new());
+                        self.0 = BodyPart::Line(Vec::new());
                     }
                 }
-                Place::Line(line) => {
+                BodyPart::Line(line) => {
                     let end = bytes.iter().position(|byte| *byte == b'\n');
                     let (now, later) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
                     if line.len() + now.len() > LINE_MAX {
@@ -65,9 +65,9 @@ impl Chunks {
                         let length = length(line)?;
                         longest = longest.max(length);
                         self.0 = match length {
-                            0 => Place::Behind,
+                            0 => BodyPart::Behind,
                             // The end of line behind it counts.
-                            length => Place::Chunk(length + 2),
+                            length => BodyPart::Chunk(length + 2),
                         };
                     }
                 }
@@ -101,7 +101,7 @@ mod tests {
         for step in [1, 3, 7, body.len()] {
             let mut chunks = Chunks::new();
             assert!(body.chunks(step).all(|bytes| chunks.follow(bytes).is_ok()), "{step}");
-            assert!(matches!(chunks.0, Place::Behind));
+            assert!(matches!(chunks.0, BodyPart::Behind));
         }
     }
 

@@ -163,13 +163,13 @@ fn right_for(operation: &str) -> Option<&'static [Right]> {
 
 /// True once a client has signed a request of its connection with a key.
 #[derive(Clone, Default)]
-pub(crate) struct Known(pub std::sync::Arc<AtomicBool>);
+pub(crate) struct HasSigned(pub std::sync::Arc<AtomicBool>);
 
 #[async_trait]
 impl S3Access for Keys {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         // Its signature is right: the client has a key.
-        if let (true, Some(known)) = (cx.credentials().is_some(), cx.extensions_mut().get::<Known>()) {
+        if let (true, Some(known)) = (cx.credentials().is_some(), cx.extensions_mut().get::<HasSigned>()) {
             known.0.store(true, Ordering::Release);
         }
         let operation = cx.s3_op().name();

@@ -21,7 +21,7 @@ use crate::budget::Budget;
 use crate::gateway::Gateway;
 pub use crate::gateway::Tell;
 use crate::incoming::{Bounded, Bounds, Held, LIST_MAX};
-use crate::keys::{Keys, Known};
+use crate::keys::{HasSigned, Keys};
 use crate::patience::Patience;
 use crate::requests::Shared;
 use crate::storage::Storage;
@@ -198,7 +198,7 @@ async fn connection(
         Err(_) => return,
     };
     let peer = peer.to_string();
-    let known = Known::default();
+    let known = HasSigned::default();
     let answer = service_fn(|request| service.answer(request, &peer, &known));
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(BETWEEN_REQUESTS).max_buf_size(CONNECTION_BUFFER);
@@ -226,7 +226,7 @@ async fn connection(
 }
 
 /// Returns after this time if the client has signed no request with a key until then.
-async fn stays_unknown(known: &Known, limit: Duration) {
+async fn stays_unknown(known: &HasSigned, limit: Duration) {
     tokio::time::sleep(limit).await;
     if known.0.load(Ordering::Acquire) {
         std::future::pending::<()>().await;
@@ -248,7 +248,7 @@ impl Service {
         &self,
         request: hyper::Request<Incoming>,
         peer: &str,
-        known: &Known,
+        known: &HasSigned,
     ) -> Result<s3s::HttpResponse, s3s::HttpError> {
         let (number, begun) = (self.requests.fetch_add(1, Ordering::Relaxed) + 1, Instant::now());
         if self.trace {
@@ -282,7 +282,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_without_a_key_has_a_time_limit_and_one_with_a_key_has_none() {
-        let (known, limit) = (Known::default(), Duration::from_millis(50));
+        let (known, limit) = (HasSigned::default(), Duration::from_millis(50));
         stays_unknown(&known, limit).await;
         known.0.store(true, Ordering::Release);
         assert!(tokio::time::timeout(limit * 4, stays_unknown(&known, limit)).await.is_err());

@@ -68,12 +68,12 @@ impl Version {
 
 /// The known objects of a bucket: all versions of each key, the newest last.
 #[derive(Default)]
-struct Known {
+struct KnownObjects {
     read: Option<Instant>,
     objects: BTreeMap<String, Vec<Version>>,
 }
 
-impl Known {
+impl KnownObjects {
     fn add(&mut self, version: Version) {
         let versions = self.objects.entry(version.facts.key.clone()).or_default();
         versions.retain(|other| other.set.record.backup_set_id != version.set.record.backup_set_id);
@@ -91,7 +91,7 @@ pub(super) struct Bucket {
     pub repository: Repository,
     template: backup::Request,
     key: Option<SecretKey>,
-    known: Mutex<Known>,
+    known: Mutex<KnownObjects>,
     /// The moment of the last completed upload: no two have the same.
     completed_at: Mutex<i64>,
     conduct: Conduct,
@@ -203,14 +203,14 @@ impl Bucket {
     }
 
     /// The known objects, read again if they are older than this.
-    fn known(&self, fresh: Duration) -> Result<MutexGuard<'_, Known>> {
+    fn known(&self, fresh: Duration) -> Result<MutexGuard<'_, KnownObjects>> {
         let mut known = held(&self.known);
         if known.read.is_some_and(|read| read.elapsed() < fresh) {
             return Ok(known);
         }
         let conduct = self.own_conduct()?;
         let inventory = self.setting().inventory(&self.repository, &conduct, &mut Vec::new())?;
-        *known = Known { read: Some(Instant::now()), objects: BTreeMap::new() };
+        *known = KnownObjects { read: Some(Instant::now()), objects: BTreeMap::new() };
         inventory.sets.into_iter().filter_map(Version::of).for_each(|version| known.add(version));
         // A clock that was set back must not make a new object older than what it replaces.
         let versions = known.objects.values().flatten();
@@ -223,7 +223,7 @@ impl Bucket {
 
     /// The newest object with this key.
     pub fn newest(&self, key: &str) -> Done<Version> {
-        let newest = |known: &Known| known.objects.get(key).and_then(|versions| versions.last()).cloned();
+        let newest = |known: &KnownObjects| known.objects.get(key).and_then(|versions| versions.last()).cloned();
         if let Some(found) = newest(&*self.known(FRESH)?) {
             return Ok(found);
         }

@@ -121,7 +121,7 @@ fn choose_bases(
         Wanted::Log => {
             let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
             request.kind = SetKind::Log;
-            choose_tips(&inventory, request.source.scheme(), &database)?
+            sets_to_continue(&inventory, request.source.scheme(), &database)?
         }
     };
     let copies = second.map_or(Ok(Vec::new()), |second| second.holding(&bases, conduct, &mut report.warnings));
@@ -278,7 +278,7 @@ fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> 
 ///
 /// # Errors
 /// The repository has no such set.
-pub(super) fn choose_tips(inventory: &Inventory, engine: &str, database: &str) -> Result<Vec<StoredSet>> {
+pub(super) fn sets_to_continue(inventory: &Inventory, engine: &str, database: &str) -> Result<Vec<StoredSet>> {
     let ours = databases::here(&inventory.sets, engine, database);
     if ours.is_empty() {
         return Err(no_full("--kind log", inventory, engine, database));
@@ -286,7 +286,7 @@ pub(super) fn choose_tips(inventory: &Inventory, engine: &str, database: &str) -
     // A log set never continues a set that is outside of the chain.
     let ours: Vec<&StoredSet> = ours.into_iter().filter(|set| !set.record.copy_only).collect();
     let known: Vec<_> = ours.iter().map(|set| if_usable(set)).collect();
-    let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() }).map_err(no_tip)?;
+    let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() }).map_err(nothing_to_continue)?;
     let sets = sequence.sets.iter().map(|&at| ours[at]);
     let ends = sequence.sets.last().map(|&at| ours[at]);
     let bases = sets.filter(|set| {
@@ -304,7 +304,7 @@ fn if_usable(set: &StoredSet) -> FoundSet {
 }
 
 /// The chain that the log would continue has a gap. A restore can stop before it, but a backup begins a new chain.
-fn no_tip(error: Error) -> Error {
+fn nothing_to_continue(error: Error) -> Error {
     match error {
         Error::Incomplete { thing, why, .. } => {
             Error::incomplete(thing, why, "take a new full or differential, and continue from it")

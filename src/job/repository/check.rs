@@ -226,12 +226,12 @@ pub fn metrics(repository: &str, checked: &Result<Vec<DatabaseHealth>>) -> Strin
     gauge("repository_reachable", "1 when the repository could be read.", vec![(repository.clone(), reached)]);
     let time = jiff::Timestamp::now().as_second() as f64;
     gauge("check_time_seconds", "When this was measured, by this host's clock.", vec![(repository.clone(), time)]);
-    let standings: &[DatabaseHealth] = checked.as_ref().map_or(&[], Vec::as_slice);
+    let databases: &[DatabaseHealth] = checked.as_ref().map_or(&[], Vec::as_slice);
     let labels = |of: &DatabaseHealth| {
         format!("{repository},engine=\"{}\",database=\"{}\"", escaped(&of.engine), escaped(&of.database))
     };
     let each = |value: &dyn Fn(&DatabaseHealth) -> Option<f64>| -> Vec<(String, f64)> {
-        standings.iter().filter_map(|of| Some((labels(of), value(of)?))).collect()
+        databases.iter().filter_map(|of| Some((labels(of), value(of)?))).collect()
     };
     let good = |of: &DatabaseHealth| Some(f64::from(u8::from(of.problems.is_empty())));
     gauge("database_good", "1 when nothing is wrong with the backups of this database.", each(&good));

@@ -4,7 +4,7 @@ use fullbore_core::Result;
 use fullbore_core::store::Stores;
 use uuid::Uuid;
 
-use super::backup::{choose_tips, ids_of, lease, refuse_fixed_names, renew_locks};
+use super::backup::{ids_of, lease, refuse_fixed_names, renew_locks, sets_to_continue};
 use super::{Setting, databases};
 use crate::job::backup::{Request, Within};
 use crate::job::follow::{self, Event, Following, Home};
@@ -72,7 +72,7 @@ impl Home for RepositoryHome<'_> {
         if databases::here(&inventory.sets, engine, &database).is_empty() {
             return Ok(Vec::new());
         }
-        let tips = choose_tips(&inventory, engine, &database)?;
+        let tips = sets_to_continue(&inventory, engine, &database)?;
         lease(&tips, self.task, self.repository)?;
         self.foundation = ids_of(&tips);
         self.tips.clone_from(&self.foundation);

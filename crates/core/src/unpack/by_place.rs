@@ -10,7 +10,7 @@ use crate::media::{BlockKind, BlockReference, IndexEntry, RunKind};
 
 /// The place of a block: which bytes of a stream it holds, and where it is.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct BlockPlace {
     stream: u32,
     first: u64,
     span: u32,
@@ -21,14 +21,14 @@ struct Place {
 
 /// Where the blocks of a set in layer 0 are.
 #[derive(Debug)]
-pub struct BlockPlaces(Vec<Place>);
+pub struct BlockPlaces(Vec<BlockPlace>);
 
 impl BlockPlaces {
     /// Bytes of memory for each block.
-    pub const BYTES: usize = size_of::<Place>();
+    pub const BYTES: usize = size_of::<BlockPlace>();
 
     /// The block that holds the byte at `at` of a stream, and all its bytes from there on; `None` if no block holds it.
-    fn find(&self, stream: u32, at: u64) -> Option<&Place> {
+    fn find(&self, stream: u32, at: u64) -> Option<&BlockPlace> {
         let behind = self.0.partition_point(|place| (place.stream, place.first) <= (stream, at));
         let place = self.0.get(behind.checked_sub(1)?)?;
         (place.stream == stream && at - place.first < u64::from(place.span)).then_some(place)
@@ -58,7 +58,7 @@ impl MediaSet {
             let why = "its blocks are not numbered from 0 on, each number once";
             return Err(Error::incomplete("media set", why, "use another copy of the set"));
         }
-        places.sort_unstable_by_key(|place: &Place| (place.stream, place.first));
+        places.sort_unstable_by_key(|place: &BlockPlace| (place.stream, place.first));
         Ok(BlockPlaces(places))
     }
 
@@ -103,8 +103,8 @@ impl MediaSet {
     }
 }
 
-fn place_of(entry: &IndexEntry, family: u16) -> Place {
-    Place {
+fn place_of(entry: &IndexEntry, family: u16) -> BlockPlace {
+    BlockPlace {
         stream: entry.stream(),
         first: entry.first.get(),
         // A longer one is refused when it is read.

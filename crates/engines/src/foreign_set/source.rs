@@ -63,12 +63,12 @@ pub struct ForeignSource {
     read: Mutex<Option<ReadFamilies>>,
     sample: SampleFamily,
     accepts: Accepts,
-    known: Mutex<Known>,
+    known: Mutex<ReadSoFar>,
 }
 
 /// What was read so far.
 #[derive(Default)]
-struct Known {
+struct ReadSoFar {
     families: Vec<FamilySoFar>,
     files: Vec<FileSoFar>,
     /// The result of the thread that reads.
@@ -104,12 +104,13 @@ impl ForeignSource {
         let stream = |(id, number, size): (u32, u32, u64)| Stream { id, name: kept_name(number), unit: UNIT, size };
         let at_start = names.iter().zip(1..).map(|((_, length), number)| stream((count + number, number, *length)));
         let at_start = at_start.collect();
-        let known = Known { families: names.iter().map(|_| FamilySoFar::default()).collect(), ..Known::default() };
+        let known =
+            ReadSoFar { families: names.iter().map(|_| FamilySoFar::default()).collect(), ..ReadSoFar::default() };
         let names = names.into_iter().map(|(name, _)| name).collect();
         Self { names, at_start, read: Mutex::new(Some(read)), sample, accepts, known: Mutex::new(known) }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ReadSoFar> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

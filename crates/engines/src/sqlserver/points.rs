@@ -61,10 +61,10 @@ fn of_database(name: &str, sets: &[Usable<'_>]) -> Restorable {
         }
     }
     bases.sort_by_key(|base| base.database.last);
-    let mut ranges: Vec<(RestorableRange, Reach)> = Vec::new();
+    let mut ranges: Vec<(RestorableRange, BaseWithLogs)> = Vec::new();
     for base in bases {
         let (range, reach) = range_of(base, &logs);
-        let is_known = |known: &Reach| known.end == reach.end && reach.end.is_some() || known.has(base.database);
+        let is_known = |known: &BaseWithLogs| known.end == reach.end && reach.end.is_some() || known.has(base.database);
         if !ranges.iter().any(|(_, known)| is_known(known)) {
             ranges.push((range, reach));
         }
@@ -81,7 +81,7 @@ fn of_database(name: &str, sets: &[Usable<'_>]) -> Restorable {
 }
 
 /// What a base and the logs behind it give, on the fork of the base.
-struct Reach {
+struct BaseWithLogs {
     fork: Uuid,
     from: Lsn,
     to: Lsn,
@@ -91,14 +91,14 @@ struct Reach {
     logs: BTreeSet<usize>,
 }
 
-impl Reach {
+impl BaseWithLogs {
     /// True if the end of a set is a point in this range.
     fn has(&self, set: &DatabaseHeader) -> bool {
         self.fork == set.fork && (self.from..=self.to).contains(&set.last)
     }
 }
 
-fn range_of(base: Usable<'_>, logs: &Logs<'_>) -> (RestorableRange, Reach) {
+fn range_of(base: Usable<'_>, logs: &Logs<'_>) -> (RestorableRange, BaseWithLogs) {
     let mut used = BTreeSet::new();
     let mut next = logs.after(base.database.fork, base.database.last);
     let mut end = None;
@@ -126,7 +126,7 @@ fn range_of(base: Usable<'_>, logs: &Logs<'_>) -> (RestorableRange, Reach) {
         log_backups: (used.len() + empty.len()) as u64,
         recovery_fork: guid(last.fork),
     };
-    let reach = Reach { fork: last.fork, from: base.database.last, to: last.last, end, logs: used };
+    let reach = BaseWithLogs { fork: last.fork, from: base.database.last, to: last.last, end, logs: used };
     (range, reach)
 }
 
@@ -194,11 +194,11 @@ impl<'a> Logs<'a> {
     }
 
     /// What is missing before the logs that no range reaches.
-    fn out_of_reach(&self, ranges: &[(RestorableRange, Reach)]) -> Vec<String> {
+    fn out_of_reach(&self, ranges: &[(RestorableRange, BaseWithLogs)]) -> Vec<String> {
         let is_reached = |place: usize| {
             let log = self.sets.get(place).map(|log| log.database);
             // A log may be there twice, or may be shorter than another one with the same beginning.
-            let is_inside = |reach: &Reach| log.is_some_and(|log| reach.from < log.last && reach.has(log));
+            let is_inside = |reach: &BaseWithLogs| log.is_some_and(|log| reach.from < log.last && reach.has(log));
             ranges.iter().any(|(_, reach)| reach.logs.contains(&place) || is_inside(reach))
         };
         let lost: BTreeSet<usize> = (0..self.sets.len()).filter(|place| !is_reached(*place)).collect();
@@ -208,7 +208,7 @@ impl<'a> Logs<'a> {
     }
 
     /// What is missing before a log and those behind it.
-    fn before(&self, place: usize, ranges: &[(RestorableRange, Reach)]) -> Option<String> {
+    fn before(&self, place: usize, ranges: &[(RestorableRange, BaseWithLogs)]) -> Option<String> {
         let log = self.sets.get(place)?.database;
         let chain = std::iter::successors(Some(place), |place| self.next.get(*place).copied().flatten());
         let behind: Vec<&DatabaseHeader> =

@@ -20,7 +20,7 @@ pub mod stored_status {
 
 /// Where a row has the value of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ValuePlace {
     /// At this offset.
     Fixed(usize),
     /// A bit of the byte at this offset.
@@ -39,7 +39,7 @@ pub struct Column {
     /// Its type.
     pub stored: StoredType,
     /// Where it is in a row that is not compressed.
-    pub place: Place,
+    pub place: ValuePlace,
     /// Its bit among the NULLs, from 0. Without one, it always has a value.
     pub null_bit: Option<u16>,
     /// Its place in a compressed row, from 0.
@@ -58,12 +58,12 @@ impl Column {
     pub fn new(described: &RowsetColumn, is_sparse: bool, default: Option<Vec<u8>>) -> Decoded<Self> {
         let stored = described.stored;
         let place = match (is_sparse, described.offset) {
-            (true, _) => Place::Sparse,
+            (true, _) => ValuePlace::Sparse,
             (false, 1..) if stored.xtype == xtype::BIT => {
-                Place::Bit(described.offset.unsigned_abs().into(), described.bit)
+                ValuePlace::Bit(described.offset.unsigned_abs().into(), described.bit)
             }
-            (false, 1..) if !stored.is_variable() => Place::Fixed(described.offset.unsigned_abs().into()),
-            (false, i16::MIN..=-1) => Place::Variable(usize::from(described.offset.unsigned_abs()) - 1),
+            (false, 1..) if !stored.is_variable() => ValuePlace::Fixed(described.offset.unsigned_abs().into()),
+            (false, i16::MIN..=-1) => ValuePlace::Variable(usize::from(described.offset.unsigned_abs()) - 1),
             (false, offset) => return unknown(format!("it is at offset {offset} of the row")),
         };
         Ok(Self {

@@ -3,7 +3,7 @@
 use super::super::super::engine::Cell;
 use super::chain::{heap_pages, leaf_pages};
 use super::collation::CodePages;
-use super::column::{Column, Place};
+use super::column::{Column, ValuePlace};
 use super::compressed_record::CompressedRecord;
 use super::compressed_value;
 use super::data_files::DataFiles;
@@ -85,7 +85,7 @@ impl RowReader<'_> {
             other => return unknown(format!("a record is a {other:?} and not a row")),
         }
         let record = Record::parse(bytes)?;
-        let has_sparse = columns.iter().any(|column| column.place == Place::Sparse);
+        let has_sparse = columns.iter().any(|column| column.place == ValuePlace::Sparse);
         let vector = if has_sparse { sparse::vector(&record)? } else { None };
         for column in columns {
             let cell = self.plain_cell(&record, vector, column);
@@ -95,7 +95,7 @@ impl RowReader<'_> {
     }
 
     fn plain_cell(&self, record: &Record<'_>, vector: Option<&[u8]>, column: &Column) -> Decoded<Cell> {
-        if column.place == Place::Sparse {
+        if column.place == ValuePlace::Sparse {
             let bytes = vector.map(|vector| sparse::value(vector, column.id)).transpose()?.flatten();
             return bytes.map_or(Ok(Cell::Null), |bytes| value::cell(&column.stored, bytes, self.pages));
         }
@@ -105,19 +105,19 @@ impl RowReader<'_> {
             _ => {}
         }
         match column.place {
-            Place::Fixed(offset) => {
+            ValuePlace::Fixed(offset) => {
                 let length = column.stored.fixed_length().unwrap_or(0);
                 match record.fixed(offset, length) {
                     Some(bytes) => value::cell(&column.stored, bytes, self.pages),
                     None => unknown("it is behind the columns of fixed length"),
                 }
             }
-            Place::Bit(offset, bit) => match record.fixed(offset, 1) {
+            ValuePlace::Bit(offset, bit) => match record.fixed(offset, 1) {
                 Some(byte) => Ok(Cell::Bool(byte.iter().any(|byte| byte >> bit & 1 == 1))),
                 None => unknown("it is behind the columns of fixed length"),
             },
-            Place::Variable(index) => self.variable(column, record.variable(index)?),
-            Place::Sparse => Ok(Cell::Null),
+            ValuePlace::Variable(index) => self.variable(column, record.variable(index)?),
+            ValuePlace::Sparse => Ok(Cell::Null),
         }
     }
 
@@ -181,7 +181,7 @@ impl RowReader<'_> {
         dictionary: Option<&PageDictionary<'_>>,
         column: &Column,
     ) -> Decoded<Cell> {
-        if column.place == Place::Sparse {
+        if column.place == ValuePlace::Sparse {
             return unknown("a sparse column is in a compressed row");
         }
         let Some(packed) = record.value(column.ordinal) else { return self.older_than(column) };
