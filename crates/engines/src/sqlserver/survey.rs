@@ -38,12 +38,17 @@ pub fn survey(families: Vec<ForeignFamily>, to: &Inlet) -> Result<Surveyed> {
     let mut layouts = Layouts::default();
     for (ForeignFamily { device, bytes }, number) in families.into_iter().zip(0..) {
         let family = Tap::new(bytes, number, to.clone());
-        taps.push((device.clone(), family.clone(), Looked::default()));
+        taps.push((device.clone(), family.clone(), Looked::default(), None));
         read.push(ForeignFamily { device, bytes: Box::new(family) });
     }
     let (mut is_plain, mut gone) = (HashMap::<u16, bool>::new(), None);
     let verification = verify::verify_seen(read, None, &mut |number, event| {
-        let Some((_, tap, looked)) = taps.get_mut(usize::from(number)) else { return };
+        let Some((_, tap, looked, read)) = taps.get_mut(usize::from(number)) else { return };
+        let Some(event) = event else {
+            // All bytes of a family are passed on before those of the next one.
+            *read = Some(tap.finish());
+            return;
+        };
         looked.see(event);
         let plain = *is_plain.entry(number).or_insert_with(|| tap.head() != *MAGIC);
         if let Err(error) = layouts.event((number, tap), plain, event, to) {
@@ -53,9 +58,9 @@ pub fn survey(families: Vec<ForeignFamily>, to: &Inlet) -> Result<Surveyed> {
     gone.map_or(Ok(()), Err)?;
     let mut surveyed = Surveyed { verification, ..Surveyed::default() };
     let mut found = Vec::new();
-    for ((device, tap, looked), number) in taps.into_iter().zip(0..) {
+    for ((device, tap, looked, read), number) in taps.into_iter().zip(0..) {
         // Behind damage in the structure, bytes were not read.
-        let length = match (tap.finish(), surveyed.verification.damage.first()) {
+        let length = match (read.unwrap_or_else(|| tap.finish()), surveyed.verification.damage.first()) {
             (Ok(length), _) => length,
             // A device that cannot be read any more says only that. What ended its reading is among the damage.
             (Err(_), Some(_)) => return Err(surveyed.verification.damage.swap_remove(0)),

@@ -38,19 +38,22 @@ pub fn verify(families: Vec<ForeignFamily>, file: Option<u16>) -> Result<Foreign
     finish(read.into_values(), file)
 }
 
-/// The same. `seen` gets the number of each family, from 0, and what is on it.
+/// The same, one family after the other. `seen` gets the number of each family, from 0, and what is on it; and nothing
+/// when the family was read.
 ///
 /// # Errors
 /// As of [`verify`].
 pub fn verify_seen(
     families: Vec<ForeignFamily>,
     file: Option<u16>,
-    seen: &mut dyn FnMut(u16, &Event<'_>),
+    seen: &mut dyn FnMut(u16, Option<&Event<'_>>),
 ) -> Result<ForeignVerification> {
-    let parts = families.into_iter().zip(0..);
-    let parts: Result<Vec<Part>> =
-        parts.map(|(family, number)| Part::read(family, file, &mut |event| seen(number, event))).collect();
-    finish(parts?, file)
+    let mut parts = Vec::new();
+    for (family, number) in families.into_iter().zip(0..) {
+        parts.push(Part::read(family, file, &mut |event| seen(number, Some(event)))?);
+        seen(number, None);
+    }
+    finish(parts, file)
 }
 
 /// One family that was read.

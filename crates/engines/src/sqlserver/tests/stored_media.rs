@@ -159,6 +159,21 @@ fn families_of_every_kind_come_back_byte_for_byte() {
 
 #[test]
 fn two_sets_on_one_media_and_a_compressed_one_come_back_byte_for_byte() {
+#[test]
+fn large_stripes_come_back_byte_for_byte() {
+    // Each is passed on in several pieces.
+    let all: Vec<u32> = (0..100).collect();
+    let media = [(1, &all[..60]), (2, &all[60..])].map(|(family, extents)| {
+        let mut set = sample_set(BackupKind::Full, 1);
+        set.copies = vec![sample_extents(extents, 100)];
+        let plain = FamilyWriter::new(&sample_label(2, family), 512).set(&set).finish();
+        (format!("{family}.bak"), plain)
+    });
+    let packed = media.clone().map(|(name, plain)| (name, Writer::of_stream(&plain).container));
+    assert_round_trip(&media.into());
+    assert_round_trip(&packed.into());
+}
+
     let mut first = sample_set(BackupKind::Full, 1);
     first.copies = vec![sample_extents(&[0, 1], 8)];
     let mut second = first.clone();
