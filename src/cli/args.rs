@@ -515,6 +515,9 @@ pub struct Restore {
     /// differential].
     #[arg(long, value_name = "N", conflicts_with_all = ["set", "latest", "repo"], help_heading = "SQL Server")]
     pub file: Option<u16>,
+    /// With bak:DIRECTORY: give back the files of all sets that the chosen one needs: its full, differential and log backups.
+    #[arg(long, requires = "repo", help_heading = "SQL Server")]
+    pub chain: bool,
     /// With log sets: stop after the last commit that was seen at or before this time. The time has a zone:
     /// 2026-11-22T10:00:00+01:00, 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin]; or of MySQL and MariaDB a place
     /// in the binary log, FILE:OFFSET [default: the newest commit].

@@ -90,7 +90,7 @@ pub fn inspect(
 }
 
 fn shown_media(set: &ForeignMediaSet, question: Question, file: Option<u16>) -> ShownMedia<'_> {
-    let ForeignMediaSet { id, devices, labels, sets, incomplete, has_pages_by_place: _ } = set;
+    let ForeignMediaSet { id, devices, labels, sets, incomplete, copies: _, has_pages_by_place: _ } = set;
     let wanted = sets.iter().filter(|set| file.is_none_or(|file| file == set.position));
     let sets = wanted.map(|set| ShownSet {
         position: set.position,

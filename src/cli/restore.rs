@@ -43,6 +43,8 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         continue_after_error: args.continue_after_error,
         moves: args.moved().map(|(name, path)| (name.to_owned(), path.into())).collect(),
         file: args.file,
+        whole_chain: args.chain,
+        needed: restore::NeededSets::default(),
         tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
         stop: stop.filter(|stop| stop.time().is_none()),
     };

@@ -230,6 +230,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         kind,
         moves: _,
         file,
+        chain,
         engine_options: _,
         served: _,
         shown,
@@ -246,6 +247,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         ("--stop-before-gtid", stop_before_gtid.is_some(), "SQL Server has no GTIDs"),
         ("--before", before.is_some(), "choose the set with --set"),
         ("--profile", profile.is_some(), "the server moves the bytes"),
+        ("--chain", *chain, "the server reads the files"),
         ("--key", key.is_some(), OWN_MEDIA),
         ("--kind auto", *kind == Some(Kind::Auto), "say full, differential or log"),
     ])?;

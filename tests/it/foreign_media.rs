@@ -4,7 +4,8 @@ use fullbore_engines::compressed::Writer;
 use fullbore_engines::sqlserver::configuration::BackupKind;
 use fullbore_engines::sqlserver::lsn::Lsn;
 use fullbore_engines::sqlserver::writer::{
-    FamilyWriter, sample_extents, sample_full, sample_label, sample_log, sample_media_set, sample_set,
+    FamilyWriter, sample_extents, sample_extents_of, sample_full, sample_label, sample_log, sample_media_set,
+    sample_set,
 };
 
 use crate::pipe::fed;
@@ -15,7 +16,7 @@ fn striped() -> World {
     let world = World::new();
     for (family, extents) in [(1, &[0, 1][..]), (2, &[2, 5])] {
         let mut set = sample_set(BackupKind::Full, 1);
-        set.copies = vec![sample_extents(extents, 8)];
+        set.copies = vec![sample_extents_of(extents, &[0, 1, 2, 5])];
         let bytes = FamilyWriter::new(&sample_label(2, family), 512).set(&set).finish();
         world.write(&format!("{family}.bak"), &bytes);
     }
@@ -215,7 +216,7 @@ fn two_files_that_claim_to_be_one_family_are_refused_unless_they_are_copies() {
     let world = World::new();
     let full = |extents: &[u32]| {
         let mut set = sample_set(BackupKind::Full, 1);
-        set.copies = vec![sample_extents(extents, 8)];
+        set.copies = vec![sample_extents_of(extents, extents)];
         FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish()
     };
     world.write("a.bak", &full(&[0, 1]));
@@ -225,10 +226,17 @@ fn two_files_that_claim_to_be_one_family_are_refused_unless_they_are_copies() {
         ended.says(&["`a.bak` and `b.bak` say that they are the same family"]);
     }
     world.write("b.bak", &full(&[0, 1]));
-    world
-        .run("verify --from a.bak --from b.bak")
-        .with_code(4)
-        .says(&["`b.bak` holds a family that another file holds"]);
+    world.run("verify --from a.bak --from b.bak").done().says(&["`b.bak` has the same bytes as `a.bak`"]);
+    let done = world.run("inspect header --from a.bak --from b.bak").with_code(4);
+    done.says(&["`b.bak` holds a family that another file holds too, `a.bak`: not read"]);
+    // Nothing protects the name of a set: each file alone passes every check.
+    let mut other = full(&[0, 1]);
+    let at = other.windows(8).position(|name| name == b"s\0h\0o\0p\0").unwrap();
+    other[at] = b'x';
+    world.write("b.bak", &other);
+    let ended = world.run("verify --from a.bak --from b.bak").with_code(3);
+    ended.says(&[&format!("`a.bak` and `b.bak`: say that they are the same family, and differ from byte {at} on")]);
+    world.write("b.bak", &full(&[0, 1]));
     // A copy that was cut off does not count.
     let whole = full(&[0, 1]);
     world.write("a.bak", &whole[..whole.len() - 700]);

@@ -120,6 +120,6 @@ fn a_stored_differential_of_sql_server_names_the_full_that_is_missing() {
     world.write("d.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&differential).finish());
     world.run("copy --from d.bak --to-repo night").done();
     let ended = world.run("restore --repo night --into dir:out --mkdir").with_code(3);
-    ended.says(&["the full backup 00000000-0000-0000-0000-000000001B59", "is missing"]);
+    ended.says(&["the full backup 00000000-0000-0000-0000-000000001B59", "is not stored"]);
     assert!(!world.at("out").exists());
 }

@@ -8,7 +8,7 @@ use fullbore_engines::sqlserver::configuration::BackupKind;
 use fullbore_engines::sqlserver::lsn::Lsn;
 use fullbore_engines::sqlserver::page::{PAGE, place, seal};
 use fullbore_engines::sqlserver::writer::{
-    FamilyWriter, WrittenSet, sample_extents, sample_full, sample_label, sample_log, sample_set,
+    FamilyWriter, WrittenSet, sample_extents, sample_extents_of, sample_full, sample_label, sample_log, sample_set,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -145,6 +145,51 @@ fn a_later_full_is_stored_as_the_pages_that_differ() {
     world.run("restore-test --repo night --scratch .").done();
 }
 
+#[test]
+fn a_stored_differential_becomes_files_over_its_stored_full_and_a_chain_comes_back_with_its_logs() {
+    let world = world();
+    let mut fulls = [1, 2].map(|number| set(BackupKind::Full, number));
+    for (full, fill) in fulls.iter_mut().zip(1..) {
+        full.copies = vec![extents(100, 20, fill)];
+    }
+    let mut differential = set(BackupKind::Differential, 3);
+    differential.configuration.database.base = fulls[1].header.guid;
+    differential.copies = vec![extents(2, 8, 3)];
+    let mut media: Vec<(String, Vec<u8>)> =
+        fulls.iter().zip(1..).map(|(full, number)| (format!("{number}.bak"), written(full, number))).collect();
+    media.push(("3.dif".into(), written(&differential, 3)));
+    for number in [4, 5] {
+        let mut log = set(BackupKind::Log, number);
+        log.logs = vec![sample_log(70_000)];
+        media.push((format!("{number}.trn"), written(&log, number)));
+    }
+    media.iter().for_each(|(name, bytes)| world.write(name, bytes));
+    let from: String = media.iter().map(|(name, _)| format!(" --from {name}")).collect();
+    let done = world.run(&format!("copy{from} --to-repo night --report json")).done();
+    assert_eq!(how(&done)[1], "taken in as the pages that differ", "the base of the differential has a base itself");
+    let ids: Vec<String> = list(&world).iter().map(|set| id(set).to_owned()).collect();
+    world.run("restore --from 2.bak --from 3.dif --into dir:wanted --mkdir").done();
+    let done = world.run(&format!("restore --repo night --set {} --into dir:out --mkdir", ids[2])).done();
+    assert!(world.read("out/shop") == world.read("wanted/shop"), "{done}");
+    assert_eq!(world.names("out"), world.names("wanted"));
+    let logged = world.run(&format!("restore --repo night --set {} --into dir:logged --mkdir", ids[4])).with_code(4);
+    logged.says(&["the log backups are not applied"]);
+    assert!(world.read("logged/shop") == world.read("wanted/shop"));
+    world.run(&format!("restore --repo night --set {} --into bak:chain --chain --mkdir", ids[4])).done();
+    assert_eq!(world.names("chain"), ["2.bak", "3.dif", "4.trn", "5.trn"]);
+    for (name, bytes) in &media[1..] {
+        assert!(world.read(&format!("chain/{name}")) == *bytes, "{name}");
+    }
+    world
+        .run(&format!("restore --repo night --set {} --into dir:x --chain --mkdir", ids[4]))
+        .refused(2, "--chain", "bak:");
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"b/\"]\n");
+    world.run("copy --from 3.dif --to-repo night --mkdir").done();
+    let line = format!("restore --repo night --set {} --into dir:alone --mkdir", id(&list(&world)[0]));
+    world.run(&line).with_code(3).says(&["the full backup", "is not stored", "take the files of this full in too"]);
+    assert!(!world.at("alone").exists());
+}
+
 /// Bytes of the files in a directory.
 fn bytes_in(world: &World, directory: &str) -> u64 {
     world.names(directory).iter().map(|name| world.at(&format!("{directory}/{name}")).metadata().unwrap().len()).sum()
@@ -203,7 +248,7 @@ fn half_a_stripe_pair_and_a_damaged_page_are_left_out_by_name() {
     let world = world();
     for (family, extents) in [(1, &[0, 1][..]), (2, &[2, 5])] {
         let mut set = sample_set(BackupKind::Full, 1);
-        set.copies = vec![sample_extents(extents, 8)];
+        set.copies = vec![sample_extents_of(extents, &[0, 1, 2, 5])];
         world.write(&format!("{family}.bak"), &FamilyWriter::new(&sample_label(2, family), 512).set(&set).finish());
     }
     world.run("copy --from 1.bak --to-repo night").with_code(3).says(&["family 2 of 2"]);

@@ -1,7 +1,7 @@
 //! Backup files of SQL Server in an object store: read from it, taken into it, and given back.
 
 use fullbore_engines::sqlserver::configuration::BackupKind;
-use fullbore_engines::sqlserver::writer::{FamilyWriter, sample_extents, sample_label, sample_set};
+use fullbore_engines::sqlserver::writer::{FamilyWriter, sample_extents_of, sample_label, sample_set};
 use fullbore_test_servers::{ObjectStore, StoreKind, StoreOptions};
 
 use crate::foreign_sets::{extents, id, set, written};
@@ -28,7 +28,7 @@ fn media_are_read_from_a_store_taken_into_a_repository_there_and_given_back() {
     }
     for (family, numbers) in [(1, &[0, 1][..]), (2, &[2, 5])] {
         let mut striped = sample_set(BackupKind::Full, 1);
-        striped.copies = vec![sample_extents(numbers, 8)];
+        striped.copies = vec![sample_extents_of(numbers, &[0, 1, 2, 5])];
         let bytes = FamilyWriter::new(&sample_label(2, family), 512).set(&striped).finish();
         fulls.push((format!("stripe{family}.bak"), bytes));
     }

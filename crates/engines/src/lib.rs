@@ -23,11 +23,11 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 pub use engine::{
-    Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, FilePlaces, ForeignDescription,
-    ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable, ForeignTables,
-    ForeignVerification, GivenOptions, Identity, LogEngine, PageCheck, PageEngine, PointInTime, Restorable,
-    RestorableRange, RestoredFile, Restorer, Row, Stems, Surveyed, TableColumn, TextOfTable, TimeOfDay,
-    families_at_once,
+    Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, FilePlaces, ForeignCopy,
+    ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable,
+    ForeignTables, ForeignVerification, GivenOptions, Identity, LogEngine, NeededMedia, PageCheck, PageEngine,
+    PointInTime, Restorable, RestorableRange, RestoredFile, Restorer, Row, Stems, Surveyed, TableColumn, TextOfTable,
+    TimeOfDay, families_at_once,
 };
 pub use foreign_set::bytes::{FamilyBytes, InOrder, Watch};
 pub use sqlserver::compressed;

@@ -2,6 +2,7 @@
 //! verification and their restore.
 
 mod bytes;
+mod copies;
 mod restore;
 pub(in crate::job) mod stored;
 mod take_in;
@@ -18,7 +19,9 @@ use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::supply::Supply;
 use fullbore_core::{Error, Result, io, supply};
-use fullbore_engines::{FOREIGN_HEAD, ForeignDescription, ForeignFamily, ForeignMedia, ForeignTables, InOrder};
+use fullbore_engines::{
+    FOREIGN_HEAD, ForeignCopy, ForeignDescription, ForeignFamily, ForeignMedia, ForeignTables, InOrder,
+};
 use fullbore_repository::discovery::{self, Head};
 
 use bytes::{AllBytes, SparseBytes};
@@ -102,7 +105,8 @@ fn on_pipe(conduct: &Conduct) -> Result<Option<ForeignDevices>> {
 }
 
 impl ForeignDevices {
-    /// The descriptions on these media. Pages and log are not read, except from a pipe.
+    /// The descriptions on these media. Pages and log are not read, except from a pipe. Devices that are not read, because
+    /// others have the same families, are among the warnings.
     ///
     /// # Errors
     /// A device cannot be read, or holds nothing that can be described.
@@ -113,6 +117,14 @@ impl ForeignDevices {
             return self.media.describe(families.collect::<Result<_>>()?);
         }
         self.describe_these(&self.names())
+        let mut description = self.describe_media()?;
+        let copies = description.media_sets.iter().flat_map(|set| &set.copies);
+        description.warnings.extend(copies.map(ForeignCopy::not_read));
+        Ok(description)
+    }
+
+    /// The same without these warnings.
+    fn describe_media(&self) -> Result<ForeignDescription> {
     }
 
     /// What can be said before the pages are read: a pipe is not read by this.
@@ -121,7 +133,7 @@ impl ForeignDevices {
     /// As of [`describe`](Self::describe).
     fn describe_first(&self, conduct: &Conduct) -> Result<ForeignDescription> {
         if !self.is_pipe() {
-            return self.describe();
+            return self.describe_media();
         }
         let head = supply::head_of_stdin(PIPE_HEAD, &|| conduct.check())?;
         let family = ForeignFamily { device: "-".into(), bytes: Box::new(InOrder(std::io::Cursor::new(head))) };

@@ -9,7 +9,7 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::{ForeignMediaSet, ForeignVerification, families_at_once};
 use serde_json::Value;
 
-use super::{AHEAD, ForeignDevices, READ};
+use super::{AHEAD, ForeignDevices, READ, copies};
 use crate::report::Report;
 
 /// Verifies every media set; fills `report`, also when damage is found. With `file`, only damage in the set at this
@@ -33,6 +33,7 @@ pub fn verify(found: &ForeignDevices, file: Option<u16>, conduct: &Conduct, repo
     }
     for set in &whole {
         describe(set, report);
+        damage.extend(copies::compare(found, set, conduct, report)?);
         let verified = verify_set(found, set, file, conduct)?;
         report.sets.extend(verified.sets);
         report.source_bytes += verified.bytes;

@@ -7,6 +7,7 @@ pub mod copy;
 mod copy_to;
 mod databases;
 pub mod follow;
+mod foreign_chain;
 mod hints;
 pub mod list;
 mod locks;

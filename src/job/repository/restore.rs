@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{meant, to_choose_from};
+use super::foreign_chain::add_needed;
 use super::hints::of_repository;
 use crate::job::reading::Reading;
 use crate::job::restore::{self, Request};
@@ -56,11 +57,12 @@ pub fn run(
             next.map_err(|error| error.noting(PRUNED_BETWEEN))?
         }
     };
-    let request = Request { reading: chain.reading.clone(), ..request.clone() };
+    let mut request = Request { reading: chain.reading.clone(), ..request.clone() };
+    let mut ids = chain.ids();
+    ids.extend(add_needed(&mut request, &chain, &inventory.sets, &repository, report)?);
     if request.dry_run {
         return restore::run(&request, conduct, report);
     }
-    let ids = chain.ids();
     report.engine = chain.engine();
     setting.as_reader(&repository, ("restore", chain.database(), &ids), conduct, report, |report| {
         let done = restore::run(&request, conduct, report);

@@ -124,6 +124,8 @@ fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> 
         file: None,
         tables: None,
         stop: None,
+        whole_chain: false,
+        needed: restore::NeededSets::default(),
     }
 }
 

@@ -1,18 +1,22 @@
 //! RESTORE of stored media of another program: its files, byte for byte, under their names.
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use fullbore_core::cipher::SecretKey;
 use fullbore_core::sink::check_directory;
 use fullbore_core::unpack::{MediaSet, NullTarget};
 use fullbore_core::{Error, Result};
+use fullbore_engines::foreign_set::bytes::{FamilyBytes, Watch};
 use fullbore_engines::foreign_set::layout::LAYOUTS_MAX;
 use fullbore_engines::foreign_set::target::{FamilyFiles, StoredMedia};
 use fullbore_engines::{FilePlaces, ForeignFamily, ForeignMedia, InOrder};
 
 use super::super::{database_files, into_directory, reading};
 use super::directory::{last_title, manifests, refuse_damage, unpack};
-use super::{Check, Into, Recovery, Request, plan_line};
+use super::{Check, Into, Reading, Recovery, Request, choose_and_open, plan_line};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
@@ -49,6 +53,7 @@ pub(super) fn restore(
     mut opened: reading::Opened,
     media: &'static dyn ForeignMedia,
     request: &Request,
+    key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
@@ -62,9 +67,12 @@ pub(super) fn restore(
         Into::Media { directory, .. } => {
             check_directory(directory, request.mkdir)?;
             std::fs::create_dir_all(directory).map_err(|e| Error::io("make", directory.display().to_string(), e))?;
+            for reading in &request.needed.readings {
+                give_back_another(reading, directory, request, key, conduct, report)?;
+            }
             give_back(chain, opened, directory, request, conduct, report).map(drop)
         }
-        Into::Directory(directory) => to_files(chain, opened, media, directory, request, conduct, report),
+        Into::Directory(directory) => to_files((chain, opened, media, key), directory, request, conduct, report),
         Into::Null => chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report)),
         Into::File { .. } => {
             let why = format!("the set holds files of a {}", media.title());
@@ -74,11 +82,24 @@ pub(super) fn restore(
     }
 }
 
+/// Refuses `--chain` where nothing is given back file by file.
+///
+/// # Errors
+/// The target is not such a directory.
+pub(super) fn refuse_chain(request: &Request) -> Result<()> {
+    if !request.whole_chain || matches!(request.into, Into::Media { .. }) {
+        return Ok(());
+    }
+    let why = "is for files that are given back as they were stored: a restore of a database takes its chain anyway";
+    Err(Error::usage("--chain", why, "leave it out, or write --into bak:DIRECTORY"))
+}
+
+/// The chosen set, opened, with the media that it holds and the key.
+type Chosen<'a> = (&'a [discovery::Found], reading::Opened, &'static dyn ForeignMedia, Option<&'a SecretKey>);
+
 /// Restores the database that is on stored media: they are given back into a directory that is removed at the end.
 fn to_files(
-    chain: &[discovery::Found],
-    opened: reading::Opened,
-    media: &'static dyn ForeignMedia,
+    (chain, opened, media, key): Chosen<'_>,
     into: &Path,
     request: &Request,
     conduct: &Conduct,
@@ -92,11 +113,21 @@ fn to_files(
     let restored = || {
         let scratch = Scratch(into.join(format!("{}{}", database_files::UNFINISHED, Uuid::new_v4())));
         std::fs::create_dir(&scratch.0).map_err(|e| Error::io("make", scratch.0.display().to_string(), e))?;
-        let paths = give_back(chain, opened, &scratch.0, request, conduct, report)?;
-        // The files that are given back are not the result.
+        let mut paths = Vec::new();
+        for (reading, number) in request.needed.readings.iter().zip(1_u32..) {
+            // Files of two sets may have one name.
+            let apart = scratch.0.join(format!("set-{number}"));
+            std::fs::create_dir(&apart).map_err(|e| Error::io("make", apart.display().to_string(), e))?;
+            paths.extend(give_back_another(reading, &apart, request, key, conduct, report)?);
+            // The files that are given back are not the result.
+            report.notes.pop();
+        }
+        paths.extend(give_back(chain, opened, &scratch.0, request, conduct, report)?);
         report.notes.pop();
         let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        let done = media.restore(&names, &|name| open(name, conduct), None, &FilePlaces::in_directory(into))?;
+        // Alone, media are restored up to their newest set.
+        let wanted = request.needed.database_set.as_deref().filter(|_| !request.needed.readings.is_empty());
+        let done = media.restore(&names, &|name| open(name, conduct), wanted, &FilePlaces::in_directory(into))?;
         database_files::tell(done, report);
         Ok(())
     };
@@ -111,7 +142,33 @@ fn to_files(
 fn open(name: &str, conduct: &Conduct) -> Result<ForeignFamily> {
     conduct.check()?;
     let file = File::open(name).map_err(|e| Error::io("open", name, e))?;
-    Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(InOrder(file)) })
+    let bytes = GivenBack { bytes: InOrder(file), conduct: conduct.clone() };
+    Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(bytes) })
+}
+
+/// The bytes of such a family. They end with the job.
+struct GivenBack {
+    bytes: InOrder<File>,
+    conduct: Conduct,
+}
+
+impl Read for GivenBack {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.conduct.check().map_err(io::Error::other)?;
+        self.bytes.read(into)
+    }
+}
+
+impl FamilyBytes for GivenBack {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        self.conduct.check().map_err(io::Error::other)?;
+        self.bytes.skip(bytes)
+    }
+
+    fn watch(&self) -> Watch {
+        let conduct = self.conduct.clone();
+        Arc::new(move || conduct.check())
+    }
 }
 
 /// A directory that is removed.
@@ -121,6 +178,21 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0); // A warning would hide the result; the next restore names it.
     }
+}
+
+/// Gives back a set that the chosen one needs.
+fn give_back_another(
+    reading: &Reading,
+    directory: &Path,
+    request: &Request,
+    key: Option<&SecretKey>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<Vec<PathBuf>> {
+    let request = Request { reading: reading.clone(), ..request.clone() };
+    let discovered = request.reading.find(key, conduct)?;
+    let (chain, opened) = choose_and_open(discovered, &request, key, conduct, report)?;
+    give_back(&chain, opened, directory, &request, conduct, report)
 }
 
 /// Writes the families of a set into a directory; gives their paths. The last note names them.

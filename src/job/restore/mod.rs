@@ -186,6 +186,10 @@ pub struct Request {
     pub tables: Option<Tables>,
     /// `--stop-at FILE:OFFSET`, `--stop-at-gtid`, `--stop-before-gtid`: where to stop in the log, if that is not a time.
     pub stop: Option<LogStop>,
+    /// `--chain`: gives back the files of another program of all sets that the chosen one needs.
+    pub whole_chain: bool,
+    /// What a set of another program's files needs besides itself. A repository finds it.
+    pub needed: NeededSets,
 }
 
 impl Request {
@@ -193,6 +197,15 @@ impl Request {
     fn stop(&self) -> Option<LogStop> {
         self.stop.clone().or(self.reading.choice.stop_at.map(LogStop::Time))
     }
+}
+
+/// Sets with files of another program that a restore needs besides the chosen one.
+#[derive(Debug, Clone, Default)]
+pub struct NeededSets {
+    /// How each of them is read.
+    pub readings: Vec<Reading>,
+    /// The backup set of the other program whose pages are the last ones.
+    pub database_set: Option<String>,
 }
 
 /// Runs the restore and fills `report`, also when it fails.
@@ -211,6 +224,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     resume::refuse(request)?;
     refuse_check_of_nothing(request)?;
     refuse_foreign_flags(request)?;
+    media::refuse_chain(request)?;
     if steps::go_on(request, conduct, report)? {
         report.set_speed(begun.elapsed().as_secs_f64());
         return Ok(());
@@ -341,7 +355,7 @@ fn restore_found(
     if let Some(last) = sequence.last() {
         media::refuse_others(&request.into, &last.header.engine)?;
         if let Some(media) = fullbore_engines::media_of(&last.header.engine) {
-            return media::restore(&sequence, opened, media, request, conduct, report);
+            return media::restore(&sequence, opened, media, request, key, conduct, report);
         }
         if fullbore_engines::holds_object(&last.header.engine) {
             return object::restore(&sequence, opened, request, conduct, report);

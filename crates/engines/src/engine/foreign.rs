@@ -76,6 +76,13 @@ pub trait ForeignMedia: Sync {
         into: &FilePlaces,
     ) -> Result<ForeignRestore>;
 
+    /// Which stored media a restore of the media `chosen` needs: `stored` are the positions of all media that are stored,
+    /// as their sets have them.
+    ///
+    /// # Errors
+    /// Something that it needs is not stored.
+    fn needed(&self, stored: &[&Value], chosen: usize) -> Result<NeededMedia>;
+
     /// Opens the tables of the database that [`restore`](Self::restore) would write. `scratch` is an empty directory for
     /// its pages; the tables read from it as long as they exist.
     ///
@@ -88,6 +95,17 @@ pub trait ForeignMedia: Sync {
         wanted: Option<&str>,
         scratch: &Path,
     ) -> Result<Box<dyn ForeignTables>>;
+}
+
+/// What a restore of stored media needs. The media have their numbers among those that are stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NeededMedia {
+    /// The media with the pages, in the order of a restore.
+    pub pages: Vec<usize>,
+    /// The media with the log that follows them, in the order of the log.
+    pub logs: Vec<usize>,
+    /// The identity of the backup set that has the last pages.
+    pub database_set: Option<String>,
 }
 
 /// Media that were read to be stored.
@@ -222,10 +240,31 @@ pub struct ForeignMediaSet {
     pub labels: Vec<Row>,
     /// Its backup sets, in the order of their positions.
     pub sets: Vec<ForeignSet>,
+    /// Other devices with a family that one of `devices` has too.
+    pub copies: Vec<ForeignCopy>,
     /// True if a backup can store its pages by their places: a full, and its families are not compressed.
     pub has_pages_by_place: bool,
     /// The reason why it cannot be restored: a family is missing, or does not belong to the others.
     pub incomplete: Option<Error>,
+}
+
+/// A device with a family that another device has too, by their descriptions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignCopy {
+    /// The device.
+    pub device: String,
+    /// The device that is read in its place.
+    pub of: String,
+    /// True if both should have the same bytes: they are whole, and are no mirrors of each other.
+    pub is_equal: bool,
+}
+
+impl ForeignCopy {
+    /// The warning where it is not read.
+    pub fn not_read(&self) -> String {
+        let Self { device, of, .. } = self;
+        format!("`{device}` holds a family that another file holds too, `{of}`: not read")
+    }
 }
 
 /// A backup set.

@@ -29,9 +29,9 @@ pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
 pub use file::{Depth, FileEngine, Over};
 pub use foreign::{
-    Coverage, FOREIGN_HEAD, FilePlaces, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
-    ForeignRestore, ForeignSet, ForeignVerification, PointInTime, Restorable, RestorableRange, RestoredFile, Row,
-    Surveyed, families_at_once,
+    Coverage, FOREIGN_HEAD, FilePlaces, ForeignCopy, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
+    ForeignRestore, ForeignSet, ForeignVerification, NeededMedia, PointInTime, Restorable, RestorableRange,
+    RestoredFile, Row, Surveyed, families_at_once,
 };
 pub use foreign_tables::{Cell, ColumnKind, Day, ForeignTable, ForeignTables, TICKS_PER_DAY, TableColumn, TimeOfDay};
 pub use log::{

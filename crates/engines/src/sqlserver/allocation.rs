@@ -15,6 +15,8 @@ pub const INTERVAL: u32 = 8088;
 const FIRST: usize = 100;
 /// The bit of a page in use.
 const IN_USE: u8 = 0x40;
+/// The bit of a page in a mixed extent, whose pages belong to several objects.
+const MIXED: u8 = 0x20;
 /// The PFS page of the first interval; those of the others are their first pages.
 const FIRST_PFS: u32 = 1;
 const _: () = assert!(INTERVAL.is_multiple_of(PAGES_PER_EXTENT));
@@ -34,7 +36,7 @@ fn interval_of(id: PageId) -> (u16, u32) {
     (id.file, id.page / INTERVAL)
 }
 
-/// The pages in use, one bit for each page: 16 KiB for each GiB of a database.
+/// The pages in use and those in mixed extents, one bit for each page: 32 KiB for each GiB of a database.
 #[derive(Debug, Default)]
 pub struct Allocation {
     intervals: BTreeMap<(u16, u32), Interval>,
@@ -47,6 +49,7 @@ struct Interval {
     /// The last change of the PFS page.
     lsn: Lsn,
     bits: Box<[u8]>,
+    mixed: Box<[u8]>,
 }
 
 impl Allocation {
@@ -57,9 +60,12 @@ impl Allocation {
             return;
         }
         let used = page.get(FIRST..FIRST + INTERVAL as usize).unwrap_or_default();
-        let bit = |(at, byte): (usize, &u8)| u8::from(byte & IN_USE != 0) << at;
-        let bits = used.chunks(8).map(|pages| pages.iter().enumerate().map(bit).sum()).collect();
-        self.intervals.insert(key, Interval { round, lsn: lsn_of(page), bits });
+        let bits = |of: u8| {
+            let bit = move |(at, byte): (usize, &u8)| u8::from(byte & of == of) << at;
+            used.chunks(8).map(|pages| pages.iter().enumerate().map(bit).sum()).collect()
+        };
+        let interval = Interval { round, lsn: lsn_of(page), bits: bits(IN_USE), mixed: bits(IN_USE | MIXED) };
+        self.intervals.insert(key, interval);
     }
 
     /// Learns what another family holds.
@@ -80,6 +86,20 @@ impl Allocation {
             let extents = extents.take_while(|(extent, _)| *extent < u32::MAX / PAGES_PER_EXTENT);
             extents.map(move |(extent, pages)| (file, extent, pages.count_ones()))
         })
+    }
+
+    /// How many pages of an extent are in use; `None` without their PFS page.
+    pub fn pages_in_use(&self, file: u16, extent: u32) -> Option<u32> {
+        let per_interval = INTERVAL / PAGES_PER_EXTENT;
+        let interval = self.intervals.get(&(file, extent / per_interval))?;
+        interval.bits.get((extent % per_interval) as usize).map(|pages| pages.count_ones())
+    }
+
+    /// How many pages of an extent are in use and belong to a mixed extent; `None` without their PFS page.
+    pub fn mixed_pages(&self, file: u16, extent: u32) -> Option<u32> {
+        let per_interval = INTERVAL / PAGES_PER_EXTENT;
+        let interval = self.intervals.get(&(file, extent / per_interval))?;
+        interval.mixed.get((extent % per_interval) as usize).map(|pages| pages.count_ones())
     }
 
     /// True if the backup has a readable PFS page for this page.
@@ -106,6 +126,14 @@ impl Allocation {
 pub fn mark(page: &mut [u8; PAGE], in_use: &[u32]) {
     for at in in_use {
         page[FIRST + (at % INTERVAL) as usize] |= IN_USE;
+    }
+}
+
+/// Makes these pages of the interval pages in use of mixed extents.
+#[cfg(test)]
+pub fn mark_mixed(page: &mut [u8; PAGE], mixed: &[u32]) {
+    for at in mixed {
+        page[FIRST + (at % INTERVAL) as usize] |= IN_USE | MIXED;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What GAM and IAM pages (Global and Index Allocation Map) say about extents, compared with PFS pages and with the pages
+//! What GAM, SGAM and IAM pages (Global, Shared Global and Index Allocation Map) say about extents, compared with PFS pages and with the pages
 //! themselves. Microsoft documents them under "Pages and extents architecture".
 //!
 //! A backup is copied while the database is in use, and its log settles what disagrees because of that. So pages that
@@ -14,13 +14,18 @@ use super::fields::Fields;
 use super::lsn::Lsn;
 use super::page::{self, PAGE, PAGES_PER_EXTENT, PageId};
 
+mod mixed;
+
+pub use mixed::SGAM;
+use mixed::sgam_of;
+
 /// The type of a GAM page: one bit for each extent, set if it is free.
 pub const GAM: u8 = 8;
 /// The type of an IAM page: one bit for each extent, set if it belongs to one allocation unit.
 pub const IAM: u8 = 10;
 /// Types of pages that belong to an allocation unit: data, index, and text of two kinds.
 pub const OWNED: std::ops::RangeInclusive<u8> = 1..=4;
-/// Extents that one GAM or IAM page describes.
+/// Extents that one GAM, SGAM or IAM page describes.
 const INTERVAL: u32 = 63_904;
 /// The GAM page of the first interval; those of the others are their first pages.
 const FIRST_GAM: u32 = 2;
@@ -42,9 +47,9 @@ const NAMED_MAX: usize = 20;
 /// An allocation unit, as the headers of its pages have it.
 type Owner = u64;
 
-/// The bits of a GAM page.
+/// The bits of a GAM or SGAM page.
 #[derive(Debug)]
-struct FreeExtents {
+struct Extents {
     round: u32,
     lsn: Lsn,
     bits: Box<[u8]>,
@@ -80,7 +85,10 @@ impl OwnedPages {
 /// The maps and the owners of pages in one backup set.
 #[derive(Debug, Default)]
 pub struct AllocationMaps {
-    free: BTreeMap<(u16, u32), FreeExtents>,
+    /// GAM: extents that are free.
+    free: BTreeMap<(u16, u32), Extents>,
+    /// SGAM: mixed extents that have a free page.
+    mixed: BTreeMap<(u16, u32), Extents>,
     claims: BTreeMap<PageId, Claims>,
     owned: Vec<OwnedPages>,
     claimed_runs: usize,
@@ -150,7 +158,10 @@ impl AllocationMaps {
     /// from `first` on, the first LSN of the backup, tells no owner.
     pub fn learn(&mut self, id: PageId, page: &[u8; PAGE], round: u32, first: Lsn) {
         match page::kind(page) {
-            GAM if id == gam_of(id.file, id.page / PAGES_PER_EXTENT) => self.learn_free(id, page, round),
+            GAM if id == gam_of(id.file, id.page / PAGES_PER_EXTENT) => learn_extents(&mut self.free, id, page, round),
+            SGAM if id == sgam_of(id.file, id.page / PAGES_PER_EXTENT) => {
+                learn_extents(&mut self.mixed, id, page, round);
+            }
             IAM => self.learn_claims(id, page, round),
             // Pages of later copies have changed too.
             kind if OWNED.contains(&kind) && round == 1 && lsn_of(page) < first => self.learn_owner(id, page),
@@ -160,11 +171,8 @@ impl AllocationMaps {
 
     /// Learns what another family holds.
     pub fn join(&mut self, other: Self) {
-        for (key, map) in other.free {
-            if self.free.get(&key).is_none_or(|known| known.round <= map.round) {
-                self.free.insert(key, map);
-            }
-        }
+        join_extents(&mut self.free, other.free);
+        join_extents(&mut self.mixed, other.mixed);
         for (id, claims) in other.claims {
             if self.claims.get(&id).is_none_or(|known| known.round <= claims.round) {
                 self.claims.insert(id, claims);
@@ -174,14 +182,6 @@ impl AllocationMaps {
         let room = RUNS_MAX.saturating_sub(self.owned.len());
         self.is_full |= other.is_full || other.owned.len() > room || self.claimed_runs > RUNS_MAX;
         self.owned.extend(other.owned.into_iter().take(room));
-    }
-
-    fn learn_free(&mut self, id: PageId, page: &[u8; PAGE], round: u32) {
-        let key = (id.file, id.page / PAGES_PER_EXTENT / INTERVAL);
-        let is_older = self.free.get(&key).is_some_and(|known| known.round > round);
-        if let Some(bits) = bits_of(page).filter(|_| !is_older) {
-            self.free.insert(key, FreeExtents { round, lsn: lsn_of(page), bits: bits.into() });
-        }
     }
 
     fn learn_claims(&mut self, id: PageId, page: &[u8; PAGE], round: u32) {
@@ -230,6 +230,7 @@ impl AllocationMaps {
         let mut found = Contradictions { in_part: self.is_full, ..Contradictions::default() };
         self.owned.sort_by_key(|run| (run.file, run.first));
         self.compare_free(with, &mut found);
+        self.compare_mixed(with, &mut found);
         found.in_part |= !self.compare_claims(with, &mut found, &mut work)?;
         Ok(found)
     }
@@ -276,6 +277,12 @@ impl AllocationMaps {
                             format!("{of}: IAM page {}:{} claims it, and GAM calls it free", id.file, id.page)
                         });
                     }
+                    if let Some((true, map)) = self.is_mixed(claims.file, extent) {
+                        found.add(is_unchanged && map.lsn < with.unchanged_before, || {
+                            let of = shown(claims.file, extent);
+                            format!("{of}: IAM page {}:{} claims it, and SGAM calls it mixed", id.file, id.page)
+                        });
+                    }
                     self.compare_owners(id, claims, extent, with, found);
                 }
             }
@@ -315,9 +322,40 @@ impl AllocationMaps {
     }
 
     /// Whether a GAM page of the backup calls the extent free.
-    fn is_free(&self, file: u16, extent: u32) -> Option<(bool, &FreeExtents)> {
+    fn is_free(&self, file: u16, extent: u32) -> Option<(bool, &Extents)> {
         let map = self.free.get(&(file, extent / INTERVAL))?;
         Some((is_set(&map.bits, extent % INTERVAL), map))
+    }
+
+    /// The extents that GAM pages of the backup call allocated, up to the last one that such a page can describe.
+    pub fn allocated(&self) -> impl Iterator<Item = (u16, u32)> {
+        self.free.iter().flat_map(|(&(file, number), map)| {
+            let first = number.saturating_mul(INTERVAL);
+            let extents = (0..INTERVAL).filter(|at| !is_set(&map.bits, *at));
+            extents.filter_map(move |at| Some((file, first.checked_add(at)?)))
+        })
+    }
+
+    /// The last change of a GAM page that calls the extent allocated.
+    pub fn is_allocated_since(&self, file: u16, extent: u32) -> Option<Lsn> {
+        self.is_free(file, extent).filter(|(is_free, _)| !is_free).map(|(_, map)| map.lsn)
+    }
+}
+
+/// Learns the bits of a page, if no later copy of it is known.
+fn learn_extents(known: &mut BTreeMap<(u16, u32), Extents>, id: PageId, page: &[u8; PAGE], round: u32) {
+    let key = (id.file, id.page / PAGES_PER_EXTENT / INTERVAL);
+    let is_older = known.get(&key).is_some_and(|known| known.round > round);
+    if let Some(bits) = bits_of(page).filter(|_| !is_older) {
+        known.insert(key, Extents { round, lsn: lsn_of(page), bits: bits.into() });
+    }
+}
+
+fn join_extents(known: &mut BTreeMap<(u16, u32), Extents>, other: BTreeMap<(u16, u32), Extents>) {
+    for (key, map) in other {
+        if known.get(&key).is_none_or(|known| known.round <= map.round) {
+            known.insert(key, map);
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Tally {
     summed: StreamBytes,
     /// Bytes of streams without one.
     unsummed: StreamBytes,
+    /// Of their other pages: those in use, in a database whose other pages have a check.
+    unprotected: u64,
 }
 
 impl Tally {
@@ -43,16 +45,24 @@ impl Tally {
         self.structure.padding += bytes.padding;
     }
 
+    /// So many bytes of other pages, in streams without a backup checksum, are in use although other pages have a check.
+    pub fn name_unprotected(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.unsummed.other_pages);
+        self.unsummed.other_pages -= bytes;
+        self.unprotected += bytes;
+    }
+
     /// Adds the bytes of another family.
     pub fn join(&mut self, other: &Self) {
         self.add_structure(other.structure);
         self.add_stream(other.summed, true);
         self.add_stream(other.unsummed, false);
+        self.unprotected += other.unprotected;
     }
 
     /// The statement. Each byte is in one line; lines without bytes are left out.
     pub fn statement(&self) -> Vec<Coverage> {
-        let Self { structure, summed, unsummed } = self;
+        let Self { structure, summed, unsummed, unprotected } = self;
         let backup_checksum_only = summed.with_torn_bits + summed.other_pages + summed.log;
         let lines = [
             ("page checksum and backup checksum", true, summed.with_checksum),
@@ -61,6 +71,7 @@ impl Tally {
             ("torn-page bits, which find half-written pages only", true, unsummed.with_torn_bits),
             ("checksums of MTF headers", true, structure.headers),
             ("nothing: log, in a backup without checksum", false, unsummed.log),
+            ("nothing: pages in use without a check, where others have one", false, *unprotected),
             ("nothing: pages not in use, or without a check", false, unsummed.other_pages),
             ("nothing: names, LSNs and other descriptions", false, structure.descriptions),
             ("nothing: padding, which holds no data", false, structure.padding),

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fullbore_core::io::{rename_together, sync_directory};
 use fullbore_core::{Error, Result};
 
-use super::allocation::{Allocation, PFS, is_of_pfs};
+use super::allocation::{PFS, is_of_pfs};
 use super::configuration::{Configuration, DatabaseFile, FileKind};
 use super::extent_set::ExtentSet;
 use super::log_range::LogRange;
@@ -17,6 +18,9 @@ use super::opened;
 use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
 use super::walk::{Content, Depth, Event, walk};
 use crate::engine::{FilePlaces, ForeignFamily, RestoredFile};
+use crate::foreign_set::bytes::Watch;
+
+mod check;
 
 /// Extents of a second copy that are remembered: SQL Server writes what changed while the first copy was made.
 const LATER_MAX: usize = 1 << 22;
@@ -38,6 +42,8 @@ pub struct DatabaseFiles {
     with_log: bool,
     /// Streams of pages that do not match their backup checksum, if only the data files are written.
     mismatches: Vec<Error>,
+    /// Ends the check at the end of the job.
+    watch: Watch,
 }
 
 struct Written {
@@ -135,8 +141,9 @@ impl DatabaseFiles {
         let with_log = kinds.contains(&FileKind::Log);
         let (there, mismatches) = (ExtentSet::default(), Vec::new());
         let places = places.clone();
+        let watch: Watch = Arc::new(|| Ok(()));
         let mut made =
-            Self { places, files, later, before: None, sets: 0, there, has_lost: false, with_log, mismatches };
+            Self { places, files, later, before: None, sets: 0, there, has_lost: false, with_log, mismatches, watch };
         for described in configuration.files.iter().filter(|file| kinds.contains(&file.kind)) {
             made.add(described)?;
         }
@@ -196,6 +203,7 @@ impl DatabaseFiles {
         self.sets += 1;
         for family in families {
             let device = family.device.clone();
+            self.watch = family.bytes.watch();
             let mut input = opened::open(family)?;
             let (mut is_open, mut copy, mut log) = (false, 0, None::<LogPart>);
             walk(&mut input, Depth::Everything, &mut |event| {
@@ -355,44 +363,6 @@ impl DatabaseFiles {
         written.file.write_all_at(bytes, offset).map_err(failed)?;
         written.restored.bytes += bytes.len() as u64;
         Ok(())
-    }
-
-    /// Judges the data files: every page in use is at its place, and matched its check when it was written.
-    ///
-    /// # Errors
-    /// A page in use is damaged, missing, or that of another place; a map of pages in use cannot be read.
-    pub fn check(&self) -> Result<()> {
-        for (&id, written) in self.files.iter().filter(|(_, written)| written.kind == FileKind::Data) {
-            let file = u16::try_from(id).unwrap_or(u16::MAX);
-            let mut allocation = Allocation::default();
-            // The number of a page has 32 bits.
-            for number in 0..u32::try_from(written.restored.size / PAGE as u64).unwrap_or(u32::MAX) {
-                let here = PageId { file, page: number };
-                let is_right = written.right.contains(number);
-                if is_right && is_of_pfs(here) {
-                    allocation.learn(here, &*written.page(number)?, 1);
-                }
-                if !is_right && self.is_in_use(here, &allocation, written)? {
-                    let what = format!("page {file}:{number} of the restored database is in use and is not right");
-                    let offset = u64::from(number) * PAGE as u64;
-                    return Err(Error::damaged(written.name(), offset, what));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a page that is not right is in use. Where no PFS page says it, only zeros were never used.
-    fn is_in_use(&self, here: PageId, allocation: &Allocation, written: &Written) -> Result<bool> {
-        // Page 0 comes before the page that says which are in use, and always is. So is the PFS page itself.
-        let is_there = || self.there.contains(here.file, (here.page / PAGES_PER_EXTENT).into());
-        match allocation.is_in_use(here) {
-            _ if here.page == 0 => Ok(true),
-            _ if is_of_pfs(here) => Ok(is_there() || self.has_lost),
-            Some(is_in_use) => Ok(is_in_use),
-            None if is_there() => Ok(written.page(here.page)?.iter().any(|byte| *byte != 0)),
-            None => Ok(false),
-        }
     }
 
     /// The files by their ids, with their names for messages. They have no name in the directory any more, so nothing is

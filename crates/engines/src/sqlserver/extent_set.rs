@@ -34,6 +34,11 @@ impl ExtentSet {
         word.is_some_and(|word| word >> (extent % 64) & 1 == 1)
     }
 
+    /// True if it has room for no other group: then an extent that is not in it may have been left out.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= Self::GROUPS_MAX
+    }
+
     /// Adds those of another set.
     pub fn join(&mut self, other: Self) {
         for (key, words) in other.0 {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
+use serde_json::Value;
 
 use super::chain;
 use super::compressed::MAGIC;
@@ -11,12 +12,13 @@ use super::database_files::DatabaseFiles;
 use super::engine::SqlServer;
 use super::media::{self, Family, MediaSet, guid};
 use super::restore::{grouped, layers, titles, write};
+use super::room::must_fit;
 use super::tables_out::data_files::DataFiles;
 use super::tables_out::tables::{About, DatabaseTables};
-use super::{points, position, restore, survey, tables, verify};
+use super::{points, position, restore, stored_chain, survey, tables, verify};
 use crate::engine::{
-    Engine, FilePlaces, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet,
-    ForeignTables, ForeignVerification, Surveyed,
+    Engine, FilePlaces, ForeignCopy, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore,
+    ForeignSet, ForeignTables, ForeignVerification, NeededMedia, Surveyed,
 };
 use crate::foreign_set::tap::Inlet;
 
@@ -56,7 +58,6 @@ impl ForeignMedia for SqlServerBackup {
         let mut warnings: Vec<String> = errors.iter().map(|error| error.one_line()).collect();
         warnings.extend(found.iter().flat_map(warnings_about));
         let groups = media::group(found);
-        warnings.extend(groups.iter().flat_map(warnings_about_copies));
         let media_sets = groups.iter().map(described).collect();
         Ok(ForeignDescription { media_sets, restorable: points::restorable(&groups), warnings })
     }
@@ -79,6 +80,10 @@ impl ForeignMedia for SqlServerBackup {
         restore::restore(devices, open, wanted, into)
     }
 
+    fn needed(&self, stored: &[&Value], chosen: usize) -> Result<NeededMedia> {
+        stored_chain::needed(stored, chosen)
+    }
+
     fn tables(
         &self,
         devices: &[String],
@@ -90,6 +95,7 @@ impl ForeignMedia for SqlServerBackup {
         let chosen = chain::choose(&groups, wanted)?;
         let layers = layers(&chosen);
         let newest = &chosen.differential.unwrap_or(chosen.full).set.configuration;
+        must_fit(&layers, newest, Some(scratch))?;
         let mut files = DatabaseFiles::create_data(newest, scratch)?;
         write(&mut files, &layers, open)?;
         let damage = files.damage()?;
@@ -139,6 +145,7 @@ pub(super) fn described(group: &MediaSet) -> ForeignMediaSet {
         id: guid(group.id),
         has_pages_by_place: sets.iter().any(|set| set.is_full) && group.families.iter().all(|family| !family.is_packed),
         devices: group.devices(),
+        copies: group.copies.clone(),
         labels: group.families.iter().map(|family| tables::label(&family.label)).collect(),
         sets,
         incomplete: group.incomplete(),
@@ -146,7 +153,7 @@ pub(super) fn described(group: &MediaSet) -> ForeignMediaSet {
 }
 
 pub(super) fn warnings_about_copies(group: &MediaSet) -> impl Iterator<Item = String> {
-    group.copies.iter().map(|copy| format!("`{copy}` holds a family that another file holds too: not read"))
+    group.copies.iter().map(ForeignCopy::not_read)
 }
 
 fn warnings_about(family: &Family) -> Vec<String> {

@@ -10,7 +10,7 @@ use super::label::MediaLabel;
 use super::opened;
 use super::set::SetHeader;
 use super::walk::{Depth, Event, walk};
-use crate::engine::ForeignFamily;
+use crate::engine::{ForeignCopy, ForeignFamily};
 
 /// One family, without its pages and log.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub struct MediaSet {
     /// Its families, in order, each once.
     pub families: Vec<Family>,
     /// Devices with a family that another device has too.
-    pub copies: Vec<String>,
+    pub copies: Vec<ForeignCopy>,
     /// Two devices with one family in two forms, although both are whole.
     unlike: Option<(String, String)>,
 }
@@ -159,6 +159,13 @@ impl Family {
         is_whole && (self.length != other.length || descriptions(self) != descriptions(other))
     }
 
+    /// This device as a copy of the one with the same family.
+    fn copy_of(&self, known: &Self) -> ForeignCopy {
+        // What tells the families of mirrored media from each other is not known.
+        let is_equal = self.broken.is_none() && known.broken.is_none() && self.label.stripe.mirrors <= 1;
+        ForeignCopy { device: self.device.clone(), of: known.device.clone(), is_equal }
+    }
+
     /// The identities of its backup sets.
     fn set_ids(&self) -> Vec<Uuid> {
         self.sets.iter().map(|set| set.header.guid).collect()
@@ -176,7 +183,7 @@ impl MediaSet {
                 Ok(place) => {
                     let known = set.families.get(place).filter(|known| known.is_unlike(&family));
                     set.unlike = set.unlike.or(known.map(|known| (known.device.clone(), family.device.clone())));
-                    set.copies.push(family.device);
+                    set.copies.extend(set.families.get(place).map(|known| family.copy_of(known)));
                 }
                 Err(place) => set.families.insert(place, family),
             }

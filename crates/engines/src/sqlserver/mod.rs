@@ -11,9 +11,9 @@
 //! | families of one media set | [`media`] |
 //! | which points in time can be restored | [`points`] |
 //! | HEADERONLY, FILELISTONLY, LABELONLY | [`tables`] |
-//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`allocation_maps`] (GAM and IAM), [`coverage`], [`extent_set`] (which extents are there) |
-//! | sets that hold backup files | [`survey`] (the place of each extent), [`position`] (their names), [`engine`] |
-//! | `restore` | [`restore`], [`chain`] (which sets), [`database_files`] (pages and log at their places) |
+//! | `verify` | [`verify`], [`page_judge`] (which pages are damage), [`allocation`] (which are in use), [`allocation_maps`] (GAM, SGAM and IAM), [`missing_extents`] and [`extent_set`] (which extents are there), [`unchecked_pages`], [`coverage`] |
+//! | sets that hold backup files | [`survey`] (the place of each extent), [`position`] (their names), [`stored_chain`] (which others a restore needs), [`engine`] |
+//! | `restore` | [`restore`], [`chain`] (which sets), [`room`] (sizes that can be), [`database_files`] (pages and log at their places) |
 //! | `export` | [`tables_out`] (pages, records, values) |
 //! | a server that runs its backups itself (`mssql://`) | [`server`] |
 //! | the seam to the rest of the program | [`foreign`] |
@@ -40,18 +40,22 @@ pub mod large_backup;
 pub mod log_range;
 pub mod lsn;
 pub mod media;
+mod missing_extents;
 pub mod opened;
 pub mod page;
 pub mod page_judge;
 mod points;
 pub mod position;
 pub mod restore;
+mod room;
 pub mod server;
 pub mod set;
+mod stored_chain;
 pub mod stream;
 pub mod survey;
 pub mod tables;
 pub mod tables_out;
+mod unchecked_pages;
 pub mod verify;
 pub mod walk;
 #[cfg(any(test, feature = "testkit"))]

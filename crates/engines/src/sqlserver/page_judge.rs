@@ -7,12 +7,14 @@ use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 
 use super::allocation::{Allocation, INTERVAL, PFS, is_of_pfs};
-use super::allocation_maps::{AllocationMaps, Compared, Contradictions, OWNED};
+use super::allocation_maps::{AllocationMaps, Compared, Contradictions};
 use super::configuration::{BackupKind, Configuration, DatabaseFile, FileKind};
 use super::coverage::StreamBytes;
 use super::extent_set::ExtentSet;
 use super::lsn::Lsn;
+use super::missing_extents::{Described, FullBackup, Missing};
 use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, PageCheck, PageId, check, is_of_no_file, kind, place};
+use super::unchecked_pages::UncheckedPages;
 
 /// So many pages that do not match are remembered, until it is known whether they are in use.
 const SUSPECTS_MAX: usize = 1 << 20;
@@ -52,8 +54,8 @@ pub struct PageJudge {
     /// From the description of the database.
     kind: Option<BackupKind>,
     first: Option<Lsn>,
-    /// Extents of each data file.
-    sizes: HashMap<u16, u32>,
+    /// The data files.
+    files: BTreeMap<u16, Described>,
     /// Extents that the backup has.
     there: ExtentSet,
     /// Extents of later copies.
@@ -65,8 +67,7 @@ pub struct PageJudge {
     unplaced: Vec<Unplaced>,
     /// Extents whose place stays unknown.
     lost: Vec<Unplaced>,
-    /// Pages of rows, of indexes and of values that have no check, with the number of their copy.
-    unchecked: Vec<(PageId, u32)>,
+    unchecked: UncheckedPages,
     forgotten: u64,
     counts: Counts,
 }
@@ -99,8 +100,10 @@ pub struct Judged {
     pub facts: Vec<String>,
     /// What to look at.
     pub warnings: Vec<String>,
-    /// Damaged pages.
+    /// Damaged and missing pages.
     pub damage: Vec<Error>,
+    /// Bytes of pages in use that nothing protects, although other pages of the database have a check.
+    pub unprotected: u64,
 }
 
 impl Judged {
@@ -146,8 +149,10 @@ impl PageJudge {
         self.kind = Some(configuration.database.kind);
         let extents = |file: &DatabaseFile| u32::try_from(file.size.div_ceil(EXTENT as u64)).unwrap_or(u32::MAX);
         let files = configuration.files.iter().filter(|file| file.kind == FileKind::Data);
-        self.sizes
-            .extend(files.filter_map(|file| Some((u16::try_from(file.id).ok()?, extents(file).min(EXTENTS_MAX)))));
+        self.files.extend(files.filter_map(|file| {
+            let described = Described { name: file.logical_name.clone(), extents: extents(file).min(EXTENTS_MAX) };
+            Some((u16::try_from(file.id).ok()?, described))
+        }));
     }
 
     /// The next copy of pages in this family.
@@ -155,6 +160,11 @@ impl PageJudge {
         self.give_up_unplaced();
         self.round += 1;
         self.before = None;
+    }
+
+    /// The stream with this copy ends.
+    pub fn end_copy(&mut self, has_backup_checksum: bool) {
+        self.unchecked.end_stream(has_backup_checksum);
     }
 
     /// The next extent, whose first byte is at `offset` of the family. Gives its bytes by their protection.
@@ -198,8 +208,8 @@ impl PageJudge {
             suspects.extend(what.map(|what| (slot, what)));
             if let (None, Some((file, extent))) = (what, here) {
                 let id = PageId { file, page: extent * PAGES_PER_EXTENT + slot };
-                if check == PageCheck::Without && OWNED.contains(&kind(page)) && self.unchecked.len() < SUSPECTS_MAX {
-                    self.unchecked.push((id, self.round));
+                if check == PageCheck::Without {
+                    self.unchecked.learn(id, kind(page), self.round);
                 }
                 match kind(page) {
                     PFS => self.allocation.learn(id, page, self.round),
@@ -265,7 +275,7 @@ impl PageJudge {
         self.there.join(other.there);
         self.kind = self.kind.or(other.kind);
         self.first = self.first.or(other.first);
-        self.sizes.extend(other.sizes);
+        self.files.extend(other.files);
         for (extent, round) in other.later {
             let known = self.later.entry(extent).or_default();
             *known = round.max(*known);
@@ -277,8 +287,7 @@ impl PageJudge {
             }
         }
         self.lost.extend(other.lost.into_iter().map(|lost| Unplaced { device: lost.device + devices, ..lost }));
-        let room = SUSPECTS_MAX.saturating_sub(self.unchecked.len());
-        self.unchecked.extend(other.unchecked.into_iter().take(room));
+        self.unchecked.join(other.unchecked);
         self.forgotten += other.forgotten;
         self.counts.join(&other.counts);
     }
@@ -288,70 +297,98 @@ impl PageJudge {
         self.later.get(&id.extent()).is_some_and(|later| *later > round)
     }
 
-    /// Warns of pages in use without a check, if other pages have a checksum: a changed bit of their flags may be why.
-    fn judge_unchecked(&self, judged: &mut Judged) {
-        if self.counts.with_checksum == 0 {
+    /// Names pages in use without a check, if other pages have one: a changed bit of their flags may be why.
+    fn judge_unchecked(&mut self, judged: &mut Judged) {
+        let unchecked = std::mem::take(&mut self.unchecked);
+        if self.counts.with_checksum == 0 && self.counts.with_torn_bits == 0 {
             return;
         }
-        let in_use = |(id, round): &&(PageId, u32)| {
-            !self.is_replaced(*id, *round) && self.allocation.is_in_use(*id) == Some(true)
-        };
-        let mut unchecked = self.unchecked.iter().filter(in_use).map(|(id, _)| *id);
-        if let Some(first) = unchecked.next() {
+        let found =
+            unchecked.judge(&|id, round| !self.is_replaced(id, round) && self.allocation.is_in_use(id) == Some(true));
+        judged.unprotected = found.bytes;
+        judged.warnings.extend(found.unprotected.map(|pages| {
+            format!(
+                "{pages} in use without a check, although other pages have one. Nothing proves their bytes: run DBCC \
+                 CHECKDB on the database"
+            )
+        }));
+        let covered = |pages| format!("{pages} in use without a check of their own: the backup checksum protects them");
+        judged.facts.extend(found.covered.map(covered));
+    }
+
+    /// Names extents that a full must have and does not have.
+    fn judge_missing(&self, missing: &Missing, judged: &mut Judged) {
+        let what = format!("{} in use", counted(missing.sure.extents, "extent"));
+        if let Some(ranges) = missing.sure.shown().filter(|_| self.lost.is_empty()) {
+            let device = self.devices.first().map_or("", String::as_str);
+            let others = match self.devices.len() {
+                0 | 1 => String::new(),
+                count => format!(", and in the other {}", counted(count as u64 - 1, "file")),
+            };
+            judged.damage.push(Error::incomplete(
+                format!("`{device}`"),
+                format!("{what} are missing in it{others}: {ranges}"),
+                "copy the whole file again from where it was made, or use another full",
+            ));
+        }
+        if let Some(ranges) = missing.changed.shown() {
+            let count = counted(missing.changed.extents, "extent");
             judged.warnings.push(format!(
-                "{} in use without a check, although other pages have a checksum; the first is page {}:{}. \
-                 Nothing proves their bytes: run DBCC CHECKDB on the database",
-                counted(unchecked.count() as u64 + 1, "page"),
-                first.file,
-                first.page
+                "{count} in use are not in the backup: {ranges}. Their allocation changed while the backup was made, so \
+                 its log may have them"
             ));
         }
     }
 
     /// Judges the extents whose place is not known. They are no damage if the backup has all pages in use without them.
-    fn judge_lost(&self, judged: &mut Judged) {
+    fn judge_lost(&self, missing: &Missing, judged: &mut Judged) {
         let Some(first) = self.lost.first() else { return };
         let pages: u64 = self.lost.iter().map(|extent| extent.pages.len() as u64).sum();
         let device = self.devices.get(first.device).map_or("", String::as_str);
         let lost =
             format!("{} without a good check, in extents that do not say where they belong", counted(pages, "page"));
-        let missing = match self.kind {
-            Some(BackupKind::Full) => self.missing(),
+        let why = match self.kind {
+            Some(BackupKind::Full) => {
+                let ranges = missing.sure.shown().or_else(|| missing.changed.shown());
+                missing.undescribed.clone().or(ranges.map(|ranges| format!("{ranges} are missing")))
+            }
             // The pages of the full would take their place.
             Some(BackupKind::Differential) => Some("no page of the full may take their place".to_owned()),
             _ => None,
         };
-        match missing {
+        match why {
             Some(why) => judged.damage.push(Error::damaged(device, first.offset, format!("{lost}: {why}"))),
             None => judged.warnings.push(format!("{lost}; the first is at byte {} of `{device}`", first.offset)),
         }
     }
 
-    /// The first page in use that a full does not have, or the first page of which it does not say whether it is in use.
-    fn missing(&self) -> Option<String> {
-        for (&file, &extents) in &self.sizes {
-            let pages = extents.saturating_mul(PAGES_PER_EXTENT);
-            let firsts = (0..pages).step_by(INTERVAL as usize).map(|page| PageId { file, page });
-            if let Some(id) = firsts.into_iter().find(|id| !self.allocation.describes(*id)) {
-                return Some(format!("the PFS page for page {file}:{} is missing", id.page));
-            }
+    /// What a full does not have.
+    fn missing(&self, watch: &dyn Fn() -> Result<()>) -> Result<Missing> {
+        if self.kind != Some(BackupKind::Full) {
+            return Ok(Missing::default());
         }
-        let is_in_file = |file, extent| self.sizes.get(&file).is_some_and(|extents| extent < *extents);
-        let mut used = self.allocation.extents().filter(|(_, _, used)| *used > 0);
-        let (file, extent, _) =
-            used.find(|(file, extent, _)| is_in_file(*file, *extent) && !self.there.contains(*file, (*extent).into()))?;
-        let first = extent.saturating_mul(PAGES_PER_EXTENT);
-        Some(format!("pages in use of the extent {file}:{first} to {file}:{} are missing", first.saturating_add(7)))
+        let full = FullBackup {
+            files: &self.files,
+            there: &self.there,
+            in_use: &self.allocation,
+            maps: &self.maps,
+            first: self.first.unwrap_or_default(),
+            watch,
+        };
+        full.missing()
     }
 
-    /// The judgement, when all families were read.
+    /// The judgement, when the families were read. `has_all` is true if they are all families of their media, and each was
+    /// read to its end: only then something can be missing.
     ///
     /// # Errors
     /// As of `watch`: the job ends.
-    pub fn finish(mut self, watch: &dyn Fn() -> Result<()>) -> Result<Judged> {
+    pub fn finish(mut self, has_all: bool, watch: &dyn Fn() -> Result<()>) -> Result<Judged> {
         self.give_up_unplaced();
         let mut judged = Judged::default();
-        self.judge_lost(&mut judged);
+        let missing = if has_all { self.missing(watch)? } else { Missing::default() };
+        self.judge_lost(&missing, &mut judged);
+        self.judge_missing(&missing, &mut judged);
         self.judge_unchecked(&mut judged);
         let has_all_pfs = !matches!(
             self.kind,
@@ -409,7 +446,7 @@ impl PageJudge {
             in_use: &self.allocation,
             later: &self.later,
             unchanged_before: self.first.unwrap_or_default(),
-            sizes: &self.sizes,
+            sizes: &self.files.iter().map(|(&file, described)| (file, described.extents)).collect::<HashMap<_, _>>(),
             watch,
         })?);
         if self.forgotten > 0 {

@@ -7,6 +7,7 @@ use super::configuration::FileKind;
 use super::database_files::DatabaseFiles;
 use super::foreign::warnings_about_copies;
 use super::media::{self, MediaSet};
+use super::room::must_fit;
 use super::tables;
 use crate::engine::{FilePlaces, ForeignFamily, ForeignRestore};
 
@@ -25,6 +26,8 @@ pub fn restore(
     let chosen = chain::choose(&groups, wanted)?;
     let layers = layers(&chosen);
     let newest = chosen.differential.unwrap_or(chosen.full);
+    // Files that are moved may be on other volumes.
+    must_fit(&layers, &newest.set.configuration, into.moves.is_empty().then_some(&into.directory))?;
     let mut files = DatabaseFiles::create(&newest.set.configuration, into)?;
     write(&mut files, &layers, open)?;
     files.check()?;

@@ -1,7 +1,7 @@
 //! Reads every byte of the families of one media set, several of them side by side, and checks every checksum: those of
 //! headers, of streams (WITH CHECKSUM) and of pages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use fullbore_core::threads::in_turns;
@@ -121,6 +121,9 @@ struct Verifier {
     stream_begin: Option<u64>,
     checksums: u64,
     log_bytes: u64,
+    /// How many families the media have, and those that were read.
+    families: u16,
+    read: BTreeSet<u16>,
 }
 
 impl Verifier {
@@ -135,6 +138,8 @@ impl Verifier {
         self.titles.extend(other.titles);
         self.checksums += other.checksums;
         self.log_bytes += other.log_bytes;
+        self.families = self.families.max(other.families);
+        self.read.extend(other.read);
     }
 
     fn event(&mut self, device: &str, event: Event<'_>) {
@@ -168,13 +173,20 @@ impl Verifier {
                 self.stream.with_torn_bits += found.with_torn_bits;
                 self.stream.other_pages += found.other_pages;
             }
-            Event::ContentEnds { checksum, .. } => {
+            Event::ContentEnds { checksum, content } => {
+                if let (Content::Pages, Some(judge)) = (content, self.judge()) {
+                    judge.end_copy(checksum.is_some());
+                }
                 self.tally.add_stream(self.stream, checksum.is_some());
                 if let Some(checksum) = checksum {
                     self.checksum(device, checksum);
                 }
             }
-            Event::Label(_) | Event::Machine(_) | Event::LogRange(_) => {}
+            Event::Label(label) => {
+                self.families = label.stripe.families;
+                self.read.insert(label.stripe.family);
+            }
+            Event::Machine(_) | Event::LogRange(_) => {}
             Event::SetEnds => self.header = None,
         }
     }
@@ -212,9 +224,11 @@ impl Verifier {
             return Err(Error::usage(format!("--file {file}"), "the media have no such backup set", hint));
         }
         let (mut facts, mut warnings) = (Vec::new(), Vec::new());
+        let has_all = whole && (1..=self.families).all(|family| self.read.contains(&family));
         for (position, judge) in std::mem::take(&mut self.pages) {
             let title = self.titles.get(&position).cloned().unwrap_or_else(|| format!("file {position}"));
-            let judged = judge.finish(watch)?;
+            let judged = judge.finish(has_all, watch)?;
+            self.tally.name_unprotected(judged.unprotected);
             // With one set, it is clear which one is meant.
             let of = if self.titles.len() > 1 { format!("file {position}: ") } else { String::new() };
             facts.extend(judged.facts.into_iter().map(|fact| format!("{of}{fact}")));

@@ -484,13 +484,18 @@ pub fn sample_set(kind: BackupKind, position: u16) -> WrittenSet {
 /// The extents of file 1 with these numbers: good pages that are all in use, but for the last page of each extent. In
 /// extent 0, page 1 is the PFS page that says so for the first `described` extents.
 pub fn sample_extents(numbers: &[u32], described: u32) -> Vec<u8> {
+    sample_extents_of(numbers, &(0..described).collect::<Vec<_>>())
+}
+
+/// The same, with a PFS page that says so for the extents `in_use`.
+pub fn sample_extents_of(numbers: &[u32], in_use: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in numbers {
         for slot in 0..8 {
             let id = PageId { file: 1, page: number * 8 + slot };
             let mut page = [0; PAGE];
             if id.page == 1 {
-                let in_use: Vec<u32> = (0..described * 8).filter(|page| page % 8 != 7).collect();
+                let in_use: Vec<u32> = in_use.iter().flat_map(|extent| extent * 8..extent * 8 + 7).collect();
                 allocation::mark(&mut page, &in_use);
                 page::seal(&mut page, id, allocation::PFS);
             } else {
@@ -522,7 +527,8 @@ pub fn sample_log(length: usize) -> (LogRange, Vec<u8>) {
 pub fn sample_full(has_checksums: bool) -> Vec<u8> {
     let mut set = sample_set(BackupKind::Full, 1);
     set.configuration.database.has_checksums = has_checksums;
-    set.copies = vec![sample_extents(&[0, 1, 4], 8), sample_extents(&[0], 8)];
+    let in_use = [0, 1, 4];
+    set.copies = vec![sample_extents_of(&in_use, &in_use), sample_extents_of(&[0], &in_use)];
     set.logs = vec![sample_log(1 << 16), sample_log(0)];
     FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish()
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fullbore_core::Error;
 
 use super::super::allocation::{self, Allocation};
-use super::super::allocation_maps::{AllocationMaps, Compared, GAM, IAM, begin_at, mark, own};
+use super::super::allocation_maps::{AllocationMaps, Compared, GAM, IAM, SGAM, begin_at, mark, own};
 use super::super::configuration::BackupKind;
 use super::super::lsn::Lsn;
 use super::super::page::{PAGE, PageId, seal};
@@ -130,6 +130,35 @@ fn an_extent_that_two_iam_pages_claim_or_that_is_free_is_named() {
         own(page, 256, 77);
     });
     is_one(&pages.warned(), &["pages 1:72 to 1:79", "IAM page 1:4 claims it, and GAM calls it free"]);
+}
+
+#[test]
+fn an_extent_that_sgam_calls_mixed_and_the_other_maps_do_not_is_named() {
+    let mut pages = Pages::healthy();
+    // Extent 3 is mixed: PFS says so of a page of it.
+    pages.map(3, SGAM, |page| mark(page, &[3]));
+    pages.change(1, |page| allocation::mark_mixed(page, &[24, 25]));
+    assert_eq!(pages.warned(), Vec::<String>::new());
+    pages.map(3, SGAM, |page| mark(page, &[0]));
+    is_one(&pages.warned(), &["pages 1:0 to 1:7", "SGAM page 1:3 calls it mixed, and PFS says that one object"]);
+    pages.map(3, SGAM, |page| mark(page, &[9]));
+    is_one(&pages.warned(), &["pages 1:72 to 1:79", "SGAM page 1:3 calls it mixed, and GAM calls it free"]);
+    pages.map(3, SGAM, |page| mark(page, &[1]));
+    pages.change(1, |page| allocation::mark_mixed(page, &[8]));
+    is_one(&pages.warned(), &["pages 1:8 to 1:15", "IAM page 1:4 claims it, and SGAM calls it mixed"]);
+}
+
+#[test]
+fn extents_that_were_allocated_while_the_backup_was_made_are_a_warning() {
+    let first = sample_set(BackupKind::Full, 1).configuration.database.first;
+    let mut pages = Pages::healthy();
+    pages.0.truncate(24);
+    let found = pages.verified();
+    assert!(found.damage[0].to_string().contains("pages 1:24 to 1:31"), "{found:?}");
+    pages.changed_at(1, first);
+    assert_eq!(pages.verified().damage.len(), 1, "GAM has not changed");
+    pages.changed_at(2, first);
+    is_one(&pages.warned(), &["1 extent in use are not in the backup: pages 1:24 to 1:31", "its log may have them"]);
 }
 
 #[test]

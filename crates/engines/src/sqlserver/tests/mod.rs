@@ -25,8 +25,8 @@ use super::page::PAGE;
 use super::set::SetHeader;
 use super::walk::{Checksum, Content, Depth, Event, walk};
 use super::writer::{
-    FamilyWriter, configuration_stream, sample_extents, sample_full, sample_label, sample_log, sample_media_set,
-    sample_set, seal,
+    FamilyWriter, configuration_stream, sample_extents, sample_extents_of, sample_full, sample_label, sample_log,
+    sample_media_set, sample_set, seal,
 };
 use crate::engine::{ForeignFamily, ForeignMedia, ForeignVerification};
 use crate::foreign_set::bytes::InOrder;
@@ -334,9 +334,9 @@ fn an_extent_of_garbage_between_two_others_is_damage_at_its_place() {
     let found = verified(&bytes);
     // Extents 0, 1 and 4: several places are possible.
     assert!(found.damage.len() == 1 && found.warnings.is_empty(), "{:?}", found.damage);
-    assert!(found.damage[0].to_string().contains("pages in use of the extent 1:8 to 1:15 are missing"));
+    assert!(found.damage[0].to_string().contains("pages 1:8 to 1:15 of file `shop` are missing"), "{:?}", found.damage);
     let mut set = sample_set(BackupKind::Full, 1);
-    set.copies = vec![sample_extents(&[0, 1, 2], 8)];
+    set.copies = vec![sample_extents(&[0, 1, 2], 3)];
     let mut bytes = FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish();
     let at = page_at(&bytes, 1, 8);
     bytes[at..at + 8 * PAGE].fill(0);
@@ -379,8 +379,48 @@ fn a_page_in_use_without_a_check_is_a_warning_if_other_pages_have_a_checksum() {
         let found = verified(&bytes);
         assert!(found.damage.is_empty(), "{:?}", found.damage);
         assert_eq!(found.warnings.len(), usize::from(is_named), "{:?}", found.warnings);
-        let words = "1 page in use without a check, although other pages have a checksum; the first is page 1:10";
+        let words = "1 page (1:10) in use without a check, although other pages have one";
         assert!(found.warnings.iter().all(|warning| warning.contains(words)), "{:?}", found.warnings);
+        let line = "nothing: pages in use without a check, where others have one";
+        let bytes = found.coverage.iter().find(|line_of| line_of.protection == line).map(|line| line.bytes);
+        assert_eq!(bytes, is_named.then_some(PAGE as u64));
+        assert_eq!(found.coverage.iter().map(|line| line.bytes).sum::<u64>(), found.bytes);
+    }
+}
+
+#[test]
+fn a_page_in_use_without_a_check_is_named_as_a_fact_where_the_backup_checksum_protects_it() {
+    let mut set = sample_set(BackupKind::Full, 1);
+    set.configuration.database.has_checksums = true;
+    set.copies = vec![sample_extents(&[0, 1, 2], 3)];
+    set.copies[0][10 * PAGE + 5] = 0;
+    let found = verified(&FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish());
+    assert!(found.damage.is_empty() && found.warnings.is_empty(), "{found:?}");
+    assert!(found.facts.iter().any(|fact| fact.starts_with("1 page (1:10) in use without a check of their own")));
+    assert!(found.coverage.iter().all(|line| !line.protection.contains("where others have one")));
+}
+
+#[test]
+fn a_full_without_extents_in_use_is_damaged_and_names_the_file_and_the_pages() {
+    for (numbers, words) in [
+        (vec![0, 1, 3], "pages 1:16 to 1:23 of file `shop`"),
+        (vec![0, 3], "2 extents in use are missing in it: pages 1:8 to 1:23 of file `shop`"),
+        (vec![1, 2, 3], "pages 1:0 to 1:7 of file `shop`"),
+    ] {
+        let mut set = sample_set(BackupKind::Full, 1);
+        set.copies = vec![sample_extents(&numbers, 4)];
+        let bytes = FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish();
+        let found = verified(&bytes);
+        assert_eq!((found.damage.len(), found.warnings.len()), (1, 0), "{found:?}");
+        let error = found.damage[0].to_string();
+        assert!(error.starts_with("`x.bak`") && error.contains(words), "{error}");
+        assert_eq!(found.damage[0].exit_kind().exit_code(), 3);
+        // The other half of a pair may have them, and so may the full of a differential.
+        let half = FamilyWriter::new(&sample_label(2, 1), 512).set(&set).finish();
+        assert!(verified(&half).damage.is_empty());
+        set.configuration.database.kind = BackupKind::Differential;
+        let differential = FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish();
+        assert!(verified(&differential).damage.is_empty());
     }
 }
 
@@ -427,9 +467,9 @@ fn a_changed_bit_in_the_log_is_found_with_checksum_and_not_without() {
 fn stripes_are_judged_together_and_only_the_chosen_file_counts() {
     let of = |number: u16, extents: &[u32]| {
         let mut set = sample_set(BackupKind::Full, 1);
-        set.copies = vec![sample_extents(extents, 8)];
+        set.copies = vec![sample_extents_of(extents, &[0, 1, 4, 5])];
         let mut later = sample_set(BackupKind::Full, 2);
-        later.copies = vec![sample_extents(extents, 8)];
+        later.copies = set.copies.clone();
         FamilyWriter::new(&sample_label(2, number), 512).set(&set).set(&later).finish()
     };
     // The PFS page is in the second family.

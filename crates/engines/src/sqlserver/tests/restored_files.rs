@@ -1,9 +1,12 @@
 //! Restores of backup sets to the files of their database.
 
 use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use fullbore_core::Result;
+use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::super::allocation;
@@ -14,7 +17,8 @@ use super::super::lsn::Lsn;
 use super::super::page::{PAGE, place, seal};
 use super::super::writer::{FamilyWriter, WrittenSet, sample_extents, sample_label, sample_log, sample_set};
 use super::family;
-use crate::engine::{FilePlaces, ForeignMedia, ForeignRestore};
+use crate::engine::{FilePlaces, ForeignFamily, ForeignMedia, ForeignRestore};
+use crate::foreign_set::bytes::{FamilyBytes, InOrder, Watch};
 
 type Media = BTreeMap<String, Vec<u8>>;
 
@@ -252,4 +256,58 @@ fn a_differential_of_another_full_is_missed_and_logs_are_named() {
     namesake.configuration.database.fork = Uuid::from_u128(9);
     let media = [("a.bak".to_owned(), written_apart(&namesake)), ("f.bak".to_owned(), written(&full()))].into();
     refused(media, "several databases or recovery forks: shop, shop");
+}
+
+#[test]
+fn data_files_that_no_media_of_this_length_can_describe_are_refused_before_they_are_made() {
+    let mut forged = full();
+    forged.configuration.files[0].size = 32 << 40;
+    let media = Media::from([("full.bak".to_owned(), written(&forged))]);
+    let folder = tempfile::tempdir().unwrap();
+    let error = restored(&media, None, folder.path()).unwrap_err().to_string();
+    assert!(error.contains("file `shop`") && error.contains("32.0 TiB"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_signal_ends_the_check_of_a_large_file() {
+    let mut large = full();
+    large.configuration.files[0].size = 1 << 30;
+    let bytes = written(&large);
+    let looks = Arc::new(AtomicU32::new(0));
+    let open = |device: &str| {
+        let watched = Watched { bytes: InOrder(Cursor::new(bytes.clone())), looks: looks.clone() };
+        Ok(ForeignFamily { device: device.to_owned(), bytes: Box::new(watched) })
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let places = FilePlaces::in_directory(folder.path());
+    let error = SqlServerBackup.restore(&["full.bak".to_owned()], &open, None, &places).unwrap_err();
+    assert_eq!((error.exit_kind().exit_code(), looks.load(Ordering::Relaxed)), (143, 3), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A family whose job ends at the third look.
+struct Watched {
+    bytes: InOrder<Cursor<Vec<u8>>>,
+    looks: Arc<AtomicU32>,
+}
+
+impl Read for Watched {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.bytes.read(into)
+    }
+}
+
+impl FamilyBytes for Watched {
+    fn skip(&mut self, bytes: u64) -> std::io::Result<()> {
+        self.bytes.skip(bytes)
+    }
+
+    fn watch(&self) -> Watch {
+        let looks = self.looks.clone();
+        Arc::new(move || match looks.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => Ok(()),
+            _ => Err(Error::Cancelled { by: "SIGTERM" }),
+        })
+    }
 }
