@@ -219,6 +219,12 @@ impl Piece {
         Self { buffer: Arc::clone(&self.buffer), range: start..start + range.len() }
     }
 
+    /// This piece and the next one as one, if they follow each other in one buffer.
+    pub fn joined(&self, next: &Self) -> Option<Self> {
+        let is_next = Arc::ptr_eq(&self.buffer, &next.buffer) && self.range.end == next.range.start;
+        is_next.then(|| Self { buffer: Arc::clone(&self.buffer), range: self.range.start..next.range.end })
+    }
+
     /// How many buffers have returned so far, if the pool has no free buffer, or fewer than a thread waits for. This
     /// buffer may be wanted while that number stays the same.
     pub fn returns_of_dry_pool(&self) -> Option<u64> {

@@ -107,6 +107,15 @@ impl FamilyBytes for AllBytes {
         Ok(())
     }
 
+    fn share(&mut self, length: usize) -> io::Result<Option<Piece>> {
+        if self.ready()?.len() < length {
+            return Ok(None);
+        }
+        let begin = self.used;
+        self.used += length;
+        Ok(self.piece.as_ref().map(|piece| piece.slice(begin..begin + length)))
+    }
+
     fn watch(&self) -> Watch {
         let conduct = self.conduct.clone();
         Arc::new(move || conduct.check())

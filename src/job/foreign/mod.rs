@@ -25,6 +25,7 @@ use fullbore_engines::{
 use fullbore_repository::discovery::{self, Head};
 
 use bytes::{AllBytes, SparseBytes};
+use fullbore_engines::foreign_set::tap::SHARED;
 pub use restore::restore;
 pub use take_in::take_in;
 pub(in crate::job) use take_in::{backup_of, each, is_there, plan, write};
@@ -39,6 +40,11 @@ const PIPE_HEAD: usize = 1 << 20;
 /// The buffers of a device that is read from its first byte to its last.
 fn all_bytes_pool() -> Result<Arc<Pool>> {
     Pool::new(AHEAD + 1, READ)
+}
+
+/// The same for a device whose bytes wait for a backup too.
+fn shared_bytes_pool() -> Result<Arc<Pool>> {
+    Pool::new(AHEAD + 1 + SHARED, READ)
 }
 
 /// Devices with media of another program.
@@ -111,12 +117,6 @@ impl ForeignDevices {
     /// # Errors
     /// A device cannot be read, or holds nothing that can be described.
     pub fn describe(&self) -> Result<ForeignDescription> {
-        if self.is_pipe() {
-            let (pool, names) = (all_bytes_pool()?, self.names());
-            let families = names.iter().map(|name| self.open(name, &pool, &Conduct::default()));
-            return self.media.describe(families.collect::<Result<_>>()?);
-        }
-        self.describe_these(&self.names())
         let mut description = self.describe_media()?;
         let copies = description.media_sets.iter().flat_map(|set| &set.copies);
         description.warnings.extend(copies.map(ForeignCopy::not_read));
@@ -125,6 +125,12 @@ impl ForeignDevices {
 
     /// The same without these warnings.
     fn describe_media(&self) -> Result<ForeignDescription> {
+        if self.is_pipe() {
+            let (pool, names) = (all_bytes_pool()?, self.names());
+            let families = names.iter().map(|name| self.open(name, &pool, &Conduct::default()));
+            return self.media.describe(families.collect::<Result<_>>()?);
+        }
+        self.describe_these(&self.names())
     }
 
     /// What can be said before the pages are read: a pipe is not read by this.

@@ -17,7 +17,7 @@ use fullbore_engines::foreign_set::target::is_file_name;
 use fullbore_engines::{FamilyBytes, ForeignMediaSet, Surveyed};
 use serde_json::{Value, json};
 
-use super::{ForeignDevices, all_bytes_pool};
+use super::{ForeignDevices, shared_bytes_pool};
 
 /// Opens a media set for a backup, which reads and judges it. With `continue_after_error`, damaged pages are warnings.
 ///
@@ -37,7 +37,7 @@ pub fn open(
     let stamps: Vec<Option<Stamp>> = set.devices.iter().map(|name| stamp(found, name)).collect();
     // The backup counts what it stores as progress.
     let silent = Conduct { progress: Arc::new(Progress::default()), ..conduct.clone() };
-    let pool = all_bytes_pool()?;
+    let pool = shared_bytes_pool()?;
     let (media, devices, reads) = (found.media, set.devices.clone(), found.clone());
     let source = ForeignSource::new(Families {
         names,

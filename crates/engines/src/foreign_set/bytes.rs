@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use fullbore_core::Result;
+use fullbore_core::pool::Piece;
 
 /// The bytes of one family, from its first to its last.
 pub trait FamilyBytes: Read + Send {
@@ -13,6 +14,15 @@ pub trait FamilyBytes: Read + Send {
     /// # Errors
     /// As of [`Read::read`].
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// The next `length` bytes without a copy, if they are at hand in one piece. Otherwise nothing is read.
+    ///
+    /// # Errors
+    /// As of [`Read::read`].
+    fn share(&mut self, length: usize) -> io::Result<Option<Piece>> {
+        let _ = length;
+        Ok(None)
+    }
 
     /// Says whether the job goes on: for work with the bytes that goes on when all were read.
     fn watch(&self) -> Watch {

@@ -406,7 +406,7 @@ impl<'a> ForeignReader<'a> {
             (self.family, self.family_ends) = (family, false);
         }
         self.left = passed.runs.drain(..).map(Part::of).collect();
-        self.digest.update(&passed.bytes);
+        self.digest.update(&passed.bytes[..]);
         if let Some(family) = self.source.known().families.get_mut(family) {
             family.length += passed.bytes.len() as u64;
         }

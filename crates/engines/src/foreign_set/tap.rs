@@ -5,11 +5,15 @@
 //! family ─► Tap ─► the reader that judges (its own thread)
 //!             └─► Passed: bytes and places ─► ForeignSource ─► the pipeline
 //! ```
+//!
+//! Cells that are in one piece of the device's buffer are not copied on this way: the piece is passed on.
 
 use std::io::{self, Read};
+use std::ops::Deref;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fullbore_core::pool::Piece;
 use fullbore_core::{Error, Result};
 
 use super::bytes::{FamilyBytes, Watch};
@@ -23,8 +27,10 @@ const PASSED: usize = 1 << 20;
 const CELL_BYTES: usize = CELL as usize;
 /// Bytes of a buffer, at most.
 const BUFFER: usize = PASSED + 4 * CELL_BYTES;
-/// How many buffers wait for the pipeline, at most.
-const WAITING: usize = 4;
+/// How many pieces and buffers wait for the pipeline, at most.
+const WAITING: usize = 8;
+/// Buffers of the device that are on this way, at most: those that wait, one that is being used, and one that grows.
+pub const SHARED: usize = WAITING + 2;
 /// Bytes of a family that [`Tap::head`] gives.
 const HEAD: usize = 8;
 
@@ -43,9 +49,28 @@ pub struct PassedBytes {
     /// The family, from 0.
     pub family: u16,
     /// The bytes.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// Where they belong. Together, the runs have as many bytes.
     pub runs: Vec<Run>,
+}
+
+/// Bytes that were copied, or that are still in the buffer of their device.
+pub enum Bytes {
+    /// Copied.
+    Own(Vec<u8>),
+    /// In the buffer.
+    Shared(Piece),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(piece) => piece,
+        }
+    }
 }
 
 /// Takes what is passed on.
@@ -77,10 +102,13 @@ impl Outlet {
         self.passed.recv().map_err(|_| Error::Halted)
     }
 
-    /// Gives a buffer back.
-    pub fn give_back(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let _ = self.used.send(buffer); // Without the other end, its memory is freed.
+    /// Gives bytes back that were used.
+    pub fn give_back(&self, bytes: Bytes) {
+        // A piece returns to the pool of its device by itself.
+        if let Bytes::Own(mut buffer) = bytes {
+            buffer.clear();
+            let _ = self.used.send(buffer); // Without the other end, its memory is freed.
+        }
     }
 }
 
@@ -108,7 +136,7 @@ struct Reading {
     family: u16,
     to: Inlet,
     /// Bytes that were not passed on yet, and the offset of the first of them.
-    buffer: Vec<u8>,
+    buffer: Bytes,
     begin: u64,
     /// The places of the first bytes in the buffer, and how many bytes these are.
     runs: Vec<Run>,
@@ -120,7 +148,7 @@ struct Reading {
 impl Tap {
     /// Family `number` of its media, from 0.
     pub fn new(bytes: Box<dyn FamilyBytes>, number: u16, to: Inlet) -> Self {
-        let buffer = to.buffer();
+        let buffer = Bytes::Own(Vec::new());
         let (runs, head) = (Vec::new(), Vec::new());
         Self(Arc::new(Mutex::new(Reading { bytes, family: number, to, buffer, begin: 0, runs, decided: 0, head })))
     }
@@ -148,9 +176,7 @@ impl Tap {
     pub fn finish(&self) -> io::Result<u64> {
         let mut reading = self.lock();
         reading.leave_out(u64::MAX)?;
-        let all = reading.buffer.len();
-        reading.keep_up_to(all);
-        reading.pass()?;
+        reading.pass_all()?;
         Ok(reading.begin)
     }
 }
@@ -164,9 +190,45 @@ impl Reading {
         let bytes = into.get(..count).unwrap_or_default();
         let missing = HEAD.saturating_sub(self.head.len()).min(count);
         self.head.extend_from_slice(bytes.get(..missing).unwrap_or_default());
-        self.settle()?;
-        self.buffer.extend_from_slice(bytes);
+        match self.buffer {
+            Bytes::Own(_) => self.settle()?,
+            // What is before the bytes that were read now can get no place any more.
+            Bytes::Shared(_) => self.pass_all()?,
+        }
+        match &mut self.buffer {
+            Bytes::Own(known) if known.capacity() > 0 => known.extend_from_slice(bytes),
+            empty => {
+                let mut buffer = self.to.buffer();
+                buffer.extend_from_slice(bytes);
+                *empty = Bytes::Own(buffer);
+            }
+        }
         Ok(count)
+    }
+
+    /// Bytes that are not copied. What was read before can get no place any more.
+    fn share(&mut self, length: usize) -> io::Result<Option<Piece>> {
+        let Some(piece) = self.bytes.share(length)? else { return Ok(None) };
+        let missing = HEAD.saturating_sub(self.head.len()).min(length);
+        self.head.extend_from_slice(piece.get(..missing).unwrap_or_default());
+        let all = self.buffer.len();
+        self.keep_up_to(all);
+        let joined = match &self.buffer {
+            Bytes::Shared(before) => before.joined(&piece),
+            Bytes::Own(_) => None,
+        };
+        if joined.is_none() && !self.buffer.is_empty() {
+            self.pass_all()?;
+        }
+        self.buffer = Bytes::Shared(joined.unwrap_or_else(|| piece.slice(0..length)));
+        Ok(Some(piece))
+    }
+
+    /// Passes on everything that was read.
+    fn pass_all(&mut self) -> io::Result<()> {
+        let all = self.buffer.len();
+        self.keep_up_to(all);
+        self.pass()
     }
 
     fn leave_out(&mut self, mut left: u64) -> io::Result<()> {
@@ -210,10 +272,18 @@ impl Reading {
     }
 
     fn pass(&mut self) -> io::Result<()> {
-        let mut next = self.to.buffer();
-        next.extend_from_slice(self.buffer.get(self.decided..).unwrap_or_default());
-        let mut bytes = std::mem::replace(&mut self.buffer, next);
-        bytes.truncate(self.decided);
+        if self.decided == 0 {
+            return Ok(());
+        }
+        let rest = self.buffer.get(self.decided..).unwrap_or_default();
+        // A buffer is taken when there is something for it.
+        let mut next = if rest.is_empty() { Vec::new() } else { self.to.buffer() };
+        next.extend_from_slice(rest);
+        let mut bytes = std::mem::replace(&mut self.buffer, Bytes::Own(next));
+        // All of a piece is decided before it is passed on.
+        if let Bytes::Own(bytes) = &mut bytes {
+            bytes.truncate(self.decided);
+        }
         self.begin += std::mem::take(&mut self.decided) as u64;
         let passed = PassedBytes { family: self.family, bytes, runs: std::mem::take(&mut self.runs) };
         self.to.pass(Passed::Bytes(passed)).map_err(io::Error::other)
@@ -231,6 +301,10 @@ impl FamilyBytes for Tap {
         self.lock().leave_out(bytes)
     }
 
+    fn share(&mut self, length: usize) -> io::Result<Option<Piece>> {
+        self.lock().share(length)
+    }
+
     fn watch(&self) -> Watch {
         self.lock().bytes.watch()
     }
@@ -240,6 +314,8 @@ impl FamilyBytes for Tap {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Cursor;
+
+    use fullbore_core::pool::Pool;
 
     use super::super::bytes::InOrder;
     use super::*;
@@ -257,7 +333,9 @@ mod tests {
             let (mut all, mut runs) = (Vec::new(), Vec::new());
             while let Passed::Bytes(passed) = from.next().unwrap() {
                 assert_eq!(passed.runs.iter().map(Run::bytes).sum::<u64>(), passed.bytes.len() as u64);
-                assert!(passed.bytes.capacity() <= BUFFER, "the buffer has grown");
+                if let Bytes::Own(bytes) = &passed.bytes {
+                    assert!(bytes.capacity() <= BUFFER, "the buffer has grown");
+                }
                 all.extend_from_slice(&passed.bytes);
                 runs.extend(passed.runs);
                 from.give_back(passed.bytes);
@@ -283,6 +361,88 @@ mod tests {
         });
         assert!(all == bytes);
         assert!(runs.iter().all(|run| matches!(run, Run::Kept(_))));
+    }
+
+    /// Bytes in pieces of a device's buffers.
+    struct Pieces {
+        pool: Arc<Pool>,
+        rest: Vec<u8>,
+        piece: Option<Piece>,
+        used: usize,
+    }
+
+    impl Pieces {
+        fn ready(&mut self) -> usize {
+            if self.piece.as_ref().is_none_or(|piece| piece.len() <= self.used) && !self.rest.is_empty() {
+                (self.piece, self.used) = (None, 0);
+                let mut buffer = self.pool.take().unwrap();
+                let length = self.rest.len().min(buffer.len());
+                buffer[..length].copy_from_slice(&self.rest[..length]);
+                self.rest.drain(..length);
+                self.piece = Some(Piece::new(buffer, 0..length));
+            }
+            self.piece.as_ref().map_or(0, |piece| piece.len() - self.used)
+        }
+    }
+
+    impl Read for Pieces {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let length = self.ready().min(into.len());
+            into[..length].copy_from_slice(&self.piece.as_ref().map_or(&[][..], |piece| &piece[self.used..])[..length]);
+            self.used += length;
+            Ok(length)
+        }
+    }
+
+    impl FamilyBytes for Pieces {
+        fn skip(&mut self, bytes: u64) -> io::Result<()> {
+            io::copy(&mut self.take(bytes), &mut io::sink()).map(drop)
+        }
+
+        fn share(&mut self, length: usize) -> io::Result<Option<Piece>> {
+            if self.ready() < length {
+                return Ok(None);
+            }
+            let begin = self.used;
+            self.used += length;
+            Ok(self.piece.as_ref().map(|piece| piece.slice(begin..begin + length)))
+        }
+    }
+
+    #[test]
+    fn cells_in_one_piece_are_passed_on_without_a_copy_and_the_others_with_one() {
+        let bytes = sample();
+        let pool = Pool::new(SHARED + 1, 1 << 20).unwrap();
+        let source = Pieces { pool: pool.clone(), rest: bytes.clone(), piece: None, used: 0 };
+        let (mut all, mut runs, mut shared) = (Vec::new(), Vec::new(), 0);
+        let (to, from) = way();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut tap = Tap::new(Box::new(source), 0, to.clone());
+                tap.skip(1000).unwrap();
+                let mut cell = vec![0; CELL_BYTES];
+                for number in 0..60_u64 {
+                    if tap.share(CELL_BYTES).unwrap().is_none() {
+                        tap.read_exact(&mut cell).unwrap();
+                    }
+                    // Each third one gets no place.
+                    assert!(number % 3 == 0 || tap.place(1000 + number * CELL, 0, number));
+                }
+                assert_eq!(tap.finish().unwrap(), 5_000_000);
+                to.pass(Passed::Ended(Box::new(Err(Error::Halted)))).unwrap();
+            });
+            while let Passed::Bytes(passed) = from.next().unwrap() {
+                assert_eq!(passed.runs.iter().map(Run::bytes).sum::<u64>(), passed.bytes.len() as u64);
+                shared += if let Bytes::Shared(piece) = &passed.bytes { piece.len() } else { 0 };
+                all.extend_from_slice(&passed.bytes);
+                runs.extend(passed.runs);
+                from.give_back(passed.bytes);
+            }
+        });
+        assert!(all == bytes);
+        assert!(shared >= 55 * CELL_BYTES, "{shared} bytes");
+        let placed = runs.iter().filter(|run| matches!(run, Run::Placed { .. })).count();
+        assert_eq!((placed, pool.in_use()), (40, 0));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use fullbore_core::pool::Piece;
 use fullbore_core::{Error, Result};
 
 use super::fields::Wrong;
@@ -54,6 +55,16 @@ impl Input {
         }
         self.at += filled as u64;
         Ok(filled)
+    }
+
+    /// The next `length` bytes without a copy, if they are at hand in one piece.
+    ///
+    /// # Errors
+    /// As of [`read`](Self::read).
+    pub fn share(&mut self, length: usize) -> Result<Option<Piece>> {
+        let shared = self.bytes.share(length).map_err(|error| cannot_read(&self.device, error))?;
+        self.at += shared.as_ref().map_or(0, |piece| piece.len() as u64);
+        Ok(shared)
     }
 
     /// Fills all of `into`.

@@ -4,6 +4,7 @@ use std::io::{self, Cursor, Read};
 use std::num::NonZero;
 
 use fullbore_core::Result;
+use fullbore_core::pool::Piece;
 
 use super::compressed::{MAGIC, PlainStream};
 use super::input::{Input, cannot_read};
@@ -49,5 +50,10 @@ impl FamilyBytes for Rejoined {
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let left = io::copy(&mut (&mut self.head).take(bytes), &mut io::sink())?;
         self.rest.skip(bytes - left)
+    }
+
+    fn share(&mut self, length: usize) -> io::Result<Option<Piece>> {
+        let is_behind_head = self.head.position() >= self.head.get_ref().len() as u64;
+        if is_behind_head { self.rest.share(length) } else { Ok(None) }
     }
 }

@@ -320,8 +320,15 @@ impl Walk<'_> {
             while left > 0 {
                 let offset = self.input.at();
                 let length = usize::try_from(left).map_or(EXTENT, |left| left.min(EXTENT));
-                let bytes = piece.get_mut(..length).unwrap_or_default();
-                self.input.exact(bytes, "pages or log")?;
+                let shared = self.input.share(length)?;
+                let bytes = match &shared {
+                    Some(shared) => &shared[..],
+                    None => {
+                        let bytes = piece.get_mut(..length).unwrap_or_default();
+                        self.input.exact(bytes, "pages or log")?;
+                        bytes
+                    }
+                };
                 sum.add(bytes);
                 (self.visit)(Event::Piece { content, offset, bytes })?;
                 left -= length as u64;
