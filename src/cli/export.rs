@@ -1,23 +1,28 @@
 //! `fullbore export`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
-use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::job::export::{self, Condition, Request};
+use fullbore::{Error, Result};
 
-use super::args::OutputFlags;
+use super::args::{InRepository, OutputFlags};
 use super::closing;
 
 /// Write the tables of a backup as CSV, Parquet or SQLite files, without a database server.
 ///
-/// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. Other backup sets cannot be
-/// exported yet: restore them first. A table that cannot be decoded is refused with a warning and exit code 4; the other
+/// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. It reads backup sets of SQLite
+/// databases, too. Other backup sets cannot be exported yet: restore them first. A table that cannot be decoded is refused with a warning and exit code 4; the other
 /// tables are exported. No file has its name before all files are complete and durable.
 #[derive(Debug, Args)]
 pub struct Export {
     /// Backup files, directories or patterns: all families of a full, and of its differential. Repeatable.
-    #[arg(long, value_name = "DEVICE", required = true)]
+    #[arg(long, value_name = "DEVICE")]
     pub from: Vec<String>,
+    /// Which repository.
+    #[command(flatten)]
+    pub repository: InRepository,
     /// csv and parquet: a file for each table. sqlite: one database with all tables.
     #[arg(long, value_name = "FORMAT")]
     pub format: Format,
@@ -41,9 +46,12 @@ pub struct Export {
     /// The set at this position of its media (FILE = N) [default: the newest full and differential].
     #[arg(long, value_name = "N", conflicts_with = "set")]
     pub file: Option<u16>,
-    /// The set with this BackupSetGUID. The start of it is enough.
+    /// The set with this id, or of SQL Server with this BackupSetGUID. The start of it is enough.
     #[arg(long, value_name = "ID")]
     pub set: Option<String>,
+    /// The key file of encrypted backup sets.
+    #[arg(long, value_name = "KEYFILE")]
+    pub key: Option<PathBuf>,
     /// Messages and report.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
@@ -62,8 +70,15 @@ pub enum Format {
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Export, config: &Config) -> Result<u8> {
+    let config = &args.repository.config(config);
+    if args.from.is_empty() && args.repository.repo.is_none() {
+        return Err(Error::usage("export", "nothing to read is named", "write --from DEVICE or --repo NAME"));
+    }
     let request = Request {
         from: args.from.clone(),
+        repository: args.repository.repo.clone(),
+        database: args.repository.database.clone(),
+        key: args.key.clone().or_else(|| config.key.clone()),
         file: args.file,
         set: args.set.clone(),
         format: match args.format {
@@ -81,7 +96,7 @@ pub fn run(args: &Export, config: &Config) -> Result<u8> {
         "export",
         &args.shown,
         config,
-        |conduct, report| export::run(&request, conduct, report),
+        |conduct, report| export::run(&request, config, conduct, report),
         |report| closing::export(report, &args.shown),
         false,
     )

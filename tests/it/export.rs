@@ -241,3 +241,34 @@ fn a_database_is_not_replaced_while_files_of_its_log_are_beside_it() {
     fs::remove_file(world.at("out/shop.db-wal")).unwrap();
     world.run(&format!("{line} --replace")).done();
 }
+
+#[test]
+fn sets_of_sqlite_are_exported_from_files_and_from_a_repository() {
+    let world = World::new();
+    let database = Connection::open(world.at("app.db")).unwrap();
+    let sql = "CREATE TABLE Orders (id INTEGER PRIMARY KEY, name TEXT, raw BLOB);
+        INSERT INTO Orders VALUES (1, 'a,b', x'00FF'), (2, NULL, NULL);
+        CREATE VIEW Seen AS SELECT 1; CREATE VIRTUAL TABLE words USING fts5(body);";
+    database.execute_batch(sql).unwrap();
+    fs::create_dir(world.at("r")).unwrap();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"r/\"]\n");
+    world.run("backup sqlite:app.db --to a/ --mkdir").done();
+    world.run("backup sqlite:app.db --repo night").done();
+    database.execute_batch("UPDATE Orders SET name = 'later' WHERE id = 2").unwrap();
+    world.run("backup sqlite:app.db --repo night --kind differential").done();
+    let ended = world.run("export --from a/ --format csv --into dir:out").with_code(4);
+    ended.says(&["main.words", "virtual table", "1 view left out"]);
+    assert_eq!(world.text("out/main.Orders.csv"), "id,name,raw\r\n1,\"a,b\",0x00FF\r\n2,,\r\n");
+    let line = "export --repo night --database app.db --table Orders --columns id,name --format csv --into dir:new";
+    world.run(line).done();
+    assert_eq!(world.text("new/main.Orders.csv"), "id,name\r\n1,\"a,b\"\r\n2,later\r\n");
+    assert_eq!(world.names("new"), ["main.Orders.csv"], "the restored database is gone");
+    world.run("export --repo night --table Orders --format parquet --into dir:parquet").done();
+    world.run("export --repo night --table Orders --format sqlite --into dir:sqlite").done();
+    let copy = Connection::open(world.at("sqlite/app.db")).unwrap();
+    let count = "SELECT count(*) FROM \"main.Orders\" WHERE name = 'later' AND typeof(id) = 'integer'";
+    assert_eq!(copy.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    world.run("export --from a/ --file 2 --format csv --into dir:x").refused(2, "--file 2", "SQL Server");
+    world.run("export --from missing --format csv --into dir:x").refused(2, "--from missing", "no backup set");
+    assert!(!world.at("x").exists());
+}

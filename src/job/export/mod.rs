@@ -10,6 +10,7 @@ mod cell_text;
 mod condition;
 mod csv_file;
 mod file_names;
+mod own_sets;
 mod pace;
 mod parquet_file;
 mod parquet_schema;
@@ -23,10 +24,13 @@ use fullbore_core::conduct::Conduct;
 use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 use fullbore_engines::{Cell, ForeignTables, TableColumn};
+use fullbore_repository::chain::Choice;
 
 pub use condition::Condition;
 pub use selection::column_names;
 
+use super::reading::Reading;
+use crate::config::Config;
 use crate::report::{ExportedTable, Report};
 use csv_file::CsvFile;
 use pace::Pace;
@@ -51,6 +55,12 @@ pub enum Format {
 pub struct Request {
     /// `--from`.
     pub from: Vec<String>,
+    /// `--repo`, in the place of `--from`.
+    pub repository: Option<String>,
+    /// `--database`: of the repository.
+    pub database: Option<String>,
+    /// `--key`.
+    pub key: Option<PathBuf>,
     /// `--file`: the position of a set on its media.
     pub file: Option<u16>,
     /// `--set`: the beginning of the identity of a set.
@@ -70,6 +80,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// How sets of fullbore are read.
+    fn reading(&self) -> Reading {
+        let choice = Choice { set: self.set.clone(), ..Choice::default() };
+        Reading { from: self.from.clone(), key: self.key.clone(), choice, ..Reading::default() }
+    }
+
     /// The directory that `--into` names.
     ///
     /// # Errors
@@ -89,20 +105,29 @@ impl Request {
 ///
 /// # Errors
 /// Nothing can be exported, damage is found, or a file cannot be written. Then no file of this export is left.
-pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
+pub fn run(request: &Request, config: &Config, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = std::time::Instant::now();
     report.into = Some(format!("dir:{}", request.into.display()));
-    let Some(found) = super::foreign::find(&request.from, conduct)? else {
-        let why = "no backup file of SQL Server is there";
-        let hint = "other backup sets are restored first: fullbore restore --from … --into …";
-        return Err(Error::usage(format!("--from {}", request.from.join(" ")), why, hint));
+    let found = match request.repository {
+        None => super::foreign::find(&request.from, conduct)?,
+        Some(_) => None,
     };
-    let wanted = match request.file {
-        Some(file) => Some(found.identity_of(file)?),
-        None => request.set.clone(),
+    let wanted = match (&found, request.file) {
+        (Some(found), Some(file)) => Some(found.identity_of(file)?),
+        (None, Some(file)) => {
+            let why = "is for backup files of SQL Server";
+            return Err(Error::usage(format!("--file {file}"), why, "choose a set of fullbore with --set"));
+        }
+        (_, None) => request.set.clone(),
     };
+    if found.is_none() && request.repository.is_none() {
+        own_sets::refuse_others(request, conduct)?;
+    }
     let staging = Staging::create(&request.into, request.replace)?;
-    let tables = found.tables(wanted.as_deref(), &staging.scratch()?, conduct)?;
+    let tables = match &found {
+        Some(found) => found.tables(wanted.as_deref(), &staging.scratch()?, conduct)?,
+        None => own_sets::tables(request, &staging.scratch()?, config, conduct, report)?,
+    };
     report.database = Some(tables.database().to_owned());
     report.sets = tables.sets().to_vec();
     report.warnings.extend(tables.warnings().iter().cloned());

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fullbore_core::Result;
 
-use super::Restorer;
+use super::{ForeignTables, Restorer};
 
 /// Databases that are one file of this machine each.
 pub trait FileEngine: Sync {
@@ -28,6 +28,12 @@ pub trait FileEngine: Sync {
     /// # Errors
     /// The file cannot be read.
     fn check(&self, file: &Path, depth: Depth) -> Result<Vec<String>>;
+
+    /// Opens the tables of a restored file that no process has open. `database` and `sets` are for messages.
+    ///
+    /// # Errors
+    /// The file is not a database, or cannot be read.
+    fn tables(&self, file: &Path, database: &str, sets: Vec<String>) -> Result<Box<dyn ForeignTables>>;
 }
 
 /// What a restore may replace.

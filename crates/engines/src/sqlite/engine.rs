@@ -7,9 +7,11 @@ use fullbore_core::{Error, Result};
 
 use super::open_files::beside;
 use super::restore::{self, SIDE_FILES};
+use super::tables_out::SqliteTables;
 use super::{Snapshot, integrity};
 use crate::engine::{
-    AlsoIn, Depth, Engine, EngineOption, FileEngine, Identity, LogEngine, OptionKind, Over, Restorer, Stems,
+    AlsoIn, Depth, Engine, EngineOption, FileEngine, ForeignTables, Identity, LogEngine, OptionKind, Over, Restorer,
+    Stems,
 };
 use crate::{Options, Session, without_password};
 
@@ -111,6 +113,10 @@ impl FileEngine for Sqlite {
 
     fn check(&self, file: &Path, depth: Depth) -> Result<Vec<String>> {
         integrity::check(file, depth)
+    }
+
+    fn tables(&self, file: &Path, database: &str, sets: Vec<String>) -> Result<Box<dyn ForeignTables>> {
+        Ok(Box::new(SqliteTables::open(file, database, sets)?))
     }
 }
 

@@ -15,14 +15,30 @@ use crate::engine::Depth;
 /// What is escaped in the path of a `file:` URI.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/');
 
+/// How such a database is opened.
+const ALONE: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI).union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
+/// Opens a database that no other process has open, to read it: without locks and side files.
+///
+/// # Errors
+/// It is not there, or is not a database.
+pub fn open_alone(path: &Path) -> Result<Connection> {
+    Connection::open_with_flags(uri(path)?, ALONE).map_err(|error| explain(path, error))
+}
+
+fn uri(path: &Path) -> Result<String> {
+    let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
+    let escaped = percent_encode(real.as_os_str().as_bytes(), ESCAPED);
+    Ok(format!("file:{escaped}?immutable=1"))
+}
+
 /// Lets SQLite check a restored file that no other process has open: `PRAGMA quick_check` (each page, without comparing
 /// indexes with their tables), or `PRAGMA integrity_check`. Returns the problems. Takes no locks, makes no side files.
 pub fn check(path: &Path, depth: Depth) -> Result<Vec<String>> {
-    let real = fs::canonicalize(path).map_err(|e| io_error("find", path, e))?;
-    let escaped = percent_encode(real.as_os_str().as_bytes(), ESCAPED);
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let uri = uri(path)?;
     let ask = || {
-        let connection = Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)?;
+        let connection = Connection::open_with_flags(&uri, ALONE)?;
         let pragma = if depth == Depth::Full { "PRAGMA integrity_check" } else { "PRAGMA quick_check" };
         let mut answers = connection.prepare(pragma)?;
         let answers = answers.query_map([], |row| row.get::<_, String>(0))?;

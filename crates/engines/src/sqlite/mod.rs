@@ -17,6 +17,7 @@ pub mod log;
 pub mod position;
 pub mod restore;
 pub mod source;
+mod tables_out;
 pub mod wal;
 pub mod wal_index;
 

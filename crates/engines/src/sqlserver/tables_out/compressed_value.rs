@@ -80,7 +80,7 @@ pub fn in_row(stored: &StoredType, bytes: &[u8], pages: &CodePages) -> Decoded<C
             let missing = usize::from(stored.length / 2).saturating_sub(text.encode_utf16().count());
             Cell::Text(text + &" ".repeat(missing))
         }
-        xtype::UNIQUEIDENTIFIER | xtype::VARCHAR | xtype::VARBINARY | xtype::CLR | xtype::SQL_VARIANT => {
+        xtype::UNIQUEIDENTIFIER | xtype::VARCHAR | xtype::VARBINARY | xtype::CLR | xtype::SQL_VARIANT | xtype::XML => {
             value::cell(stored, bytes, pages)?
         }
         other => {

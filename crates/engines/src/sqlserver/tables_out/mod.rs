@@ -12,12 +12,13 @@
 //! | which pages a table has | [`system_tables`] (the catalog), [`chain`] (heaps and leaf levels) |
 //! | tables and columns | [`definitions`], [`column`], [`types`] |
 //! | bytes of one row | [`record`]; [`compressed_record`], [`page_dictionary`] for ROW and PAGE compression; [`sparse`] |
-//! | values | [`value`], [`compressed_value`], [`date_time`], [`variant`], [`collation`], [`scsu`], [`lob`] |
+//! | values | [`value`], [`compressed_value`], [`date_time`], [`variant`], [`binary_xml`], [`collation`], [`scsu`], [`lob`] |
 //! | the seam to the rest of the program | [`tables`] |
 //!
 //! `docs/BAK_FORMAT.md` says what is verified and what is published. Anything else is [`Trouble::Unknown`]: the table is
 //! refused, and no value is guessed.
 
+mod binary_xml;
 pub mod chain;
 pub mod collation;
 pub mod column;

@@ -346,6 +346,19 @@ fn what_cannot_be_decoded_is_refused_by_table_and_column_and_other_tables_are_re
 }
 
 #[test]
+fn xml_comes_out_as_text_and_a_value_that_cannot_be_read_refuses_its_table() {
+    let document = b"\xDF\xFF\x01\xB0\x04\xF0\x01a\0\xEF\0\0\x01\xF8\x01\x11\x01&\0\xF7";
+    let typed = b"\xDF\xFF\x01\xB0\x04\xF0\x01a\0\xEF\0\0\x01\xF8\x01\x86\x01\xF7";
+    let with = |bytes: &[u8]| {
+        let columns = vec![int("id", 4), WrittenColumn::new("doc", xtype::XML, -1, -1)];
+        let records = vec![record(&[1, 0, 0, 0], 2, &[], &[(false, bytes)])];
+        open(DatabaseWriter::default().table(&WrittenTable::of("docs", columns, records)).finish())
+    };
+    assert_eq!(rows(&with(document), "dbo.docs").unwrap(), [[Cell::Int(1), Cell::Text("<a>&amp;</a>".into())]]);
+    assert!(refusal(rows(&with(typed), "dbo.docs")).contains("token 0x86"));
+}
+
+#[test]
 fn a_computed_column_that_is_not_stored_is_left_out_with_a_note() {
     let computed = WrittenColumn { status: 0x10, ..int("sum", 0) };
     let stored = WrittenColumn { status: 0x10, ..int("kept", 8) };

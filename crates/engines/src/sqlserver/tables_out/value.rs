@@ -6,7 +6,7 @@ use super::super::super::engine::Cell;
 use super::super::fields::Fields;
 use super::collation::CodePages;
 use super::types::{StoredType, xtype};
-use super::{Decoded, date_time, field, unknown, variant};
+use super::{Decoded, binary_xml, date_time, field, unknown, variant};
 
 /// The cell of a value that is not NULL. A bit has one byte here.
 ///
@@ -42,7 +42,7 @@ pub fn cell(stored: &StoredType, bytes: &[u8], pages: &CodePages) -> Decoded<Cel
         xtype::NCHAR | xtype::NVARCHAR | xtype::NTEXT => Cell::Text(pages.decode_utf16(bytes)?),
         xtype::BINARY | xtype::VARBINARY | xtype::IMAGE | xtype::TIMESTAMP | xtype::CLR => Cell::Binary(bytes.to_vec()),
         xtype::SQL_VARIANT => variant::cell(bytes, pages)?,
-        xtype::XML => return unknown("xml is stored in a binary form (MS-BINXML) that is not read yet"),
+        xtype::XML => Cell::Text(binary_xml::text(bytes, pages)?),
         other => return unknown(format!("type {other} is not known")),
     })
 }
