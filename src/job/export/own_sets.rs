@@ -83,6 +83,7 @@ fn restore_request(request: &Request, into: Into) -> restore::Request {
         moves: Vec::new(),
         file: None,
         tables: None,
+        stop: None,
         whole_chain: false,
         needed: NeededSets::default(),
     }

@@ -378,6 +378,14 @@ impl PageJudge {
         full.missing()
     }
 
+    /// True if the backup holds every PFS page: a differential has only those that changed.
+    fn has_all_pfs(&self) -> bool {
+        !matches!(
+            self.kind,
+            None | Some(BackupKind::Differential | BackupKind::FilesDifferential | BackupKind::PartialDifferential)
+        )
+    }
+
     /// The judgement, when the families were read. `has_all` is true if they are all families of their media, and each was
     /// read to its end: only then something can be missing.
     ///
@@ -390,10 +398,7 @@ impl PageJudge {
         self.judge_lost(&missing, &mut judged);
         self.judge_missing(&missing, &mut judged);
         self.judge_unchecked(&mut judged);
-        let has_all_pfs = !matches!(
-            self.kind,
-            None | Some(BackupKind::Differential | BackupKind::FilesDifferential | BackupKind::PartialDifferential)
-        );
+        let has_all_pfs = self.has_all_pfs();
         let damaged_pfs = self.suspects.iter().filter(|suspect| is_of_pfs(suspect.id));
         let lost_pfs: BTreeSet<(u16, u32)> =
             damaged_pfs.map(|suspect| (suspect.id.file, suspect.id.page / INTERVAL)).collect();
