@@ -10,7 +10,10 @@ const ALL: [Examples; 29] = [
         &["backup"],
         [
             ("Four stripes on two disks", "backup sqlite:/data/app.db --to /mnt/a/ --to /mnt/b/ --stripes 4"),
-            ("What changed since a full", "backup sqlite:/data/app.db --to /mnt/a/ --kind differential --base /mnt/a"),
+            (
+                "What changed since a full",
+                "backup sqlite:/data/app.db --to /mnt/a/ --kind differential --base /mnt/a --base /mnt/b",
+            ),
             ("Into a repository, as it needs it", "backup mariadb://backup@localhost --repo nightly --kind auto"),
         ],
     ),

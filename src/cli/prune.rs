@@ -122,7 +122,7 @@ pub fn catalog(args: &Catalog, config: &Config) -> Result<u8> {
     let rebuilt = catalog::rebuild(Setting { name: repo, config }, key.as_deref(), &conduct)?;
     if shown.write("catalog rebuild", &rebuilt)? {
         show::line(&format!(
-            "catalog: {}; found by their media alone: {}; written for these: {}",
+            "catalog: {}; without a record: {}; written for these: {}",
             units::counted(rebuilt.sets as u64, "set"),
             units::counted(rebuilt.by_media as u64, "set"),
             units::counted(rebuilt.records as u64, "record")

@@ -268,12 +268,12 @@ fn encrypted_sets_without_records_get_their_names_back_with_the_key() {
     };
     lose();
     let said = world.run("catalog rebuild --repo night").done().text();
-    assert!(said.contains("found by their media alone: 2 sets; written for these: 0 records"), "{said}");
+    assert!(said.contains("without a record: 2 sets; written for these: 0 records"), "{said}");
     assert!(list(&world).iter().all(|set| set["database"] == ""));
     let ended = world.run("catalog rebuild --repo night --key other.key").with_code(4);
     assert!(ended.text().contains("0 records") && ended.err.contains("key"), "{ended}");
     let said = world.run("catalog rebuild --repo night --key k.key").done().text();
-    assert!(said.contains("found by their media alone: 2 sets; written for these: 2 records"), "{said}");
+    assert!(said.contains("without a record: 2 sets; written for these: 2 records"), "{said}");
     assert_eq!(list(&world), before);
     world.run("restore --repo night --database app --key k.key --into sqlite:copy.db").done();
     world.assert_copy();

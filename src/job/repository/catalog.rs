@@ -17,7 +17,7 @@ use fullbore_repository::{self, Repository};
 pub struct Rebuilt {
     /// Sets in all.
     pub sets: usize,
-    /// The number of them that were found by their media alone.
+    /// The number of them that had no record.
     pub by_media: usize,
     /// Records that were written for them.
     pub records: usize,

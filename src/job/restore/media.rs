@@ -221,7 +221,7 @@ fn give_back(
     let published = report.timed(PROVING, |_| files.publish())?;
     let names = published.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
     let (count, bytes) = (counted(published.len() as u64, "file"), show_bytes(bytes));
-    report.notes.push(format!("{count} of {bytes} with the digest that they had when they were stored: {names}"));
+    report.notes.push(format!("{count} of {bytes}, unchanged since they were stored: {names}"));
     Ok(published)
 }
 
