@@ -92,11 +92,15 @@ fn named<'a>(all: &[Chosen<'a>], wanted: Option<&str>) -> Result<Vec<Chosen<'a>>
     let part = wanted.trim_matches('…').to_uppercase();
     let fits = |chosen: &&Chosen<'_>| !part.is_empty() && guid(chosen.set.header.guid).contains(&part);
     let named: Vec<Chosen<'a>> = all.iter().filter(fits).copied().collect();
-    match named.len() {
-        1 => Ok(named),
-        count => {
-            let why = format!("{count} of the backup sets have this in their id");
-            Err(Error::usage(format!("--set {wanted}"), why, "`fullbore inspect header` shows BackupSetGUID"))
+    let hint = "`fullbore inspect header` shows BackupSetGUID";
+    match &named[..] {
+        [_] => Ok(named),
+        [] => Err(Error::usage(format!("--set {wanted}"), "no backup set has this in its BackupSetGUID", hint)),
+        several => {
+            let line =
+                |chosen: &Chosen<'_>| format!("\n    {} of {}", guid(chosen.set.header.guid), chosen.header().database);
+            let why = format!("fits several backup sets:{}", several.iter().map(line).collect::<String>());
+            Err(Error::usage(format!("--set {wanted}"), why, "give more digits of the id"))
         }
     }
 }

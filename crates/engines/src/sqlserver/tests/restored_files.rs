@@ -116,7 +116,9 @@ fn a_chosen_full_is_restored_without_the_differential() {
     assert_eq!(restored(&media, Some("0000003e9"), part.path()).unwrap().sets.len(), 1);
     let other = tempfile::tempdir().unwrap();
     let error = restored(&media, Some("FFFF"), other.path()).unwrap_err().to_string();
-    assert!(error.contains("--set FFFF") && error.contains("0 of the backup sets"), "{error}");
+    assert!(error.contains("--set FFFF") && error.contains("no backup set has this"), "{error}");
+    let error = restored(&media, Some("0000"), other.path()).unwrap_err().to_string();
+    assert!(error.contains("fits several backup sets:") && error.contains(wanted), "{error}");
 }
 
 #[test]
