@@ -56,7 +56,7 @@ pub struct Header {
     pub server_id: u32,
     /// Bytes of the whole event.
     pub size: u32,
-    /// Where it ends in its file, modulo 2^32.
+    /// Where it ends in its file, modulo 2^32. MariaDB from 11.7 on writes 0 within transactions.
     pub end: u32,
     /// Flags.
     pub flags: u16,
@@ -77,10 +77,9 @@ impl Header {
         (header.size as usize >= HEADER + CRC).then_some(header)
     }
 
-    /// True for an event that is in no file. MariaDB sends some without the flag, but they have no place in a file.
+    /// True for an event that is in no file.
     pub fn is_artificial(&self) -> bool {
-        let heartbeat = matches!(self.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2);
-        self.flags & ARTIFICIAL != 0 || heartbeat || self.end == 0
+        self.flags & ARTIFICIAL != 0 || matches!(self.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2)
     }
 
     /// True for a type with a body that [`Body::parse`] knows.

@@ -379,10 +379,13 @@ fn write_index(directory: &Path, stage: &Stage) -> Result<()> {
 /// What MariaDB keeps of a source, in its own files: a name that leads nowhere, and where the applier begins.
 /// `CHANGE MASTER TO RELAY_LOG_FILE` forgets the source's file name, and then the parallel applier ends the server.
 fn write_infos(directory: &Path, stage: &Stage) -> Result<()> {
-    let mut source = String::new();
-    for line in [stage.first_file.as_str(), "4", "dummy.invalid", "x", "x", "3306", "60"] {
+    // 33 lines, most of them empty, then names with values. Without `using_gtid=0`, MariaDB from 10.10 on looks for GTIDs.
+    let mut source = String::from("33\n");
+    for line in [stage.first_file.as_str(), "4", "dummy.invalid", "x", "x", "3306", "60", "0"] {
         let _ = writeln!(source, "{line}");
     }
+    source.push_str("\n\n\n\n\n0\n30.000\n\n0\n\n0\n\n\n\n\n\n\n\n\n\n\n\n\n\n");
+    source.push_str("using_gtid=0\ndo_domain_ids=0\nignore_domain_ids=0\nEND_MARKER\n");
     write(directory, "master.info", &source)?;
     let first = stage.relays.first().map(String::as_str).unwrap_or_default();
     write(directory, "relay-log.info", &format!("5\n./{first}\n4\n{}\n4\n0\n", stage.first_file))
