@@ -132,9 +132,9 @@ impl Verb {
 /// copy takes. fullbore reports a backup as good only when every byte is durable and the commit record is written.
 /// Without --init, it overwrites nothing.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("where").args(["to", "repo"]).required(true))]
+#[command(group = clap::ArgGroup::new("place").args(["to", "repo"]).required(true))]
 pub struct Backup {
-    /// The database: sqlite:PATH, mysql://USER@HOST:PORT or mariadb://USER@HOST:PORT (on the server's own host), or
+    /// The database: sqlite:PATH, mysql://USER@HOST:PORT[/DATABASE] or mariadb://USER@HOST:PORT[/DATABASE], or
     /// mssql://USER@HOST:PORT/DATABASE (experimental). The flags of its engine may follow:
     /// sqlite:PATH?keep-free-pages=true. Never put a password here: see --password-file.
     #[arg(value_name = "SOURCE")]
@@ -456,8 +456,8 @@ pub struct Restore {
     #[command(flatten)]
     pub repository: InRepository,
     /// The target: sqlite:FILE, dir:PATH, bak:DIRECTORY (stored files of SQL Server), object:DIRECTORY (an upload of
-    /// the gateway), nul:, or mssql://USER@HOST:PORT/DATABASE (experimental). fullbore refuses a target that is not
-    /// empty.
+    /// the gateway), mysql://USER@HOST:PORT or mariadb://… (a running server, for a logical backup), nul:, or
+    /// mssql://USER@HOST:PORT/DATABASE (experimental). fullbore refuses a target that is not empty.
     #[arg(long, value_name = "TARGET", required = true)]
     pub into: String,
     /// Replace the existing database. It must not be in use. It stays unchanged until the new one is durable.
@@ -475,7 +475,7 @@ pub struct Restore {
     pub mkdir: bool,
     /// Continue an interrupted restore to this target: check the partial restore against the backup's page map, keep
     /// matching pages and read the rest. If this restore is interrupted or fails too, its partial result stays.
-    #[arg(long, conflicts_with = "table")]
+    #[arg(long)]
     pub resume: bool,
     /// Check the restored database before it gets its name. quick: each page by itself. full: SQLite checks the file; a
     /// MySQL or MariaDB server is started once on the directory (on a private socket, as this user, not as root),
@@ -489,9 +489,13 @@ pub struct Restore {
     #[arg(long)]
     pub start_check: bool,
     /// Restore only this InnoDB table (DATABASE.TABLE) from a server's backup, ready for IMPORT TABLESPACE. A private
-    /// server recovers the files that the table needs. Repeatable. Not as root.
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["check", "start_check", "replace", "integrity_check"], help_heading = "MySQL and MariaDB")]
+    /// server recovers the files that the table needs. Not as root. From a logical backup: load only this table, or this
+    /// database (DATABASE.*). Repeatable.
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["start_check", "integrity_check"], help_heading = "MySQL and MariaDB")]
     pub table: Vec<String>,
+    /// Give a database of a logical backup another name in the target: OLD=NEW. Repeatable.
+    #[arg(long, value_name = "OLD=NEW", help_heading = "MySQL and MariaDB")]
+    pub map: Vec<String>,
     /// Server program for --check full, --table and log sets, of the same series as the backup [default: mariadbd or
     /// mysqld in PATH].
     #[arg(long, value_name = "PATH", help_heading = "MySQL and MariaDB")]

@@ -70,18 +70,19 @@ fn heading(option: &EngineOption) -> String {
     }
 }
 
-/// The text that the command line has for `option`.
-fn text_of(option: &EngineOption, matches: &ArgMatches) -> Option<OsString> {
+/// The texts that the command line has for `option`.
+fn texts_of(option: &EngineOption, matches: &ArgMatches) -> Vec<OsString> {
     match option.kind {
-        OptionKind::Switch => matches.get_flag(option.name).then(|| "true".into()),
-        _ => matches.get_one::<OsString>(option.name).cloned(),
+        OptionKind::Switch => matches.get_flag(option.name).then(|| "true".into()).into_iter().collect(),
+        _ => matches.get_many::<OsString>(option.name).into_iter().flatten().cloned().collect(),
     }
 }
 
 impl<const VERB: u8> FromArgMatches for EngineOptions<VERB> {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let known = Self::known().into_iter();
-        Ok(Self(known.filter_map(|option| Some((option, text_of(option, matches)?))).collect()))
+        let given = known.flat_map(|option| texts_of(option, matches).into_iter().map(move |text| (option, text)));
+        Ok(Self(given.collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
@@ -94,6 +95,10 @@ impl<const VERB: u8> Args for EngineOptions<VERB> {
     fn augment_args(command: Command) -> Command {
         Self::known().into_iter().fold(command, |command, option| {
             let arg = Arg::new(option.name).long(option.name).help(option.help).help_heading(heading(option));
+            let arg = match option.kind {
+                OptionKind::Texts(_) => arg.action(ArgAction::Append),
+                _ => arg,
+            };
             command.arg(match option.kind.value_name() {
                 None => arg.action(ArgAction::SetTrue),
                 Some(value) => arg.value_name(value).value_parser(value_parser!(OsString)),

@@ -1,13 +1,14 @@
 //! `fullbore restore`.
 
-use fullbore::Result;
 use fullbore::chain::moment;
 use fullbore::config::Config;
 use fullbore::job::foreign;
 use fullbore::job::repository::{self, Setting};
 use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request, StartCheck, Tables};
+use fullbore::{Error, Result};
 
-use fullbore_engines::engine::LogStop;
+use fullbore_engines::GivenOptions;
+use fullbore_engines::engine::{LogStop, resolve_options};
 
 use super::args::{CheckDepth, Restore};
 use super::{closing, server};
@@ -24,9 +25,10 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     let stop = stop(args)?;
     reading.choice.stop_at = stop.as_ref().and_then(LogStop::time);
     reading.choice.before = args.before.as_deref().map(|time| moment::parse("--before", time)).transpose()?;
+    let (into, target_options) = target(args, config)?;
     let request = Request {
         reading,
-        into: Into::parse(&args.into)?,
+        into,
         replace: args.replace,
         recovery: match (args.no_recovery, args.recovery) {
             (true, _) => Recovery::Later,
@@ -47,6 +49,8 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         needed: restore::NeededSets::default(),
         tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
         stop: stop.filter(|stop| stop.time().is_none()),
+        maps: args.map.iter().map(|text| mapped(text)).collect::<Result<_>>()?,
+        target_options,
     };
     super::refuse_report_in_database(args.shown.report.to().as_ref(), &fullbore_engines::identity(&args.into))?;
     super::with_report(
@@ -92,6 +96,22 @@ fn place(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(file, offset)| {
         digits(offset) && file.rsplit_once('.').is_some_and(|(base, number)| !base.is_empty() && digits(number))
     })
+}
+
+/// `--into`, and the options of a server there.
+fn target(args: &Restore, config: &Config) -> Result<(Into, GivenOptions)> {
+    let into = Into::parse(&args.into)?;
+    let Into::Server { engine, .. } = into else { return Ok((into, GivenOptions::default())) };
+    let (url, options) = resolve_options(&args.into, &args.engine_options.given()?, &config.engine)?;
+    Ok((Into::Server { engine, url: url.text().to_owned() }, options))
+}
+
+/// `--map`.
+fn mapped(text: &str) -> Result<(String, String)> {
+    let parts = text.split_once('=').filter(|(old, new)| !old.is_empty() && !new.is_empty());
+    parts
+        .map(|(old, new)| (old.to_owned(), new.to_owned()))
+        .ok_or_else(|| Error::usage(format!("--map {text}"), "it is not two names", "write --map OLD=NEW"))
 }
 
 /// `--check`, and the flags with the same meaning.

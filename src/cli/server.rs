@@ -213,6 +213,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         integrity_check,
         start_check,
         table,
+        map,
         server_program,
         server_option,
         place_outside,
@@ -242,6 +243,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         ("--resume", *resume, "run the restore again"),
         ("--check", check.is_some() || *integrity_check || *start_check, "run DBCC CHECKDB afterwards"),
         ("--table", !table.is_empty(), "the server restores whole databases"),
+        ("--map", !map.is_empty(), "name the database in the URL"),
         ("--server-program, --server-option, --place-outside, --owner", servers, "they are for MySQL and MariaDB"),
         ("--stop-at-gtid", stop_at_gtid.is_some(), "SQL Server has no GTIDs"),
         ("--stop-before-gtid", stop_before_gtid.is_some(), "SQL Server has no GTIDs"),
@@ -275,8 +277,9 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
 /// # Errors
 /// It names the first of them.
 pub fn refuse_in_own_restore(args: &Restore) -> Result<()> {
-    if let Some(option) = args.engine_options.given()?.iter().next() {
-        return Err(Error::usage(format!("--{}", option.name), "is for --into mssql://…", "leave it out"));
+    let into_server = fullbore_engines::of_url(&args.into).is_some_and(|engine| engine.logical().is_some());
+    if let Some(option) = args.engine_options.given()?.iter().next().filter(|_| !into_server) {
+        return Err(Error::usage(format!("--{}", option.name), "is for --into of a server", "leave it out"));
     }
     match args.kind {
         Some(_) => Err(Error::usage("--kind", "is for --into mssql://…", "leave it out")),

@@ -63,6 +63,7 @@ mod mariadb_refusals;
 mod mariadb_tables;
 mod mysql;
 mod mysql_differential;
+mod mysql_logical;
 mod mysql_other_engines;
 mod mysql_refusals;
 mod newest_point;

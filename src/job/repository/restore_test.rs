@@ -126,6 +126,8 @@ fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> 
         stop: None,
         whole_chain: false,
         needed: restore::NeededSets::default(),
+        maps: Vec::new(),
+        target_options: fullbore_engines::GivenOptions::default(),
     }
 }
 

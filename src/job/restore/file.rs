@@ -266,7 +266,7 @@ pub(super) fn path_of(request: &Request, set: &MediaSet) -> Result<Option<PathBu
         Into::File { engine, path } if *engine == set.header().engine => return Ok(Some(path.clone())),
         Into::File { engine, path } => return Err(of_another_engine(engine, path, &set.header().engine)),
         Into::Directory(directory) => directory,
-        Into::Media { .. } => return Err(of_a_database(&request.into, &set.header().engine)),
+        Into::Media { .. } | Into::Server { .. } => return Err(of_a_database(&request.into, &set.header().engine)),
     };
     let name = set.manifest().and_then(|manifest| manifest.streams.first()).map(|stream| stream.name.clone());
     let name = name.filter(|name| !name.is_empty() && !name.contains('/') && name != "." && name != "..");

@@ -74,7 +74,7 @@ pub(super) fn restore(
         }
         Into::Directory(directory) => to_files((chain, opened, media, key), directory, request, conduct, report),
         Into::Null => chain.iter().try_for_each(|found| unpack(&mut opened, found, &NullTarget, conduct, report)),
-        Into::File { .. } => {
+        Into::File { .. } | Into::Server { .. } => {
             let why = format!("the set holds files of a {}", media.title());
             let hint = format!("write --into {}:DIRECTORY for these files, or --into dir:PATH", media.scheme());
             Err(Error::usage(format!("--into {}", request.into), why, hint))

@@ -3,6 +3,7 @@
 mod directory;
 mod file;
 mod log;
+mod logical;
 mod media;
 mod object;
 mod outside;
@@ -25,7 +26,7 @@ use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::{LogStop, refuse_target_options};
-use fullbore_engines::{ENGINES, FOREIGN_MEDIA};
+use fullbore_engines::{ENGINES, FOREIGN_MEDIA, GivenOptions};
 
 pub(in crate::job) use file::found_by_check;
 pub use owner::Owner;
@@ -63,6 +64,13 @@ pub enum Into {
         /// The directory.
         directory: PathBuf,
     },
+    /// `mysql://…`: a running server, which takes rows and statements.
+    Server {
+        /// The engine's name.
+        engine: &'static str,
+        /// The URL, without options of the engine.
+        url: String,
+    },
     /// `nul:`: everything is read and unpacked, and nothing is kept.
     Null,
 }
@@ -97,7 +105,10 @@ impl Into {
                     refuse_target_options(engine, path)?;
                     Ok(Into::File { engine: engine.name(), path: path.into() })
                 }
-                Some((_, None)) => Err(wrong("this version cannot restore into a server yet")),
+                Some((engine, None)) if engine.logical().is_some() => {
+                    Ok(Into::Server { engine: engine.name(), url: text.to_owned() })
+                }
+                Some((_, None)) => Err(wrong("this version cannot restore into such a server")),
                 None => Err(wrong("this is not a target")),
             },
             None => Err(wrong("this is not a target")),
@@ -111,6 +122,7 @@ impl std::fmt::Display for Into {
             Self::File { engine, path } => write!(out, "{engine}:{}", path.display()),
             Self::Directory(path) => write!(out, "dir:{}", path.display()),
             Self::Media { scheme, directory } => write!(out, "{scheme}:{}", directory.display()),
+            Self::Server { url, .. } => out.write_str(&fullbore_engines::without_password(url)),
             Self::Null => out.write_str("nul:"),
         }
     }
@@ -190,6 +202,10 @@ pub struct Request {
     pub whole_chain: bool,
     /// What a set of another program's files needs besides itself. A repository finds it.
     pub needed: NeededSets,
+    /// `--map`: databases of a logical set that get another name.
+    pub maps: Vec<(String, String)>,
+    /// The options of the server that rows are loaded into.
+    pub target_options: GivenOptions,
 }
 
 impl Request {
@@ -218,7 +234,7 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
         Into::File { path, .. } | Into::Directory(path) | Into::Media { directory: path, .. } => {
             Some(path.display().to_string())
         }
-        Into::Null => None,
+        Into::Server { .. } | Into::Null => None,
     };
     report.into = Some(request.into.to_string());
     resume::refuse(request)?;
@@ -354,6 +370,12 @@ fn restore_found(
     }
     if let Some(last) = sequence.last() {
         media::refuse_others(&request.into, &last.header.engine)?;
+        if let Some(logical) = logical::of(&opened) {
+            logical::refuse_stop(request, logs.len(), report)?;
+            return logical::restore(logical, &sequence, opened, request, conduct, report);
+        }
+        logical::refuse_server(&request.into, &last.header.engine)?;
+        refuse_maps(request)?;
         if let Some(media) = fullbore_engines::media_of(&last.header.engine) {
             return media::restore(&sequence, opened, media, request, key, conduct, report);
         }
@@ -384,7 +406,7 @@ pub(super) fn standing(request: &Request) -> Result<Option<RestoredState>> {
 fn state_of(into: &Into) -> Result<Option<state::State>> {
     match into {
         Into::File { path, .. } => state::State::at(path),
-        Into::Directory(_) | Into::Media { .. } | Into::Null => Ok(None),
+        Into::Directory(_) | Into::Media { .. } | Into::Server { .. } | Into::Null => Ok(None),
     }
 }
 
@@ -396,6 +418,13 @@ fn refuse_server(request: &Request) -> Result<()> {
         _ => return Ok(()),
     };
     Err(Error::usage(option, "the backup is of a database in one file, which needs no server", "leave it out"))
+}
+
+/// Refuses `--map` for a set that holds files.
+fn refuse_maps(request: &Request) -> Result<()> {
+    let Some((from, _)) = request.maps.first() else { return Ok(()) };
+    let why = "only a logical set has databases that can get another name";
+    Err(Error::usage(format!("--map {from}"), why, "leave it out"))
 }
 
 /// Refuses `--check` with `nul:`.

@@ -39,7 +39,7 @@ pub(super) fn restore(
     let directory = match &request.into {
         Into::Media { directory, .. } => directory,
         Into::Null => return unpack(&mut opened, found, &NullTarget, conduct, report),
-        Into::Directory(_) | Into::File { .. } => {
+        Into::Directory(_) | Into::File { .. } | Into::Server { .. } => {
             let why = "the set holds an object that was uploaded through the gateway";
             let hint = format!("write --into {}:DIRECTORY", fullbore_engines::OBJECT);
             return Err(Error::usage(format!("--into {}", request.into), why, hint));

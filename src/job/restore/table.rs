@@ -52,6 +52,7 @@ pub(super) fn restore(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
+    refuse_flags(request)?;
     let manifests = manifests(chain, &mut opened, conduct);
     let Some(manifest) = manifests.last() else { return Ok(()) };
     let (engine, position, last) = (&manifest.engine, &manifest.position.last.value(), &manifest.streams);
@@ -98,6 +99,18 @@ pub(super) fn restore(
         owner.take(&out)?;
     }
     restore.publish_part(OUT)
+}
+
+/// Refuses flags that only a logical set has together with `--table`.
+fn refuse_flags(request: &Request) -> Result<()> {
+    let flags = [("--replace", request.replace), ("--resume", request.resume), ("--check", request.check.is_some())];
+    match flags.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => {
+            let why = "tables out of files are exported into a new directory";
+            Err(Error::usage(format!("--table with {flag}"), why, format!("leave {flag} out")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn make(directory: &Path) -> Result<()> {

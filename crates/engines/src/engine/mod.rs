@@ -9,6 +9,7 @@ mod file;
 mod foreign;
 mod foreign_tables;
 mod log;
+mod logical;
 mod option;
 mod options;
 mod pages;
@@ -37,6 +38,7 @@ pub use foreign_tables::{Cell, ColumnKind, Day, ForeignTable, ForeignTables, TIC
 pub use log::{
     AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayOn, Replayed, SetEnd, UnpackedLog,
 };
+pub use logical::{Load, LoadOrder, Loaded, LogicalEngine};
 pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
 pub(crate) use options::names as option_names;
 pub use options::{EngineDefaults, refuse_target_options, resolve_options};
@@ -94,6 +96,11 @@ pub trait Engine: Sync {
 
     /// Its files in a directory, if a server starts on one.
     fn directory(&self) -> Option<&dyn DirectoryEngine> {
+        None
+    }
+
+    /// Its sets of rows and statements, if it has any.
+    fn logical(&self) -> Option<&dyn LogicalEngine> {
         None
     }
 

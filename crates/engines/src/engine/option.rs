@@ -41,6 +41,10 @@ pub enum OptionKind {
     Bytes(u64),
     /// The path of a file.
     File,
+    /// One of these words; the first is the default.
+    Choice(&'static [&'static str]),
+    /// A text that may be given again and again. This is the word for it in `--help`.
+    Texts(&'static str),
 }
 
 impl OptionKind {
@@ -50,6 +54,8 @@ impl OptionKind {
             Self::Switch => None,
             Self::Bytes(_) => Some("BYTES"),
             Self::File => Some("FILE"),
+            Self::Choice(_) => Some("WORD"),
+            Self::Texts(name) => Some(name),
         }
     }
 
@@ -72,6 +78,15 @@ impl OptionKind {
                 return Err(Error::usage(name, "its value is empty", "name a file"));
             }
             Self::File => OptionValue::File(text.into()),
+            Self::Choice(words) => match words.iter().find(|word| **word == text) {
+                Some(word) => OptionValue::Choice(word),
+                None => {
+                    let why = format!("its value is not one of: {}", words.join(", "));
+                    return Err(Error::usage(name, why, "write one of these words"));
+                }
+            },
+            Self::Texts(_) if text.is_empty() => return Err(Error::usage(name, "its value is empty", "write a name")),
+            Self::Texts(_) => OptionValue::Texts(vec![text.to_owned()]),
         })
     }
 }
@@ -85,6 +100,10 @@ pub enum OptionValue {
     Bytes(u64),
     /// Of [`OptionKind::File`].
     File(PathBuf),
+    /// Of [`OptionKind::Choice`].
+    Choice(&'static str),
+    /// Of [`OptionKind::Texts`].
+    Texts(Vec<String>),
 }
 
 /// The place where the user gave an option. A later one wins.
@@ -133,6 +152,23 @@ impl GivenOptions {
         }
     }
 
+    /// The word that `option` has, or else its default.
+    pub fn choice(&self, option: &EngineOption) -> &'static str {
+        match (self.value(option), option.kind) {
+            (Some(OptionValue::Choice(word)), _) => word,
+            (_, OptionKind::Choice(words)) => words.first().copied().unwrap_or_default(),
+            _ => "",
+        }
+    }
+
+    /// The texts that `option` has.
+    pub fn texts(&self, option: &EngineOption) -> &[String] {
+        match self.value(option) {
+            Some(OptionValue::Texts(texts)) => texts,
+            _ => &[],
+        }
+    }
+
     /// The value of `option`, if the user gave one.
     pub fn value(&self, option: &EngineOption) -> Option<&OptionValue> {
         self.0.iter().find(|given| given.option == option).map(|given| &given.value)
@@ -148,8 +184,13 @@ impl GivenOptions {
         }
     }
 
-    /// Adds one.
+    /// Adds one. A text joins the texts of the same option.
     pub fn add(&mut self, option: &'static EngineOption, value: OptionValue, place: GivenIn) {
+        let given = self.0.iter_mut().find(|given| given.option == option).map(|given| &mut given.value);
+        if let (Some(OptionValue::Texts(texts)), OptionValue::Texts(more)) = (given, &value) {
+            texts.extend_from_slice(more);
+            return;
+        }
         self.0.push(Given { option, value, place });
     }
 
@@ -180,6 +221,8 @@ impl GivenOptions {
                 OptionValue::Switch(false) => Vec::new(),
                 OptionValue::Bytes(bytes) => vec![name, bytes.to_string()],
                 OptionValue::File(path) => vec![name, path.display().to_string()],
+                OptionValue::Choice(word) => vec![name, (*word).to_owned()],
+                OptionValue::Texts(texts) => texts.iter().flat_map(|text| [name.clone(), text.clone()]).collect(),
             }
         });
         words.collect()

@@ -6,16 +6,20 @@ use fullbore_core::Result;
 
 use super::{restore, session, undo_length};
 use crate::engine::{
-    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, OptionKind, PageEngine, Stems,
+    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, LogicalEngine, OptionKind,
+    PageEngine, Stems,
 };
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::engine::Binlog;
 use crate::mysql_family::innodb::verify::InnodbPages;
-use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
+use crate::mysql_family::logical_set::session::LogicalSession;
+use crate::mysql_family::logical_set::{self, LogicalSets};
+use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, PASSWORD_FILE, TABLE, WHERE};
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static OPTIONS: [&EngineOption; 3] = [&PASSWORD_FILE, &ACCEPT_UNVERIFIED, &ACCEPT_LEFT_OUT];
+static OPTIONS: [&EngineOption; 8] =
+    [&PASSWORD_FILE, &ACCEPT_UNVERIFIED, &METHOD, &DATABASE, &TABLE, &EXCLUDE, &WHERE, &ACCEPT_LEFT_OUT];
 
 /// Switches off the warnings of tables that a copy leaves out.
 pub static ACCEPT_LEFT_OUT: EngineOption = EngineOption {
@@ -52,7 +56,10 @@ impl Engine for MariaDb {
     }
 
     fn open(&self, url: &str, options: &Options) -> Result<Box<dyn Session>> {
-        Ok(Box::new(session::MariadbSession::open(url, options)?))
+        match logical_set::is_wanted(url, options)? {
+            true => Ok(Box::new(LogicalSession::open(url, options)?)),
+            false => Ok(Box::new(session::MariadbSession::open(url, options)?)),
+        }
     }
 
     fn options(&self) -> &'static [&'static EngineOption] {
@@ -65,6 +72,10 @@ impl Engine for MariaDb {
 
     fn directory(&self) -> Option<&dyn DirectoryEngine> {
         Some(self)
+    }
+
+    fn logical(&self) -> Option<&dyn LogicalEngine> {
+        Some(&LogicalSets)
     }
 
     fn pages(&self) -> Option<&dyn PageEngine> {

@@ -21,6 +21,7 @@ use crate::mysql_family::account::Channel;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::innodb::damage;
+use crate::mysql_family::logical_set;
 use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
 use crate::mysql_family::url::ServerAddress;
 use crate::{ExtraWork, Facts, Options, Session};
@@ -207,6 +208,7 @@ impl Session for MariadbSession {
     /// A MariaDB server has no id of its own. A wrong full costs only space: a differential leaves out a unit only if
     /// the full has the same bytes.
     fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
+        logical_set::refuse_as_base(position)?;
         let told = |name: &str| position.get(name).cloned().unwrap_or_default();
         let (host, server) = (told("hostname"), told("server_id"));
         if host == json!(self.facts.hostname) && server == json!(self.facts.server_id) {

@@ -7,19 +7,30 @@ use fullbore_core::media::ManifestStream;
 
 use super::{restore, session};
 use crate::engine::{
-    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, OptionKind, PageEngine, Stems,
-    TextOfTable,
+    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, LogicalEngine, OptionKind,
+    PageEngine, Stems, TextOfTable,
 };
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::engine::Binlog;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical::load::{self, TableText};
-use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
+use crate::mysql_family::logical_set::session::LogicalSession;
+use crate::mysql_family::logical_set::{self, LogicalSets};
+use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, PASSWORD_FILE, TABLE, WHERE};
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static OPTIONS: [&EngineOption; 4] =
-    [&PASSWORD_FILE, &ACCEPT_UNVERIFIED, &INSTALL_CLONE_PLUGIN, &INCLUDE_OTHER_ENGINES];
+static OPTIONS: [&EngineOption; 9] = [
+    &PASSWORD_FILE,
+    &ACCEPT_UNVERIFIED,
+    &METHOD,
+    &DATABASE,
+    &TABLE,
+    &EXCLUDE,
+    &WHERE,
+    &INSTALL_CLONE_PLUGIN,
+    &INCLUDE_OTHER_ENGINES,
+];
 
 /// Loads the plugin that the server lacks.
 pub static INSTALL_CLONE_PLUGIN: EngineOption = EngineOption {
@@ -65,7 +76,10 @@ impl Engine for MySql {
     }
 
     fn open(&self, url: &str, options: &Options) -> Result<Box<dyn Session>> {
-        Ok(Box::new(session::CloneSession::open(url, options)?))
+        match logical_set::is_wanted(url, options)? {
+            true => Ok(Box::new(LogicalSession::open(url, options)?)),
+            false => Ok(Box::new(session::CloneSession::open(url, options)?)),
+        }
     }
 
     fn options(&self) -> &'static [&'static EngineOption] {
@@ -78,6 +92,10 @@ impl Engine for MySql {
 
     fn directory(&self) -> Option<&dyn DirectoryEngine> {
         Some(self)
+    }
+
+    fn logical(&self) -> Option<&dyn LogicalEngine> {
+        Some(&LogicalSets)
     }
 
     fn pages(&self) -> Option<&dyn PageEngine> {

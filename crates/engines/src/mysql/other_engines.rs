@@ -12,11 +12,12 @@ use fullbore_core::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::Options;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::account::Grants;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::credentials::Credentials;
 use crate::mysql_family::logical::FOLDER;
-use crate::mysql_family::logical::dump::{Account, SESSION, TableDump};
+use crate::mysql_family::logical::dump::{self, Account, TableDump};
 use crate::mysql_family::logical::tables::{self, Table};
 use crate::mysql_family::url::ServerAddress;
 
@@ -80,8 +81,8 @@ impl OtherEngines {
     ) -> Result<Self> {
         let connect = || -> Result<Connection> {
             let mut connection = Connection::open(address, credentials, options.halt.clone())?;
-            for statement in SESSION {
-                connection.query(statement)?;
+            for statement in dump::session(Dialect::MySql) {
+                connection.query(&statement)?;
             }
             Ok(connection)
         };

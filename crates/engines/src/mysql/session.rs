@@ -41,6 +41,7 @@ use crate::mysql_family::innodb::damage::{self, DamagedPage};
 use crate::mysql_family::innodb::suspects::{Suspect, Suspects};
 use crate::mysql_family::innodb::verify;
 use crate::mysql_family::innodb::zeros::Zeros;
+use crate::mysql_family::logical_set;
 use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, PASSWORD_FILE};
 use crate::mysql_family::url::ServerAddress;
 use crate::{Facts, Options, Session, streams};
@@ -442,6 +443,7 @@ impl Session for CloneSession {
     }
 
     fn accepts_base(&self, position: &serde_json::Value) -> Result<(), String> {
+        logical_set::refuse_as_base(position)?;
         let server = position.get("server_uuid").and_then(serde_json::Value::as_str).unwrap_or_default();
         if server == self.facts.server_uuid {
             return Ok(());

@@ -1,6 +1,6 @@
-//! What MySQL and MariaDB share: the connection to a server, InnoDB's pages and tablespaces, tables as SQL text, single
-//! tables out of a copy, tablespaces outside of the data directory, binary logs, and the start of a server on a restored
-//! directory.
+//! What MySQL and MariaDB share: the connection to a server, InnoDB's pages and tablespaces, tables as SQL text, logical
+//! sets, single tables out of a copy, tablespaces outside of the data directory, binary logs, and the start of a server on
+//! a restored directory.
 
 pub mod account;
 pub mod binlog;
@@ -10,6 +10,7 @@ mod dialect;
 pub mod emptied;
 pub mod innodb;
 pub mod logical;
+pub mod logical_set;
 pub mod outside;
 pub mod server_options;
 pub mod single_table;

@@ -11,3 +11,56 @@ pub static ACCEPT_UNVERIFIED: EngineOption = EngineOption {
     elsewhere: "only servers have series",
     also: &[AlsoIn::LogFollow],
 };
+
+/// The methods of a backup: the files of the server, or its rows and statements.
+pub static METHOD: EngineOption = EngineOption {
+    name: "method",
+    kind: OptionKind::Choice(&["physical", LOGICAL]),
+    help: "physical: the files of the server. logical: its rows and statements, through ordinary connections. Needs no \
+           access to files, and restores into other versions [default: physical]",
+    elsewhere: "only MySQL and MariaDB have two methods",
+    also: &[],
+};
+
+/// The value of [`METHOD`] for rows and statements.
+pub const LOGICAL: &str = "logical";
+
+/// The databases of a logical backup.
+pub static DATABASE: EngineOption = EngineOption {
+    name: "database",
+    kind: OptionKind::Texts("NAME"),
+    help: "With --method logical: only this database of the server. Repeatable. The same as mysql://…/NAME",
+    elsewhere: "only a logical backup of MySQL and MariaDB chooses databases",
+    also: &[],
+};
+
+/// The tables of a logical backup.
+pub static TABLE: EngineOption = EngineOption {
+    name: "table",
+    kind: OptionKind::Texts("TABLE"),
+    help: "With --method logical: only this table (DATABASE.TABLE). Repeatable",
+    elsewhere: "only a logical backup of MySQL and MariaDB chooses tables",
+    also: &[],
+};
+
+/// What a logical backup leaves out.
+pub static EXCLUDE: EngineOption = EngineOption {
+    name: "exclude",
+    kind: OptionKind::Texts("NAME"),
+    help: "With --method logical: leave out this table (DATABASE.TABLE) or database (DATABASE.*). Repeatable",
+    elsewhere: "only a logical backup of MySQL and MariaDB leaves out tables",
+    also: &[],
+};
+
+/// The rows of a logical backup.
+pub static WHERE: EngineOption = EngineOption {
+    name: "where",
+    kind: OptionKind::Texts("CONDITION"),
+    help: "With --method logical: only the rows of a table that fulfil a condition in SQL: DATABASE.TABLE:CONDITION. \
+           Repeatable",
+    elsewhere: "only a logical backup of MySQL and MariaDB chooses rows",
+    also: &[],
+};
+
+/// All options of a logical backup, besides its method.
+pub static OF_LOGICAL: [&EngineOption; 4] = [&DATABASE, &TABLE, &EXCLUDE, &WHERE];

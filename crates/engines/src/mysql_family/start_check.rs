@@ -330,7 +330,15 @@ impl Running {
                 let endpoint = Endpoint::Socket(private.join(SOCKET));
                 let tls = TlsOptions::default();
                 let dialect = program.dialect;
-                let address = ServerAddress { dialect, endpoint, user: None, tls, datadir: None, read_timeout: None };
+                let address = ServerAddress {
+                    dialect,
+                    endpoint,
+                    user: None,
+                    database: None,
+                    tls,
+                    datadir: None,
+                    read_timeout: None,
+                };
                 let name = program.path.display().to_string();
                 let account = without_account()?;
                 Ok(Self { child, private, address, account, program: name, purpose: program.purpose })

@@ -88,6 +88,8 @@ pub struct ServerAddress {
     pub endpoint: Endpoint,
     /// The account, if the URL names it.
     pub user: Option<String>,
+    /// The one database that is meant, if the URL names it.
+    pub database: Option<String>,
     /// TLS.
     pub tls: TlsOptions,
     /// `datadir` (MariaDB): where its files are on this machine.
@@ -116,15 +118,16 @@ impl ServerAddress {
         if user.is_some_and(|user| user.contains(':')) {
             return Err(Error::usage("the database's URL", "it contains a password", PASSWORD_HINT));
         }
-        if !path.is_empty() {
-            return Err(wrong("only `/` may follow the host: a backup is always of the whole server"));
+        if path.contains('/') {
+            return Err(wrong("after the host only `/` and the name of a database may follow"));
         }
+        let database = Some(decoded(path, "the database")?).filter(|name| !name.is_empty());
         let user = user.map(|user| decoded(user, "the user")).transpose()?.filter(|user| !user.is_empty());
         let (host, port) = host_and_port(place, BAD_HOST, wrong)?;
         let host = Some(host).filter(|host| !host.is_empty());
         let tcp = Endpoint::Tcp { host: host.unwrap_or("localhost").to_owned(), port: port.unwrap_or(DEFAULT_PORT) };
         let tls = TlsOptions::default();
-        let mut address = Self { dialect, endpoint: tcp, user, tls, datadir: None, read_timeout: None };
+        let mut address = Self { dialect, endpoint: tcp, user, database, tls, datadir: None, read_timeout: None };
         // The end of a password with a `?` looks like options: an error of `mysql://u:12?34=5@h` repeats nothing.
         let repeatable = !query.contains('@');
         for option in query.split('&').filter(|option| !option.is_empty()) {
@@ -212,17 +215,19 @@ fn absolute(name: &str, value: &str) -> Result<PathBuf> {
     Err(Error::usage(name, "it must be an absolute path", format!("write {name}=/path/to/it")))
 }
 
-/// The name of the server in `url`, without account and options: each account sees the same server.
+/// The name of the server in `url`, without account and options: each account sees the same server. One database of it
+/// is another database than the server, with its own chain.
 pub fn server_identity(url: &str) -> Identity {
     let rest = url.split_once(':').map_or(url, |(_, rest)| rest);
     let server = rest.strip_prefix("//").unwrap_or(rest);
     let (place, query) = server.split_once('?').unwrap_or((server, ""));
-    let place = place.split('/').next().unwrap_or(place);
+    let (place, database) = place.split_once('/').unwrap_or((place, ""));
     let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
     let socket = query.split('&').find_map(|option| option.strip_prefix("socket="));
     // A server on this machine, by its socket.
     let name = if host.is_empty() { socket.unwrap_or("localhost") } else { host };
-    Identity { name: name.to_owned(), written: name.to_owned(), files: Vec::new() }
+    let name = if database.is_empty() { name.to_owned() } else { format!("{name}/{database}") };
+    Identity { written: name.clone(), name, files: Vec::new() }
 }
 
 /// How the names of a server's families begin: its host and port, or its socket, in letters that every file system
@@ -305,7 +310,7 @@ mod tests {
             "mysql://[::1",
             "mysql://[x]/",
             "mysql://[::1]x",
-            "mysql://h/shop",
+            "mysql://h/shop/item",
             "mysql://h/?ssl-mode=maybe",
             "mysql://h/?ssl-ca=ca.pem",
             "mysql://h/?x",

@@ -6,6 +6,8 @@ pub(super) mod capability {
     /// Not set by MariaDB: this identifies it.
     pub const LONG_PASSWORD: u32 = 1;
     pub const LONG_FLAG: u32 = 1 << 2;
+    /// LOAD DATA LOCAL. Only connections that load rows have it.
+    pub const LOCAL_FILES: u32 = 1 << 7;
     pub const PROTOCOL_41: u32 = 1 << 9;
     pub const SSL: u32 = 1 << 11;
     pub const TRANSACTIONS: u32 = 1 << 13;

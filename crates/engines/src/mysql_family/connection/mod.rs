@@ -5,6 +5,7 @@
 
 mod authentication;
 mod handshake;
+mod local_data;
 mod packet;
 mod result_set;
 mod rows;
@@ -18,8 +19,9 @@ use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 
 pub use handshake::Greeting;
+pub use local_data::Changed;
 pub use result_set::ResultSet;
-pub use rows::{RowBytes, RowDecoder, RowFault, Rows};
+pub use rows::{Fetched, RowBytes, RowDecoder, RowFault, Rows, take_value};
 pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, PRIVILEGE_MISSING, ServerError};
 
 use authentication::Plugin;
@@ -65,6 +67,11 @@ pub struct Connection {
 impl Connection {
     /// Connects and logs in.
     pub fn open(address: &ServerAddress, credentials: &Credentials, halt: Option<Halt>) -> Result<Self> {
+        Self::open_with(address, credentials, halt, 0)
+    }
+
+    /// The same with further capabilities, if the server has them.
+    fn open_with(address: &ServerAddress, credentials: &Credentials, halt: Option<Halt>, further: u32) -> Result<Self> {
         let read_timeout = address.read_timeout.unwrap_or(Duration::MAX);
         let mut socket = TimedSocket::connect(address, SILENCE.min(read_timeout), halt)?;
         socket.until = Some(Instant::now() + LOGIN_LIMIT);
@@ -72,7 +79,7 @@ impl Connection {
         let mut packets = PacketStream::new(Stream::Plain(socket), address.name());
         let greeting = read_greeting(&mut packets)?;
         let tls = wants_tls(address, &greeting, unix)?;
-        let capabilities = greeting.capabilities & capability::WANTED | capability::LONG_PASSWORD;
+        let capabilities = greeting.capabilities & (capability::WANTED | further) | capability::LONG_PASSWORD;
         if tls {
             packets.write(&handshake::tls_request(capabilities))?;
             packets = packets.wrap(|stream| tls::wrap(stream, address))?;
@@ -111,6 +118,18 @@ impl Connection {
     /// Runs one statement; returns its result, in the text protocol.
     pub fn query(&mut self, statement: &str) -> Result<ResultSet, Failure> {
         self.send(COM_QUERY, statement.as_bytes())?;
+        result_set::read(&mut self.packets)
+    }
+
+    /// Sends statements without waiting for their answers, which come in the same order: the caller reads each by
+    /// [`answer`](Self::answer) or [`rows`](Self::rows). All of them together must be short, because the server reads no
+    /// statement while it sends an answer.
+    pub fn send_ahead(&mut self, statements: &[String]) -> Result<()> {
+        statements.iter().try_for_each(|statement| self.send(COM_QUERY, statement.as_bytes()))
+    }
+
+    /// The answer to the next statement that was sent ahead.
+    pub fn answer(&mut self) -> Result<ResultSet, Failure> {
         result_set::read(&mut self.packets)
     }
 

@@ -11,7 +11,7 @@ use super::stream::Stream;
 pub(super) const PACKET_MAX: usize = 0xFF_FFFF;
 
 /// The read-ahead: headers and small packets. Longer reads bypass it.
-const READ_AHEAD: usize = 16 << 10;
+const READ_AHEAD: usize = 64 << 10;
 
 /// A stream cut into packets.
 pub(super) struct PacketStream {
@@ -128,6 +128,12 @@ impl PacketStream {
             }
             payload = self.begin()?;
         }
+    }
+
+    /// Puts a payload of one packet into `bytes`, in place of its content.
+    pub fn read_whole(&mut self, payload: Payload, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.resize(payload.left, 0);
+        self.fill(bytes)
     }
 
     /// A whole payload of at most `limit` bytes.

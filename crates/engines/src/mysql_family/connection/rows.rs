@@ -5,7 +5,7 @@
 
 use fullbore_core::{Error, Result};
 
-use super::packet::{PacketStream, Payload};
+use super::packet::{PACKET_MAX, PacketStream, Payload};
 use super::result_set::{self, Head};
 use super::server_error::{Failure, ServerError};
 use super::{COM_QUERY, Connection};
@@ -134,6 +134,11 @@ impl Connection {
     /// Asks for rows that are to be read one by one, of at most `limit` bytes each.
     pub fn query_rows(&mut self, statement: &str, limit: u64) -> Result<Rows, Failure> {
         self.send(COM_QUERY, statement.as_bytes())?;
+        self.rows(limit)
+    }
+
+    /// The rows of the next statement that was sent ahead.
+    pub fn rows(&mut self, limit: u64) -> Result<Rows, Failure> {
         match result_set::read_head(&mut self.packets)? {
             Head::Columns(columns) => Ok(Rows { columns, limit, row: None }),
             Head::Done => Err(self.broken("it sent no rows").into()),
@@ -141,7 +146,51 @@ impl Connection {
     }
 }
 
+/// What came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fetched {
+    /// A row, as a whole.
+    Row,
+    /// A row that is longer than a whole row may be: read it value by value.
+    Long,
+    /// There are no more rows.
+    End,
+}
+
+/// Takes a value of a whole row from the start of `bytes`: NULL is `Some(None)`. `None` if the bytes are no value.
+pub fn take_value<'b>(bytes: &mut &'b [u8]) -> Option<Option<&'b [u8]>> {
+    if let Some((0xFB, rest)) = bytes.split_first() {
+        *bytes = rest;
+        return Some(None);
+    }
+    let length = usize::try_from(result_set::take_integer(bytes)?).ok()?;
+    let (value, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(Some(value))
+}
+
 impl Rows {
+    /// Goes to the next row. A row of at most `most` bytes is put into `row`, which [`take_value`] takes apart.
+    pub fn fetch(&mut self, connection: &mut Connection, row: &mut Vec<u8>, most: usize) -> Result<Fetched, Failure> {
+        self.leave(connection)?;
+        let packets = &mut connection.packets;
+        let payload = packets.begin()?;
+        if payload.is_longer_than(most.min(PACKET_MAX - 1)) {
+            return self.enter(connection, payload).map(|_| Fetched::Long);
+        }
+        let short = payload.is_short();
+        packets.read_whole(payload, row)?;
+        match row.first() {
+            Some(0xFE) if short => Ok(Fetched::End),
+            Some(0xFF) => {
+                let body = row.get(1..).unwrap_or_default();
+                Err(Failure::Server(ServerError::parse(&packets.name, body)))
+            }
+            Some(_) => Ok(Fetched::Row),
+            None => Err(packets.broken("it sent an empty row").into()),
+        }
+    }
+
     /// How many values each row has.
     pub fn columns(&self) -> usize {
         self.columns
@@ -149,14 +198,24 @@ impl Rows {
 
     /// Goes to the next row; the last row must have been read to its end. False after the last.
     pub fn next_row(&mut self, connection: &mut Connection) -> Result<bool, Failure> {
+        self.leave(connection)?;
+        let payload = connection.packets.begin()?;
+        self.enter(connection, payload)
+    }
+
+    /// Ends a row that was read value by value.
+    fn leave(&mut self, connection: &mut Connection) -> Result<()> {
         let packets = &mut connection.packets;
-        if let Some((mut payload, row)) = self.row.take() {
-            if !row.is_at_end() {
-                return Err(packets.broken("a row was not read to its end").into());
-            }
-            packets.end(&mut payload)?;
+        let Some((mut payload, row)) = self.row.take() else { return Ok(()) };
+        if !row.is_at_end() {
+            return Err(packets.broken("a row was not read to its end"));
         }
-        let mut payload = packets.begin()?;
+        packets.end(&mut payload)
+    }
+
+    /// Begins to read a row, or the end of all rows.
+    fn enter(&mut self, connection: &mut Connection, mut payload: Payload) -> Result<bool, Failure> {
+        let packets = &mut connection.packets;
         let short = payload.is_short();
         let mut first = [0];
         packets.read_exact(&mut payload, &mut first)?;

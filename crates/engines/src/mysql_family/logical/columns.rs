@@ -23,6 +23,8 @@ pub enum Form {
     Json,
     /// The number of an ENUM's member, because the empty string is ambiguous; the bits of a SET.
     Members,
+    /// A type of MariaDB with a text form of its own: INET4, INET6, UUID.
+    Word,
 }
 
 impl Form {
@@ -37,6 +39,7 @@ impl Form {
             | "geomcollection" | "geometrycollection" => Form::Binary,
             "json" => Form::Json,
             "enum" | "set" => Form::Members,
+            "inet4" | "inet6" | "uuid" => Form::Word,
             _ => return None,
         })
     }
@@ -54,6 +57,12 @@ pub struct Column {
 }
 
 impl Column {
+    /// The column with this type, as `information_schema.columns.data_type` has it. None for an unknown type.
+    pub fn of(name: &str, data_type: &str) -> Option<Self> {
+        let data_type = data_type.to_ascii_lowercase();
+        Some(Self { name: name.to_owned(), form: Form::of(&data_type)?, single: data_type == "float" })
+    }
+
     /// The expression to query.
     pub fn expression(&self) -> String {
         let name = quoted(&self.name);
@@ -63,6 +72,11 @@ impl Column {
             _ => name,
         }
     }
+}
+
+/// Whether `information_schema.columns.extra` says that the server computes the column.
+pub fn is_generated(extra: &str) -> bool {
+    extra.contains("VIRTUAL GENERATED") || extra.contains("STORED GENERATED")
 }
 
 /// The stored columns of a row, in their order: also invisible columns, without generated columns.
@@ -80,18 +94,16 @@ pub fn stored(connection: &mut Connection, table: &Table) -> Result<Vec<Column>>
     for row in connection.query(&asked)?.rows {
         let [Some(name), Some(data_type), extra] = &row[..] else { continue };
         let extra = extra.as_deref().unwrap_or_default();
-        if extra.contains("VIRTUAL GENERATED") || extra.contains("STORED GENERATED") {
+        if is_generated(extra) {
             continue;
         }
-        let data_type = data_type.to_ascii_lowercase();
-        let form = Form::of(&data_type).ok_or_else(|| {
+        columns.push(Column::of(name, data_type).ok_or_else(|| {
             Error::refused(
                 format!("table {}", table.shown()),
                 format!("its column {name:?} has the type `{data_type}`, which this version does not know"),
                 "leave --include-other-engines out, or use a newer fullbore",
             )
-        })?;
-        columns.push(Column { name: name.clone(), form, single: data_type == "float" });
+        })?);
     }
     Ok(columns)
 }

@@ -6,6 +6,7 @@
 
 use fullbore_core::{Error, Result};
 
+use super::super::Dialect;
 use super::super::connection::{Connection, Failure, RowFault, Rows};
 use super::columns::{self, Column, Form};
 use super::literal::{self, SHORT};
@@ -25,12 +26,18 @@ const PIECE: usize = 2 * SHORT;
 /// The settings of a connection before it reads tables: values come as they are stored, independent of the server's own
 /// settings. If the reader's machine or the network fails, its locks last only as long as the server waits to send a
 /// packet.
-pub const SESSION: [&str; 2] = [
-    "SET NAMES utf8mb4",
-    "SET SESSION sql_mode = '', time_zone = '+00:00', character_set_results = NULL, sql_quote_show_create = 1, \
-     max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, autocommit = 1, \
-     net_write_timeout = 300, net_read_timeout = 300, wait_timeout = 604800",
-];
+pub fn session(dialect: Dialect) -> [String; 2] {
+    let of_dialect = match dialect {
+        Dialect::MySql => "max_execution_time = 0",
+        Dialect::MariaDb => "max_statement_time = 0, idle_transaction_timeout = 0",
+    };
+    let all = format!(
+        "SET SESSION sql_mode = '', time_zone = '+00:00', character_set_results = NULL, sql_quote_show_create = 1, \
+         {of_dialect}, sql_select_limit = 18446744073709551615, sql_big_selects = 1, autocommit = 1, net_write_timeout \
+         = 300, net_read_timeout = 300, wait_timeout = 604800"
+    );
+    ["SET NAMES utf8mb4".to_owned(), all]
+}
 
 /// The mode for loading a table: no value is cut off or replaced silently, and all dates that can be stored are
 /// accepted.
@@ -85,7 +92,7 @@ pub struct Account {
 }
 
 impl TableDump {
-    /// Queries the definition of the table. `connection` has run [`SESSION`], and the table is locked.
+    /// Queries the definition of the table. `connection` has run [`session`], and the table is locked.
     pub fn begin(connection: &mut Connection, table: Table, server: &str) -> Result<Self> {
         let columns = columns::stored(connection, &table)?;
         let created = description(connection, &table, &format!("SHOW CREATE TABLE {}", table.quoted()), 1)?;

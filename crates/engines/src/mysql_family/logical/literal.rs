@@ -26,7 +26,14 @@ pub fn write(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static
             out.extend_from_slice(value);
             out.push(b'\'');
         }
-        Form::Number | Form::Real | Form::Members | Form::Quoted => return Err("a value that does not fit its type"),
+        Form::Word if value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'-')) => {
+            out.push(b'\'');
+            out.extend_from_slice(value);
+            out.push(b'\'');
+        }
+        Form::Number | Form::Real | Form::Members | Form::Quoted | Form::Word => {
+            return Err("a value that does not fit its type");
+        }
         Form::Text if std::str::from_utf8(value).is_ok() => text(value, out),
         Form::Text | Form::Binary if value.is_empty() => out.extend_from_slice(b"''"),
         Form::Text | Form::Binary => {
@@ -49,7 +56,7 @@ pub fn begin_long(form: Form, out: &mut Vec<u8>) -> Result<(), &'static str> {
     match form {
         Form::Text | Form::Binary => out.extend_from_slice(b"0x"),
         Form::Json => out.extend_from_slice(b"_utf8mb4 0x"),
-        Form::Number | Form::Real | Form::Members | Form::Quoted => {
+        Form::Number | Form::Real | Form::Members | Form::Quoted | Form::Word => {
             return Err("a number or date of many thousand digits");
         }
     }

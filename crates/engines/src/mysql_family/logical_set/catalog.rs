@@ -1,0 +1,174 @@
+//! The catalog of a logical set: one line of JSON for each object of a database, with the statement that creates it.
+
+use fullbore_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::super::logical::columns::Column;
+use super::super::logical::names::quoted;
+
+/// The longest catalog of one database, in bytes: a million columns are less.
+pub const CATALOG_MAX: u64 = 512 << 20;
+
+/// A column whose values are stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type, as `information_schema.columns.data_type` has it.
+    pub data_type: String,
+}
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TableObject {
+    /// Its database.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Its storage engine.
+    pub engine: String,
+    /// As SHOW CREATE TABLE has it.
+    pub create: String,
+    /// The columns of the stored rows, in their order.
+    pub columns: Vec<StoredColumn>,
+    /// The names of the columns of the primary key, in their order; empty without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub primary: Vec<String>,
+    /// Only the rows that fulfil this condition are stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+}
+
+impl TableObject {
+    /// For statements.
+    pub fn quoted(&self) -> String {
+        format!("{}.{}", quoted(&self.schema), quoted(&self.name))
+    }
+
+    /// For messages.
+    pub fn shown(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+
+    /// How the stored columns are queried and written.
+    ///
+    /// # Errors
+    /// A type is unknown: the set is of a later version.
+    pub fn forms(&self) -> Result<Vec<Column>> {
+        let form = |column: &StoredColumn| {
+            Column::of(&column.name, &column.data_type).ok_or_else(|| {
+                let why = format!("its column `{}` has the type `{}`, which is unknown", column.name, column.data_type);
+                Error::refused(format!("table {}", self.shown()), why, "use a newer fullbore, or leave this table out")
+            })
+        };
+        self.columns.iter().map(form).collect()
+    }
+}
+
+/// Another object with a body: a view, a routine, a trigger, an event.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Code {
+    /// Its database.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// What it is, in the words of SQL: `VIEW`, `PROCEDURE`, `FUNCTION`, `TRIGGER`, `EVENT`, `PACKAGE`.
+    pub kind: String,
+    /// As SHOW CREATE has it.
+    pub create: String,
+    /// The mode that its body was parsed in; empty for a view.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sql_mode: String,
+    /// `character_set_client` of its creation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub character_set: String,
+    /// `collation_connection` of its creation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub collation: String,
+    /// The time zone of an event.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub time_zone: String,
+}
+
+impl Code {
+    /// For messages: `view shop.totals`.
+    pub fn shown(&self) -> String {
+        format!("{} {}.{}", self.kind.to_lowercase(), self.schema, self.name)
+    }
+}
+
+/// An object of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "object", rename_all = "snake_case")]
+pub enum Object {
+    /// The database.
+    Database {
+        /// Its name.
+        name: String,
+        /// As SHOW CREATE DATABASE has it.
+        create: String,
+    },
+    /// A sequence of MariaDB.
+    Sequence {
+        /// Its database.
+        schema: String,
+        /// Its name.
+        name: String,
+        /// As SHOW CREATE SEQUENCE has it.
+        create: String,
+        /// Its next value.
+        next: String,
+    },
+    /// A table.
+    Table(TableObject),
+    /// Everything with a body.
+    Code(Code),
+}
+
+/// The text of a catalog.
+pub fn written(objects: &[Object]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for object in objects {
+        // A vector takes everything.
+        let _ = serde_json::to_writer(&mut text, object);
+        text.push(b'\n');
+    }
+    text
+}
+
+/// The objects of a catalog. `stream` is its name, for errors.
+///
+/// # Errors
+/// A line is not the JSON of an object.
+pub fn read(stream: &str, text: &[u8]) -> Result<Vec<Object>> {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let object = |line| {
+        serde_json::from_slice(line).map_err(|error| {
+            let why = format!("its catalog `{stream}` has a line that cannot be read: {error}");
+            Error::incomplete("media set", why, "use another set, or a newer fullbore")
+        })
+    };
+    lines.map(object).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_catalog_comes_back_and_a_line_that_is_none_is_refused() {
+        let table = TableObject { schema: "a\nb".into(), name: "t`".into(), create: "x".into(), ..Default::default() };
+        let code = Code { kind: "VIEW".into(), name: "v".into(), ..Default::default() };
+        let objects = [
+            Object::Database { name: "a\nb".into(), create: "CREATE".into() },
+            Object::Table(table),
+            Object::Code(code),
+        ];
+        let text = written(&objects);
+        assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 3);
+        assert_eq!(read("c", &text).unwrap(), objects);
+        let error = read("shop/catalog.jsonl", b"{\"object\":\"engine\"}\n").unwrap_err().to_string();
+        assert!(error.contains("shop/catalog.jsonl"), "{error}");
+    }
+}

@@ -1,0 +1,245 @@
+//! Ranges of a primary key: as conditions that use the index, and their middles.
+//!
+//! A comparison of row values, `(x, y) > (1, 2)`, never uses an index on these servers. The same with OR and AND does.
+
+use std::fmt::Write;
+
+use super::listing::KeyColumn;
+use crate::mysql_family::logical::literal::digits;
+use crate::mysql_family::logical::names::quoted;
+
+/// How many bytes of a text take part in the middle of two texts.
+const MIDDLE_BYTES: usize = 15;
+
+/// The values of a key, as literals in the order of its columns, and the bytes of the first value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyValue {
+    literals: Vec<String>,
+    first: Vec<u8>,
+}
+
+/// Where a range begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum From {
+    /// With this key.
+    At(KeyValue),
+    /// With the first key after it.
+    After(KeyValue),
+}
+
+/// Keys of a table: from `from` on, below `below`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Range {
+    /// None: from the first key.
+    pub from: Option<From>,
+    /// None: to the last key.
+    pub below: Option<KeyValue>,
+}
+
+/// How the values of a column are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Number,
+    Text,
+    Bytes,
+    Time,
+}
+
+fn sort(column: &KeyColumn) -> Option<Sort> {
+    Some(match &column.data_type[..] {
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => Sort::Number,
+        "char" | "varchar" if !column.character_set.is_empty() => Sort::Text,
+        "binary" | "varbinary" => Sort::Bytes,
+        "date" | "datetime" | "timestamp" | "time" | "year" | "decimal" => Sort::Time,
+        _ => return None,
+    })
+}
+
+/// Whether ranges of this key can be asked for.
+pub fn can_be_cut(key: &[KeyColumn]) -> bool {
+    !key.is_empty() && key.iter().all(|column| sort(column).is_some())
+}
+
+/// The columns of the key, for ORDER BY and for a query of keys.
+pub fn columns(key: &[KeyColumn]) -> String {
+    key.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// The same, from the last key on.
+pub fn columns_backwards(key: &[KeyColumn]) -> String {
+    key.iter().map(|column| format!("{} DESC", quoted(&column.name))).collect::<Vec<_>>().join(", ")
+}
+
+impl KeyValue {
+    /// From the values of the key's columns, as the server sends them. None if one is not a value of its type.
+    pub fn of(key: &[KeyColumn], values: &[Option<&[u8]>]) -> Option<Self> {
+        let mut literals = Vec::with_capacity(key.len());
+        for (column, value) in key.iter().zip(values) {
+            literals.push(literal(column, (*value)?)?);
+        }
+        let first = values.first().copied().flatten()?.to_vec();
+        (literals.len() == key.len()).then_some(Self { literals, first })
+    }
+
+    /// `key OP self`; `last` compares the last column.
+    fn compared(&self, key: &[KeyColumn], operator: &str, last: &str) -> String {
+        let mut text = String::new();
+        let count = key.len();
+        for (place, (column, value)) in key.iter().zip(&self.literals).enumerate() {
+            let name = quoted(&column.name);
+            // A string takes everything.
+            let _ = match place + 1 == count {
+                true => write!(text, "{name} {last} {value}"),
+                false => write!(text, "({name} {operator} {value} OR ({name} = {value} AND "),
+            };
+        }
+        text + &"))".repeat(count.saturating_sub(1))
+    }
+}
+
+impl Range {
+    /// As a condition; empty for all keys.
+    pub fn condition(&self, key: &[KeyColumn]) -> String {
+        let from = self.from.as_ref().map(|from| match from {
+            From::At(value) => value.compared(key, ">", ">="),
+            From::After(value) => value.compared(key, ">", ">"),
+        });
+        let below = self.below.as_ref().map(|value| value.compared(key, "<", "<"));
+        from.into_iter().chain(below).collect::<Vec<_>>().join(" AND ")
+    }
+}
+
+/// A value for a comparison with its column.
+fn literal(column: &KeyColumn, value: &[u8]) -> Option<String> {
+    let hexadecimal = |introducer: &str| {
+        let mut text = Vec::new();
+        digits(value, &mut text);
+        // The empty text has no digits: `0x` alone is a syntax error.
+        format!("{introducer} X'{}'", String::from_utf8_lossy(&text))
+    };
+    Some(match sort(column)? {
+        Sort::Number => {
+            let text = std::str::from_utf8(value).ok()?;
+            text.parse::<i128>().ok()?.to_string()
+        }
+        Sort::Time => {
+            let plain = value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b' '));
+            let text = std::str::from_utf8(value).ok().filter(|_| plain)?;
+            match &column.data_type[..] {
+                "decimal" | "year" => text.to_owned(),
+                _ => format!("'{text}'"),
+            }
+        }
+        Sort::Text => {
+            let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            if !column.character_set.chars().all(plain) {
+                return None;
+            }
+            hexadecimal(&format!("_{}", column.character_set))
+        }
+        Sort::Bytes => hexadecimal("_binary"),
+    })
+}
+
+/// The condition `first column >= M`, where M is in the middle of the first columns of two keys. None if there is no
+/// middle.
+pub fn from_middle(key: &[KeyColumn], low: &KeyValue, high: &KeyValue) -> Option<String> {
+    let column = key.first()?;
+    let middle = match sort(column)? {
+        Sort::Number => {
+            let number = |value: &KeyValue| std::str::from_utf8(&value.first).ok()?.parse::<i128>().ok();
+            let (low, high) = (number(low)?, number(high)?);
+            let middle = low + (high - low) / 2;
+            (middle > low).then(|| middle.to_string())?
+        }
+        Sort::Text | Sort::Bytes => {
+            let middle = middle_of_texts(&low.first, &high.first)?;
+            literal(column, &middle)?
+        }
+        Sort::Time => return None,
+    };
+    Some(format!("{} >= {middle}", quoted(&column.name)))
+}
+
+/// The text in the middle of two, as if they were fractions with a digit for each byte. In a text of UTF-8 it is cut
+/// before a byte that begins no character.
+fn middle_of_texts(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
+    let common = low.iter().zip(high).take_while(|(one, other)| one == other).count();
+    let fraction = |text: &[u8]| {
+        let digits = text.get(common..).unwrap_or_default().iter().copied().chain(std::iter::repeat(0));
+        digits.take(MIDDLE_BYTES).fold(0_u128, |sum, digit| sum << 8 | u128::from(digit))
+    };
+    let (from, to) = (fraction(low), fraction(high));
+    let middle = from.checked_add(to.checked_sub(from)? / 2).filter(|middle| *middle > from)?;
+    let bytes = middle.to_be_bytes();
+    let bytes = bytes.get(bytes.len() - MIDDLE_BYTES..)?;
+    let mut text = low.get(..common)?.to_vec();
+    // One letter is exact enough, and ASCII is a part of nearly every character set.
+    let first = *bytes.first()?;
+    text.push(if low.is_ascii() && high.is_ascii() { first.min(0x7E) } else { first });
+    let second = bytes.get(1).copied().unwrap_or(0);
+    if low.is_ascii() && high.is_ascii() && (0x20..0x7F).contains(&second) {
+        text.push(second);
+    }
+    if std::str::from_utf8(low).is_ok() && std::str::from_utf8(&text).is_err() {
+        text.pop();
+    }
+    (text[..] > *low).then_some(text)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, data_type: &str, character_set: &str) -> KeyColumn {
+        KeyColumn { name: name.into(), data_type: data_type.into(), character_set: character_set.into() }
+    }
+
+    fn value(key: &[KeyColumn], values: &[&[u8]]) -> KeyValue {
+        let values: Vec<_> = values.iter().map(|value| Some(*value)).collect();
+        KeyValue::of(key, &values).unwrap()
+    }
+
+    #[test]
+    fn a_range_of_a_composite_key_is_written_so_that_the_index_is_used() {
+        let key = [column("x", "int", ""), column("y`", "varchar", "latin1"), column("z", "date", "")];
+        assert!(can_be_cut(&key) && !can_be_cut(&[]) && !can_be_cut(&[column("f", "float", "")]));
+        let from = value(&key, &[b"300", b"\xe4", b"2020-01-01"]);
+        let range = Range { from: Some(From::After(from)), below: None };
+        let expected = "(`x` > 300 OR (`x` = 300 AND (`y``` > _latin1 X'E4' OR (`y``` = _latin1 X'E4' AND `z` > \
+                        '2020-01-01'))))";
+        assert_eq!(range.condition(&key), expected);
+        let one = [column("k", "bigint", "")];
+        let range =
+            Range { from: Some(From::At(value(&one, &[b"-5"]))), below: Some(value(&one, &[b"18446744073709551615"])) };
+        assert_eq!(range.condition(&one), "`k` >= -5 AND `k` < 18446744073709551615");
+        assert_eq!(Range::default().condition(&one), "");
+        assert!(KeyValue::of(&one, &[Some(b"1; DROP")]).is_none() && KeyValue::of(&one, &[None]).is_none());
+    }
+
+    #[test]
+    fn the_middle_is_between_the_ends_for_numbers_and_texts() {
+        let number = [column("k", "bigint", "")];
+        let middle = |low: &[u8], high: &[u8]| from_middle(&number, &value(&number, &[low]), &value(&number, &[high]));
+        assert_eq!(middle(b"-10", b"20").unwrap(), "`k` >= 5");
+        assert_eq!(middle(b"0", b"18446744073709551615").unwrap(), "`k` >= 9223372036854775807");
+        assert_eq!(middle(b"7", b"8"), None);
+        assert_eq!(middle(b"8", b"7"), None);
+        for (low, high) in [
+            (&b"user0000"[..], &b"user9999"[..]),
+            (b"", b"zzz"),
+            (b"a", b"b"),
+            ("ä".as_bytes(), "ü".as_bytes()),
+            (b"abc", b"abcd"),
+            (b"\x00\x01", b"\xff\xfe"),
+        ] {
+            if let Some(middle) = middle_of_texts(low, high) {
+                assert!(middle[..] > *low && middle[..] < *high, "{low:?} {middle:?} {high:?}");
+            }
+        }
+        assert_eq!(middle_of_texts(b"user0000", b"user9999").unwrap()[..5], *b"user4");
+        assert_eq!(middle_of_texts(b"b", b"a"), None);
+        assert_eq!(middle_of_texts(b"b", b"b"), None);
+    }
+}

@@ -1,0 +1,259 @@
+//! The text of CREATE TABLE, taken apart: indexes and foreign keys of a large table are made after its rows.
+
+/// A CREATE TABLE statement in parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateTable {
+    /// From the parenthesis behind the name up to the first item.
+    items: Vec<Item>,
+    /// What follows the last item, with its parenthesis.
+    options: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Item {
+    text: String,
+    kind: ItemKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ItemKind {
+    Column,
+    Primary,
+    Unique,
+    Index,
+    /// Only one of these can be added by a statement.
+    Alone,
+    ForeignKey,
+    Other,
+}
+
+/// A table as it is created before its rows, and what is added to it afterwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Split {
+    /// CREATE TABLE, without the name: from the parenthesis on.
+    pub create: String,
+    /// Each is the rest of an ALTER TABLE statement.
+    pub indexes: Vec<String>,
+    /// The same, for foreign keys; they need the indexes of other tables.
+    pub foreign_keys: Option<String>,
+}
+
+/// The end of the token that begins at `at`: a quoted name, a text, a comment, or one byte.
+pub fn token_end(text: &[u8], at: usize) -> usize {
+    let quote = match text.get(at) {
+        Some(quote @ (b'`' | b'\'' | b'"')) => *quote,
+        Some(b'/') if text.get(at + 1) == Some(&b'*') && text.get(at + 2) != Some(&b'!') => {
+            let rest = text.get(at + 2..).unwrap_or_default();
+            let end = rest.windows(2).position(|pair| pair == b"*/");
+            return end.map_or(text.len(), |end| at + 2 + end + 2);
+        }
+        _ => return at + 1,
+    };
+    let mut place = at + 1;
+    while let Some(byte) = text.get(place) {
+        match byte {
+            // In a text, but not in a name.
+            b'\\' if quote != b'`' => place += 2,
+            byte if *byte == quote && text.get(place + 1) == Some(&quote) => place += 2,
+            byte if *byte == quote => return place + 1,
+            _ => place += 1,
+        }
+    }
+    text.len()
+}
+
+impl CreateTable {
+    /// Takes a statement of SHOW CREATE TABLE apart. None if it has another form: then it is used as it is.
+    pub fn parse(create: &str) -> Option<Self> {
+        let text = create.as_bytes();
+        let mut place = 0;
+        while *text.get(place)? != b'(' {
+            place = token_end(text, place);
+        }
+        place += 1;
+        let (mut depth, mut begun, mut items) = (0_usize, place, Vec::new());
+        loop {
+            match *text.get(place)? {
+                b'(' => depth += 1,
+                b')' if depth == 0 => break,
+                b')' => depth -= 1,
+                b',' if depth == 0 => {
+                    items.push(Item::of(create.get(begun..place)?)?);
+                    begun = place + 1;
+                }
+                _ => {}
+            }
+            place = token_end(text, place);
+        }
+        items.push(Item::of(create.get(begun..place)?)?);
+        Some(Self { items, options: create.get(place..)?.to_owned() })
+    }
+
+    /// The statement with everything, except foreign keys if they are `later`.
+    pub fn whole(&self, later: bool) -> Split {
+        let (now, keys): (Vec<_>, Vec<_>) =
+            self.items.iter().partition(|item| !later || item.kind != ItemKind::ForeignKey);
+        Split { create: self.text(&now), indexes: Vec::new(), foreign_keys: added(&keys) }
+    }
+
+    /// The statement with the primary key only, and the rest as additions.
+    pub fn split(&self) -> Split {
+        let has_primary = self.items.iter().any(|item| item.kind == ItemKind::Primary);
+        // Without a primary key, the rows are stored in the order of a unique one.
+        let mut keeps_unique = !has_primary;
+        let counter = self.items.iter().find(|item| item.counts()).and_then(Item::column);
+        let mut now = Vec::new();
+        let (mut plain, mut alone, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        for item in &self.items {
+            let of_counter = || counter.as_ref().is_some_and(|name| item.begins_with_column(name));
+            match item.kind {
+                ItemKind::Unique if std::mem::take(&mut keeps_unique) => now.push(item),
+                // An AUTO_INCREMENT column needs an index at all times.
+                ItemKind::Unique | ItemKind::Index if of_counter() => now.push(item),
+                ItemKind::Unique | ItemKind::Index => plain.push(item),
+                ItemKind::Alone => alone.push(item),
+                ItemKind::ForeignKey => keys.push(item),
+                ItemKind::Column | ItemKind::Primary | ItemKind::Other => now.push(item),
+            }
+        }
+        let mut indexes: Vec<String> = added(&plain).into_iter().collect();
+        indexes.extend(alone.into_iter().filter_map(|item| added(&[item])));
+        Split { create: self.text(&now), indexes, foreign_keys: added(&keys) }
+    }
+
+    fn text(&self, items: &[&Item]) -> String {
+        let items: Vec<&str> = items.iter().map(|item| item.text.as_str()).collect();
+        format!("(\n  {}\n{}", items.join(",\n  "), self.options)
+    }
+
+    /// The names of the tables that foreign keys refer to, as the statement writes them.
+    pub fn referred(&self) -> Vec<String> {
+        let keys = self.items.iter().filter(|item| item.kind == ItemKind::ForeignKey);
+        let name = |item: &Item| {
+            let after = item.text.split_once(" REFERENCES ")?.1;
+            Some(after.split(" (").next()?.to_owned())
+        };
+        keys.filter_map(name).collect()
+    }
+}
+
+/// The items as additions of one ALTER TABLE.
+fn added(items: &[&Item]) -> Option<String> {
+    let items: Vec<String> = items.iter().map(|item| format!("ADD {}", item.text)).collect();
+    (!items.is_empty()).then(|| items.join(", "))
+}
+
+impl Item {
+    fn of(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let is = |start: &str| text.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
+        let constraint = is("CONSTRAINT ").then(|| text.get(11..).unwrap_or_default());
+        // Behind the name of a constraint.
+        let body = constraint.and_then(|rest| rest.get(token_end(rest.as_bytes(), 0)..)).map_or(text, str::trim);
+        let kind = match body {
+            _ if text.starts_with('`') => ItemKind::Column,
+            _ if is("PRIMARY KEY") => ItemKind::Primary,
+            _ if is("UNIQUE KEY") => ItemKind::Unique,
+            _ if is("KEY ") => ItemKind::Index,
+            _ if is("FULLTEXT KEY") || is("SPATIAL KEY") || is("VECTOR KEY") => ItemKind::Alone,
+            body if body.starts_with("FOREIGN KEY") => ItemKind::ForeignKey,
+            _ => ItemKind::Other,
+        };
+        (!text.is_empty()).then(|| Self { text: text.to_owned(), kind })
+    }
+
+    /// The quoted name of a column.
+    fn column(&self) -> Option<String> {
+        self.text.get(..token_end(self.text.as_bytes(), 0)).map(str::to_owned)
+    }
+
+    /// Whether it is an AUTO_INCREMENT column.
+    fn counts(&self) -> bool {
+        let text = self.text.as_bytes();
+        let mut place = 0;
+        while place < text.len() && self.kind == ItemKind::Column {
+            if text.get(place..).is_some_and(|rest| rest.starts_with(b" AUTO_INCREMENT")) {
+                return true;
+            }
+            place = token_end(text, place);
+        }
+        false
+    }
+
+    /// Whether it is an index that begins with this column.
+    fn begins_with_column(&self, quoted: &str) -> bool {
+        let text = self.text.as_bytes();
+        let mut place = 0;
+        while place < text.len() {
+            if text.get(place) == Some(&b'(') {
+                return self.text.get(place + 1..).is_some_and(|rest| rest.starts_with(quoted));
+            }
+            place = token_end(text, place);
+        }
+        false
+    }
+}
+
+/// A statement in which a database has another name: each quoted name before a dot is compared. Texts and comments stay.
+pub fn renamed(statement: &str, from: &str, to: &str) -> String {
+    let text = statement.as_bytes();
+    let (mut out, mut place) = (String::with_capacity(statement.len()), 0);
+    while place < text.len() {
+        let end = token_end(text, place).min(text.len());
+        // A token begins and ends at a character.
+        let mut end = end;
+        while !statement.is_char_boundary(end) {
+            end += 1;
+        }
+        let token = statement.get(place..end).unwrap_or_default();
+        out.push_str(if token == from && text.get(end) == Some(&b'.') { to } else { token });
+        place = end;
+    }
+    out
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "CREATE TABLE `t(,`` x` (\n  `id` int NOT NULL AUTO_INCREMENT COMMENT 'a, (b\\'',\n  \
+        `n` decimal(10,2) DEFAULT '1,5',\n  `g` int GENERATED ALWAYS AS (concat(`n`,_utf8mb4')')) VIRTUAL,\n  \
+        PRIMARY KEY (`n`,`id`),\n  UNIQUE KEY `u` (`id`),\n  KEY `k` (`n`),\n  FULLTEXT KEY `f` (`g`),\n  \
+        CONSTRAINT `c ,` FOREIGN KEY (`n`) REFERENCES `other` (`n`),\n  CONSTRAINT `d` CHECK ((`n` > 0))\n) \
+        ENGINE=InnoDB COMMENT='x)' /*!50100 PARTITION BY HASH (`id`) */";
+
+    #[test]
+    fn indexes_and_foreign_keys_are_added_later_and_the_counter_keeps_its_index() {
+        let parsed = CreateTable::parse(TABLE).unwrap();
+        let split = parsed.split();
+        assert!(split.create.contains("UNIQUE KEY `u` (`id`)") && split.create.contains("CONSTRAINT `d` CHECK"));
+        assert!(!split.create.contains("`k`") && !split.create.contains("FOREIGN"), "{}", split.create);
+        assert!(split.create.ends_with(") ENGINE=InnoDB COMMENT='x)' /*!50100 PARTITION BY HASH (`id`) */"));
+        assert_eq!(split.indexes, ["ADD KEY `k` (`n`)", "ADD FULLTEXT KEY `f` (`g`)"]);
+        let key = "ADD CONSTRAINT `c ,` FOREIGN KEY (`n`) REFERENCES `other` (`n`)";
+        assert_eq!(split.foreign_keys.as_deref(), Some(key));
+        assert_eq!(parsed.referred(), ["`other`"]);
+        let whole = parsed.whole(true);
+        assert!(whole.create.contains("FULLTEXT") && whole.foreign_keys.is_some() && whole.indexes.is_empty());
+        assert!(parsed.whole(false).create.contains("FOREIGN"));
+    }
+
+    #[test]
+    fn a_table_without_a_primary_key_keeps_its_first_unique_one() {
+        let parsed =
+            CreateTable::parse("CREATE TABLE `t` (\n `a` int,\n UNIQUE KEY `u` (`a`),\n UNIQUE KEY `v` (`a`)\n)");
+        let split = parsed.unwrap().split();
+        assert!(split.create.contains("`u`") && split.indexes == ["ADD UNIQUE KEY `v` (`a`)"]);
+        for bad in ["CREATE TABLE `t`", "CREATE TABLE `t` (`a` int", "", "CREATE TABLE t (`a` text COMMENT 'x"] {
+            assert_eq!(CreateTable::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_database_is_renamed_in_names_only() {
+        let view = "CREATE VIEW `v` AS select `shop`.`é`.`shop` AS `shop`,'`shop`.' AS `x` from `shop`.`é`";
+        let renamed = renamed(view, "`shop`", "`new`");
+        assert_eq!(renamed, "CREATE VIEW `v` AS select `new`.`é`.`shop` AS `shop`,'`shop`.' AS `x` from `new`.`é`");
+    }
+}

@@ -1,0 +1,250 @@
+//! What is loaded: the objects of the set that were chosen, under their names in the target.
+
+use std::collections::{BTreeMap, HashMap};
+
+use fullbore_core::{Error, Result};
+
+use super::ddl::{CreateTable, Split, renamed};
+use crate::engine::LoadOrder;
+use crate::mysql_family::logical::columns::Column;
+use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::logical_set::catalog::{self, Code, Object, TableObject};
+use crate::mysql_family::logical_set::set::Detail;
+use crate::mysql_family::single_table::TableName;
+
+/// A database to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedDatabase {
+    /// Its name in the target.
+    pub name: String,
+    /// What follows the name in CREATE DATABASE.
+    pub options: String,
+    /// Whether all of it is loaded.
+    pub whole: bool,
+}
+
+/// A table to create and to fill.
+#[derive(Debug, Clone)]
+pub struct PlannedTable {
+    /// As the set has it.
+    pub object: TableObject,
+    /// Its database in the target.
+    pub schema: String,
+    /// Its statements.
+    pub split: Split,
+    /// How its columns are written.
+    pub columns: Vec<Column>,
+}
+
+impl PlannedTable {
+    /// For statements in the target.
+    pub fn quoted(&self) -> String {
+        format!("{}.{}", quoted(&self.schema), quoted(&self.object.name))
+    }
+
+    /// For messages.
+    pub fn shown(&self) -> String {
+        format!("{}.{}", self.schema, self.object.name)
+    }
+}
+
+/// A sequence of MariaDB.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedSequence {
+    /// For statements in the target.
+    pub quoted: String,
+    /// What follows the name in CREATE SEQUENCE.
+    pub options: String,
+    /// Its next value.
+    pub next: String,
+}
+
+/// Everything to load.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// The databases.
+    pub databases: Vec<PlannedDatabase>,
+    /// The tables.
+    pub tables: Vec<PlannedTable>,
+    /// The place of a table, by its names in the set.
+    pub places: HashMap<(String, String), usize>,
+    /// The sequences.
+    pub sequences: Vec<PlannedSequence>,
+    /// Views, routines, triggers and events, with their database in the target.
+    pub code: Vec<Code>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// `--table` and `--map`.
+struct Chosen {
+    databases: Vec<String>,
+    tables: Vec<TableName>,
+    maps: BTreeMap<String, String>,
+}
+
+impl Chosen {
+    fn of(order: &LoadOrder) -> Result<Self> {
+        let (mut databases, mut tables) = (Vec::new(), Vec::new());
+        for name in &order.tables {
+            match name.strip_suffix(".*") {
+                Some(database) => databases.push(database.to_owned()),
+                None => tables.push(TableName::parse(name)?),
+            }
+        }
+        Ok(Self { databases, tables, maps: order.maps.iter().cloned().collect() })
+    }
+
+    fn whole(&self, schema: &str) -> bool {
+        self.databases.is_empty() && self.tables.is_empty() || self.databases.iter().any(|name| name == schema)
+    }
+
+    fn takes(&self, schema: &str, table: &str) -> bool {
+        self.whole(schema) || self.tables.iter().any(|it| it.schema == schema && it.table == table)
+    }
+
+    fn takes_any(&self, schema: &str) -> bool {
+        self.whole(schema) || self.tables.iter().any(|it| it.schema == schema)
+    }
+
+    fn name<'n>(&'n self, schema: &'n str) -> &'n str {
+        self.maps.get(schema).map_or(schema, String::as_str)
+    }
+}
+
+/// What follows the quoted name in a CREATE statement.
+fn after_name<'t>(create: &'t str, name: &str) -> &'t str {
+    create.split_once(&quoted(name)).map_or("", |(_, rest)| rest)
+}
+
+impl Plan {
+    /// From the order. `other_vendor`: nothing is made after the rows that can be made before, so that the target
+    /// refuses it before the first row.
+    ///
+    /// # Errors
+    /// A catalog cannot be read, or something that was asked for is not in the set.
+    pub fn of(order: &LoadOrder, other_vendor: bool) -> Result<Self> {
+        let chosen = Chosen::of(order)?;
+        let mut plan = Self::default();
+        let mut known: Vec<String> = Vec::new();
+        for (name, text) in &order.catalogs {
+            for object in catalog::read(name, text)? {
+                plan.add(object, &chosen, &mut known)?;
+            }
+        }
+        plan.demand(&chosen, &known)?;
+        let large = large(order);
+        let of_large = |name: &(String, String)| large.contains_key(name);
+        let all = std::mem::take(&mut plan.tables);
+        plan.tables = all
+            .into_iter()
+            .map(|table| {
+                let key = (table.object.schema.clone(), table.object.name.clone());
+                let split = split(&table.object, !other_vendor && of_large(&key), &of_large);
+                PlannedTable { split, ..table }
+            })
+            .collect();
+        let mapped: Vec<_> = chosen.maps.iter().filter(|(from, _)| known.contains(from)).collect();
+        mapped.into_iter().for_each(|(from, to)| plan.rename(from, to));
+        let key = |table: &PlannedTable| (table.object.schema.clone(), table.object.name.clone());
+        plan.places = plan.tables.iter().enumerate().map(|(place, table)| (key(table), place)).collect();
+        Ok(plan)
+    }
+
+    fn add(&mut self, object: Object, chosen: &Chosen, known: &mut Vec<String>) -> Result<()> {
+        match object {
+            Object::Database { name, create } => {
+                if chosen.takes_any(&name) {
+                    let options = after_name(&create, &name).to_owned();
+                    let whole = chosen.whole(&name);
+                    self.databases.push(PlannedDatabase { name: chosen.name(&name).to_owned(), options, whole });
+                }
+                known.push(name);
+            }
+            Object::Sequence { schema, name, create, next } => {
+                if chosen.takes(&schema, &name) {
+                    let quoted_name = format!("{}.{}", quoted(chosen.name(&schema)), quoted(&name));
+                    let options = after_name(&create, &name).to_owned();
+                    self.sequences.push(PlannedSequence { quoted: quoted_name, options, next });
+                }
+            }
+            Object::Table(object) => {
+                if chosen.takes(&object.schema, &object.name) {
+                    let (schema, columns) = (chosen.name(&object.schema).to_owned(), object.forms()?);
+                    self.tables.push(PlannedTable { object, schema, split: Split::default(), columns });
+                }
+            }
+            Object::Code(code) => {
+                let whole = chosen.whole(&code.schema);
+                if whole || code.kind == "VIEW" && chosen.takes(&code.schema, &code.name) {
+                    self.code.push(code);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn demand(&self, chosen: &Chosen, known: &[String]) -> Result<()> {
+        let has = |wanted: &TableName| {
+            self.tables.iter().any(|table| table.object.schema == wanted.schema && table.object.name == wanted.table)
+                || self.code.iter().any(|code| code.schema == wanted.schema && code.name == wanted.table)
+        };
+        let missing = chosen.tables.iter().find(|table| !has(table)).map(|table| format!("--table {table}"));
+        let databases = chosen.databases.iter().map(|name| (format!("--table {name}.*"), name));
+        let mapped = chosen.maps.keys().map(|name| (format!("--map {name}"), name));
+        let missing = missing
+            .or_else(|| databases.chain(mapped).find(|(_, name)| !known.contains(name)).map(|(option, _)| option));
+        match missing {
+            None => Ok(()),
+            Some(option) => {
+                Err(Error::usage(option, "the set does not hold it", "`fullbore inspect files` shows its names"))
+            }
+        }
+    }
+
+    /// Gives a database another name in views and foreign keys. Bodies of routines are not understood.
+    fn rename(&mut self, from: &str, to: &str) {
+        let (old, new) = (quoted(from), quoted(to));
+        for table in &mut self.tables {
+            table.split.foreign_keys = table.split.foreign_keys.take().map(|text| renamed(&text, &old, &new));
+            table.split.create = renamed(&table.split.create, &old, &new);
+        }
+        for code in &mut self.code {
+            let mentions = code.create.contains(from);
+            if code.kind == "VIEW" {
+                code.create = renamed(&code.create, &old, &new);
+            } else if mentions && code.schema == from {
+                self.warnings.push(format!("{} names the database `{from}` and stays as it is", code.shown()));
+            }
+            if code.schema == from {
+                code.schema = to.to_owned();
+            }
+        }
+    }
+}
+
+/// The tables with chunks of their own.
+fn large(order: &LoadOrder) -> HashMap<(String, String), ()> {
+    let chunk = |detail| match detail {
+        Detail::Chunk { schema, table, .. } => Some(((schema, table), ())),
+        _ => None,
+    };
+    order.streams.iter().filter_map(Detail::of).filter_map(chunk).collect()
+}
+
+/// How a table is created. Foreign keys to large tables come after the rows, because their indexes do.
+fn split(object: &TableObject, large: bool, is_large: &dyn Fn(&(String, String)) -> bool) -> Split {
+    let Some(parsed) = CreateTable::parse(&object.create) else {
+        let create = after_name(&object.create, &object.name).to_owned();
+        return Split { create, ..Split::default() };
+    };
+    if large && object.engine.eq_ignore_ascii_case("InnoDB") {
+        return parsed.split();
+    }
+    let refers = |name: &String| {
+        // A name with its database is compared as text: if it is not understood, the key comes later.
+        let plain = name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).filter(|rest| !rest.contains('`'));
+        plain.is_none_or(|name| is_large(&(object.schema.clone(), name.to_owned())))
+    };
+    parsed.whole(parsed.referred().iter().any(refers))
+}

@@ -1,0 +1,218 @@
+//! The rows of one stream on their way into a table: each piece that comes is cut at the end of its last row, and becomes
+//! one statement. No statement waits for bytes.
+
+use fullbore_core::{Error, Result};
+
+use super::plan::PlannedTable;
+use crate::mysql_family::connection::{Connection, Failure, ServerError};
+use crate::mysql_family::logical::columns::{Column, Form};
+use crate::mysql_family::logical::literal;
+use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::logical_set::tsv::{self, unescape};
+
+/// An INSERT statement ends with the row that makes it longer than this, in bytes.
+const INSERT: usize = 512 << 10;
+/// How rows are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// LOAD DATA LOCAL.
+    LoadData,
+    /// INSERT with many rows: the server does not allow LOAD DATA LOCAL.
+    Insert,
+}
+
+/// A connection that loads rows.
+pub struct Loader {
+    /// To the target.
+    pub connection: Connection,
+    way: Way,
+    strict: Option<bool>,
+}
+
+/// ER_WARN_DATA_TRUNCATED: number 0 of an ENUM gives it.
+const TRUNCATED: &str = "1265";
+
+impl Loader {
+    /// On a connection with the settings of a load.
+    pub fn new(connection: Connection, way: Way) -> Self {
+        Self { connection, way, strict: None }
+    }
+
+    /// Loads whole rows.
+    ///
+    /// # Errors
+    /// The server refuses them, or does not take each of them as it is.
+    pub fn load(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<()> {
+        // Number 0 of an ENUM is refused in strict mode.
+        let strict = !table.columns.iter().any(|column| column.form == Form::Members);
+        if self.strict != Some(strict) {
+            let mode = super::MODE;
+            let more = if strict { ",STRICT_ALL_TABLES" } else { "" };
+            self.connection.query(&format!("SET SESSION sql_mode = '{mode}{more}'"))?;
+            self.strict = Some(strict);
+        }
+        match self.way {
+            Way::LoadData => self.load_data(table, rows),
+            Way::Insert => self.insert(table, rows),
+        }
+    }
+
+    fn load_data(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<()> {
+        let statement = load_statement(table);
+        let changed = self.connection.load_local(&statement, rows).map_err(|failure| refused(table, failure))?;
+        // LOCAL makes warnings of errors, and leaves out rows with a key that is there.
+        let sent = rows.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if changed.warnings > 0 {
+            self.judge_warnings(table)?;
+        }
+        if changed.rows == sent {
+            return Ok(());
+        }
+        let why = format!("the server took {} of {sent} rows", changed.rows);
+        Err(Error::refused(format!("table {}", table.shown()), why, DOUBLED))
+    }
+
+    fn judge_warnings(&mut self, table: &PlannedTable) -> Result<()> {
+        let lenient = self.strict == Some(false);
+        let told = self.connection.query("SHOW WARNINGS LIMIT 100")?;
+        let code = |row: &[Option<String>]| row.get(1).cloned().flatten().unwrap_or_default();
+        let Some(row) = told.rows.iter().find(|row| !(lenient && code(row) == TRUNCATED)) else { return Ok(()) };
+        let text = row.get(2).cloned().flatten().unwrap_or_default();
+        let number = code(row).parse().unwrap_or(0);
+        let error = ServerError::new(self.connection.name(), number, "", text.as_bytes());
+        Err(refused(table, Failure::Server(error)))
+    }
+
+    fn insert(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<()> {
+        let head = insert_head(table);
+        let mut statement = Vec::new();
+        for row in rows.split_inclusive(|byte| *byte == b'\n') {
+            let row = row.strip_suffix(b"\n").unwrap_or(row);
+            match statement.is_empty() {
+                true => statement.extend_from_slice(head.as_bytes()),
+                false => statement.push(b','),
+            }
+            values(&table.columns, row, &mut statement).map_err(|what| {
+                let why = format!("the set has {what} for it");
+                Error::incomplete(format!("table {}", table.shown()), why, "use another set")
+            })?;
+            if statement.len() >= INSERT {
+                self.run(table, &statement)?;
+                statement.clear();
+            }
+        }
+        if statement.is_empty() { Ok(()) } else { self.run(table, &statement) }
+    }
+
+    fn run(&mut self, table: &PlannedTable, statement: &[u8]) -> Result<()> {
+        self.connection.change(statement).map(drop).map_err(|failure| refused(table, failure))
+    }
+}
+
+const DOUBLED: &str =
+    "the table has rows with the same keys: does another session write to it? Load again with --replace";
+
+/// The statement for all rows of a table.
+fn load_statement(table: &PlannedTable) -> String {
+    tsv::load_statement("rows", &table.quoted(), &table.columns)
+}
+
+fn insert_head(table: &PlannedTable) -> String {
+    let columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
+    format!("INSERT INTO {} ({}) VALUES ", table.quoted(), columns.join(", "))
+}
+
+/// A row as the values of an INSERT.
+fn values(columns: &[Column], row: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    out.push(b'(');
+    let mut fields = row.split(|byte| *byte == b'\t');
+    for (place, column) in columns.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        let field = fields.next().ok_or("a row with too few values")?;
+        match unescape(field) {
+            None => out.extend_from_slice(b"NULL"),
+            Some(value) if value.len() <= literal::SHORT => literal::write(column.form, &value, out)?,
+            Some(value) => {
+                literal::begin_long(column.form, out)?;
+                literal::digits(&value, out);
+            }
+        }
+    }
+    out.push(b')');
+    Ok(())
+}
+
+/// The error of a server that does not take rows. Its text may hold a value, which is left out.
+fn refused(table: &PlannedTable, failure: Failure) -> Error {
+    match failure {
+        Failure::Server(error) => Error::refused(
+            format!("table {}", table.shown()),
+            format!("the server does not take its rows: {}", without_values(&error)),
+            match error.code {
+                1153 => "raise max_allowed_packet on the target: a row is longer",
+                1114 | 1021 | 3 | 28 => "free space on the target, then continue with --resume",
+                1062 => DOUBLED,
+                1205 | 1213 => "another session holds rows of the table: end it, then continue with --resume",
+                _ => "look up this error number in the server's manual; then continue with --resume, or load again",
+            },
+        ),
+        Failure::Fault(error) => error.noting(&format!("while it took rows of table {}", table.shown())),
+    }
+}
+
+/// The text of a server's error, without the value of a row that it may quote: `Duplicate entry '…' for key …`.
+fn without_values(error: &ServerError) -> String {
+    let text = &error.message;
+    let hidden = text.split_once('\'').map(|(before, rest)| {
+        let after = rest.rsplit_once("' for ").map_or("", |(_, after)| after);
+        if after.is_empty() { format!("{before}'…'") } else { format!("{before}'…' for {after}") }
+    });
+    format!("{} (error {})", hidden.as_ref().unwrap_or(text), error.code)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::ddl::Split;
+    use super::*;
+    use crate::mysql_family::logical_set::catalog::TableObject;
+
+    fn table(columns: &[(&str, &str)]) -> PlannedTable {
+        let object = TableObject { schema: "s".into(), name: "t`".into(), ..TableObject::default() };
+        let columns = columns.iter().map(|(name, data_type)| Column::of(name, data_type).unwrap()).collect();
+        PlannedTable { object, schema: "new".into(), split: Split::default(), columns }
+    }
+
+    #[test]
+    fn types_that_take_no_bytes_are_converted_in_the_statement() {
+        let statement = load_statement(&table(&[("a", "int"), ("j", "json"), ("e", "enum"), ("b", "blob")]));
+        assert!(statement.starts_with("LOAD DATA LOCAL INFILE 'rows' INTO TABLE `new`.`t``` CHARACTER SET binary"));
+        let end = "(`a`, @v1, @v2, `b`) SET `j` = CONVERT(@v1 USING utf8mb4), `e` = CAST(@v2 AS UNSIGNED)";
+        assert!(statement.ends_with(end), "{statement}");
+        assert!(load_statement(&table(&[])).ends_with("(@v)"));
+    }
+
+    #[test]
+    fn a_row_becomes_values_and_a_value_never_becomes_a_statement() {
+        let columns = table(&[("a", "int"), ("b", "blob"), ("c", "text")]).columns;
+        let mut out = Vec::new();
+        values(&columns, b"-7\t\\0\\\\\t\\N", &mut out).unwrap();
+        assert_eq!(out, b"(-7,0x005C,NULL)");
+        assert!(values(&columns, b"1); DROP\tx\ty", &mut Vec::new()).is_err());
+        assert!(values(&columns, b"1\tx", &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn the_text_of_an_error_has_no_value() {
+        let told = |text: &str| without_values(&ServerError::new("db", 1062, "", text.as_bytes()));
+        assert_eq!(
+            told("Duplicate entry 'secret' for key 't.PRIMARY'"),
+            "Duplicate entry '…' for key 't.PRIMARY' (error 1062)"
+        );
+        assert_eq!(told("Out of space"), "Out of space (error 1062)");
+        assert_eq!(told("Duplicate entry 'a' for b' for key 'k'"), "Duplicate entry '…' for key 'k' (error 1062)");
+        assert_eq!(told("bad 'cut off secret"), "bad '…' (error 1062)");
+    }
+}

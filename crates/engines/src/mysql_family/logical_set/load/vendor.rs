@@ -1,0 +1,85 @@
+//! What differs between the server of a set and its target: names of collations that the target does not know.
+
+use std::collections::{BTreeMap, HashSet};
+
+use fullbore_core::Result;
+
+use super::ddl::token_end;
+use super::plan::Plan;
+use crate::mysql_family::connection::Connection;
+
+/// Replaces collations that the target does not know by the nearest one that it knows, and names them in warnings. A
+/// collation without a near one stays: the target refuses the table by name.
+///
+/// # Errors
+/// The server does not say which collations it knows.
+pub fn fit_collations(connection: &mut Connection, plan: &mut Plan) -> Result<()> {
+    let answer = connection.query("SELECT collation_name FROM information_schema.collations")?;
+    let known: HashSet<String> = answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
+    let mut replaced = BTreeMap::new();
+    let mut fit = |text: &mut String| *text = fitted(text, &known, &mut replaced);
+    plan.databases.iter_mut().for_each(|database| fit(&mut database.options));
+    plan.tables.iter_mut().for_each(|table| fit(&mut table.split.create));
+    for code in &mut plan.code {
+        fit(&mut code.create);
+        fit(&mut code.collation);
+    }
+    for (from, to) in replaced {
+        plan.warnings.push(format!("the target does not know the collation {from}: it has {to} instead"));
+    }
+    Ok(())
+}
+
+/// The text with other collations. Quoted names and texts stay.
+fn fitted(text: &str, known: &HashSet<String>, replaced: &mut BTreeMap<String, String>) -> String {
+    let bytes = text.as_bytes();
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let (mut out, mut place) = (String::with_capacity(text.len()), 0);
+    while place < bytes.len() {
+        let word = bytes.get(place..).unwrap_or_default().iter().take_while(|byte| is_word(byte)).count();
+        let mut end = if word > 0 { place + word } else { token_end(bytes, place).min(bytes.len()) };
+        while !text.is_char_boundary(end) {
+            end += 1;
+        }
+        let token = text.get(place..end).unwrap_or_default();
+        match nearest(token, known).filter(|_| word > 0) {
+            Some(near) => {
+                replaced.insert(token.to_owned(), near.clone());
+                out.push_str(&near);
+            }
+            None => out.push_str(token),
+        }
+        place = end;
+    }
+    out
+}
+
+/// The collation in place of an unknown one.
+fn nearest(name: &str, known: &HashSet<String>) -> Option<String> {
+    let is_unknown =
+        (name.starts_with("utf8mb4_0900_") || name.starts_with("utf8mb4_uca1400_")) && !known.contains(name);
+    let sensitive = name.ends_with("_as_cs") || name.ends_with("_bin");
+    let candidates = match (is_unknown, sensitive) {
+        (false, _) => return None,
+        (true, true) => ["utf8mb4_0900_as_cs", "utf8mb4_uca1400_as_cs", "utf8mb4_bin"],
+        (true, false) => ["utf8mb4_0900_ai_ci", "utf8mb4_uca1400_ai_ci", "utf8mb4_unicode_520_ci"],
+    };
+    candidates.iter().find(|name| known.contains(**name)).map(|name| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unknown_collation_is_replaced_and_only_outside_of_quotes() {
+        let known: HashSet<String> = ["utf8mb4_unicode_520_ci", "utf8mb4_bin"].map(str::to_owned).into();
+        let mut replaced = BTreeMap::new();
+        let text = "`utf8mb4_0900_ai_ci` text COLLATE utf8mb4_0900_ai_ci COMMENT 'é utf8mb4_0900_ai_ci', \
+                    COLLATE utf8mb4_0900_as_cs, COLLATE=latin1_swedish_ci";
+        let expected = "`utf8mb4_0900_ai_ci` text COLLATE utf8mb4_unicode_520_ci COMMENT 'é utf8mb4_0900_ai_ci', \
+                        COLLATE utf8mb4_bin, COLLATE=latin1_swedish_ci";
+        assert_eq!(fitted(text, &known, &mut replaced), expected);
+        assert_eq!(replaced.len(), 2);
+    }
+}

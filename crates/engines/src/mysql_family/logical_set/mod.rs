@@ -1,0 +1,88 @@
+//! Logical sets: the rows and statements of a running server, and their way into another one
+//! (`docs/decisions/0024-logical-sets.md`, `docs/engines/mysql-logical.md`).
+//!
+//! [`session`] is the backup: it lists the tables ([`listing`]), makes a [`snapshot`] of several connections, and asks
+//! for the statements ([`describe`]). Each [`reader`] takes its work from the [`queue`] and fills ordered streams with
+//! text ([`tsv`], [`small`]). [`load`] is the way back into a server, [`files`] into a directory.
+
+pub mod catalog;
+mod describe;
+mod encode;
+pub mod files;
+mod key;
+mod listing;
+pub mod load;
+mod queue;
+mod reader;
+mod selection;
+mod server;
+pub mod session;
+mod set;
+mod small;
+mod snapshot;
+mod tsv;
+
+use fullbore_core::{Error, Result};
+use serde_json::Value;
+
+use crate::Options;
+use crate::engine::{Load, LoadOrder, LogicalEngine};
+use crate::mysql_family::server_options::{LOGICAL, METHOD, OF_LOGICAL};
+use crate::mysql_family::url::ServerAddress;
+
+/// The field of a position that names the method of its backup.
+const METHOD_FIELD: &str = "method";
+
+/// Whether the user asks for a logical backup of the server that `url` names.
+///
+/// # Errors
+/// An option is for the other method.
+pub fn is_wanted(url: &str, options: &Options) -> Result<bool> {
+    if options.given.choice(&METHOD) == LOGICAL {
+        return Ok(true);
+    }
+    let hint = "add --method logical";
+    if let Some(option) = OF_LOGICAL.iter().find(|option| options.given.value(option).is_some()) {
+        let why = "a physical backup is always of the whole server";
+        return Err(Error::usage(format!("--{}", option.name), why, hint));
+    }
+    match ServerAddress::parse(url)?.database {
+        None => Ok(false),
+        Some(name) => {
+            let why = format!("it names the database `{name}`, but a physical backup is always of the whole server");
+            Err(Error::usage("the database's URL", why, hint))
+        }
+    }
+}
+
+/// Why a set with this position cannot be the full of a differential, if it is a logical one.
+///
+/// # Errors
+/// It is.
+pub fn refuse_as_base(position: &Value) -> Result<(), String> {
+    match LogicalSets.is_logical(position) {
+        true => Err("of rows and statements (--method logical), which has no differentials".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Logical sets of both engines.
+pub struct LogicalSets;
+
+impl LogicalEngine for LogicalSets {
+    fn is_logical(&self, position: &Value) -> bool {
+        position.get(METHOD_FIELD).and_then(Value::as_str) == Some(LOGICAL)
+    }
+
+    fn is_catalog(&self, stream: &fullbore_core::media::ManifestStream) -> bool {
+        set::is_catalog(stream)
+    }
+
+    fn finish_files(&self, directory: &std::path::Path, position: &Value) -> Result<()> {
+        files::finish(directory, position)
+    }
+
+    fn load(&self, url: &str, order: LoadOrder, options: &Options) -> Result<Box<dyn Load>> {
+        Ok(Box::new(load::ServerLoad::begin(url, order, options)?))
+    }
+}

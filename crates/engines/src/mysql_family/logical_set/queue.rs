@@ -1,0 +1,244 @@
+//! The work of all readers. A reader takes whole tables, or many small ones. When nothing is left, it takes the rear half
+//! of what another reader has not read yet.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fullbore_core::halt::Halt;
+use fullbore_core::{Error, Result};
+
+use super::key::{KeyValue, Range};
+use super::listing::{Kind, Listing};
+
+/// A table with fewer estimated bytes is read together with others, in one batch of statements.
+const SMALL_BYTES: u64 = 128 << 10;
+/// Small tables in a batch. Their statements together fit into the buffers of the network.
+const BATCH: usize = 32;
+/// How often a reader without work looks whether the job has ended.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a reader does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// The catalog of the database at this place in the listing.
+    Catalog(usize),
+    /// The tables at these places.
+    Small(Vec<usize>),
+    /// A range of the table at this place.
+    Part(usize, Range),
+}
+
+/// What a reader does now, as far as another one can take a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Running {
+    /// The place of the table.
+    pub table: usize,
+    /// From the first row of the query that runs now.
+    pub range: Range,
+    /// How many rows that query reads at most.
+    pub rows: u64,
+    /// Rows that are probably left.
+    pub left: u64,
+}
+
+#[derive(Debug)]
+enum Reader {
+    /// It has no table that can be cut.
+    Busy,
+    /// Its rest can be cut. True while another reader does that.
+    Cuttable(Running, bool),
+    /// It waits for work, or has ended.
+    Idle,
+}
+
+struct State {
+    waiting: VecDeque<Work>,
+    readers: Vec<Reader>,
+}
+
+/// All work that no reader has taken yet, and what the readers do.
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The next work of a reader.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// To do.
+    Work(Work),
+    /// The rest of this reader can be cut in two: find the place, and call [`Queue::cut`].
+    Cut(usize, Running),
+    /// Everything is done.
+    End,
+}
+
+impl Queue {
+    /// For a listing: catalogs, then tables, the largest first.
+    pub fn new(listing: &Listing, readers: usize) -> Self {
+        let mut waiting: VecDeque<Work> = (0..listing.databases.len()).map(Work::Catalog).collect();
+        let tables = || listing.tables.iter().enumerate().filter(|(_, table)| table.kind == Kind::Table);
+        let mut large: Vec<_> = tables().filter(|(_, table)| table.bytes > SMALL_BYTES).collect();
+        large.sort_by_key(|(_, table)| std::cmp::Reverse(table.bytes));
+        waiting.extend(large.into_iter().map(|(place, _)| Work::Part(place, Range::default())));
+        let small: Vec<usize> =
+            tables().filter(|(_, table)| table.bytes <= SMALL_BYTES).map(|(place, _)| place).collect();
+        waiting.extend(small.chunks(BATCH).map(|batch| Work::Small(batch.to_vec())));
+        let readers = (0..readers).map(|_| Reader::Busy).collect();
+        Self { state: Mutex::new(State { waiting, readers }), changed: Condvar::new() }
+    }
+
+    /// What reader number `index` does next. Waits while others may still give something.
+    ///
+    /// # Errors
+    /// The job ends.
+    pub fn next(&self, index: usize, halt: Option<&Halt>) -> Result<Next> {
+        let mut state = self.lock();
+        loop {
+            if let Some(work) = state.waiting.pop_front() {
+                state.set(index, Reader::Busy);
+                return Ok(Next::Work(work));
+            }
+            state.set(index, Reader::Idle);
+            if let Some((victim, running)) = state.longest() {
+                state.set(index, Reader::Busy);
+                return Ok(Next::Cut(victim, running));
+            }
+            if state.readers.iter().all(|reader| matches!(reader, Reader::Idle)) {
+                self.changed.notify_all();
+                return Ok(Next::End);
+            }
+            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            if halt.is_some_and(Halt::is_stopped) {
+                return Err(Error::Halted);
+            }
+        }
+    }
+
+    /// Reader `index` begins a query whose rest can be cut. Waits while another reader looks for the place. Gives the
+    /// range, which may have become shorter.
+    ///
+    /// # Errors
+    /// The job ends.
+    pub fn begins(&self, index: usize, running: Running, halt: Option<&Halt>) -> Result<Range> {
+        let mut state = self.lock();
+        while let Some(Reader::Cuttable(_, true)) = state.readers.get(index) {
+            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            if halt.is_some_and(Halt::is_stopped) {
+                return Err(Error::Halted);
+            }
+        }
+        let below = match state.readers.get(index) {
+            Some(Reader::Cuttable(before, _)) if before.table == running.table => before.range.below.clone(),
+            _ => running.range.below.clone(),
+        };
+        let range = Range { below, ..running.range.clone() };
+        state.set(index, Reader::Cuttable(Running { range: range.clone(), ..running }, false));
+        self.changed.notify_all();
+        Ok(range)
+    }
+
+    /// Reader `index` has nothing more that can be cut.
+    ///
+    /// # Errors
+    /// The job ends while another reader looks for a place.
+    pub fn ends(&self, index: usize, halt: Option<&Halt>) -> Result<()> {
+        let mut state = self.lock();
+        while let Some(Reader::Cuttable(_, true)) = state.readers.get(index) {
+            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            if halt.is_some_and(Halt::is_stopped) {
+                return Err(Error::Halted);
+            }
+        }
+        state.set(index, Reader::Busy);
+        Ok(())
+    }
+
+    /// The rest of reader `victim` ends where `rest` begins; None: no place was found, and it is whole until its next
+    /// query.
+    pub fn cut(&self, victim: usize, at: Option<KeyValue>) {
+        let mut state = self.lock();
+        if let Some(Reader::Cuttable(running, cutting)) = state.readers.get_mut(victim) {
+            *cutting = false;
+            running.left = if at.is_some() { running.left / 2 } else { 0 };
+            if at.is_some() {
+                running.range.below = at;
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn set(&mut self, index: usize, reader: Reader) {
+        if let Some(place) = self.readers.get_mut(index) {
+            *place = reader;
+        }
+    }
+
+    /// The reader with the longest rest, if one is worth cutting. It is marked.
+    fn longest(&mut self) -> Option<(usize, Running)> {
+        let rests = self.readers.iter_mut().enumerate().filter_map(|(index, reader)| match reader {
+            Reader::Cuttable(running, cutting) if !*cutting && running.left > 2 * running.rows => {
+                Some((index, running, cutting))
+            }
+            _ => None,
+        });
+        let (index, running, cutting) = rests.max_by_key(|(_, running, _)| running.left)?;
+        *cutting = true;
+        Some((index, running.clone()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::key::From;
+    use super::super::listing::KeyColumn;
+    use super::*;
+
+    fn key(value: &[u8]) -> KeyValue {
+        let column = KeyColumn { name: "k".into(), data_type: "int".into(), character_set: String::new() };
+        KeyValue::of(&[column], &[Some(value)]).unwrap()
+    }
+
+    fn running(from: &[u8], left: u64) -> Running {
+        Running { table: 0, range: Range { from: Some(From::After(key(from))), below: None }, rows: 10, left }
+    }
+
+    #[test]
+    fn a_reader_without_work_takes_the_rear_of_the_longest_rest() {
+        let queue = Queue::new(&Listing::default(), 3);
+        queue.begins(0, running(b"1", 100), None).unwrap();
+        queue.begins(1, running(b"2", 500), None).unwrap();
+        let Next::Cut(victim, rest) = queue.next(2, None).unwrap() else { panic!() };
+        assert_eq!((victim, rest.left), (1, 500));
+        queue.cut(1, Some(key(b"250")));
+        let range = queue.begins(1, running(b"20", 480), None).unwrap();
+        assert_eq!(range.below, Some(key(b"250")));
+        assert_eq!(range.from, Some(From::After(key(b"20"))));
+        queue.ends(1, None).unwrap();
+        queue.ends(0, None).unwrap();
+        // The end comes only when all three ask.
+        let ends = std::thread::scope(|scope| {
+            let queue = &queue;
+            let ask = |index| scope.spawn(move || queue.next(index, None).unwrap());
+            [ask(0), ask(1), ask(2)].map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(ends, [Next::End, Next::End, Next::End]);
+    }
+
+    #[test]
+    fn a_rest_without_a_middle_stays_whole() {
+        let queue = Queue::new(&Listing::default(), 2);
+        queue.begins(0, running(b"1", 100), None).unwrap();
+        assert!(matches!(queue.next(1, None).unwrap(), Next::Cut(0, _)));
+        queue.cut(0, None);
+        assert_eq!(queue.begins(0, running(b"9", 90), None).unwrap().below, None);
+    }
+}

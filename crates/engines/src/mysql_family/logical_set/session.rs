@@ -1,0 +1,397 @@
+//! A logical backup as a session: the snapshot, the catalogs, and the streams that the readers fill.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fullbore_core::halt::Halt;
+use fullbore_core::source::{Extent, Reader, Source, Stream};
+use fullbore_core::{Error, Result};
+use serde_json::{Value, json};
+
+use super::catalog;
+use super::describe::{Described, describe};
+use super::listing::{Kind, Listed, Listing};
+use super::queue::Queue;
+use super::reader::TableReader;
+use super::selection::Selection;
+use super::server::{Facts as ServerFacts, Login};
+use super::set::{self, Detail};
+use super::snapshot::{self, How};
+use super::tsv::Tally;
+use crate::mysql_family::Dialect;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::server_options::LOGICAL;
+use crate::{ExtraWork, Facts, Options, Session, streams};
+
+/// Text has no pages.
+const UNIT: u32 = 4096;
+/// How often the snapshot is taken again because a table changed before it.
+const ATTEMPTS: usize = 3;
+/// How many names a warning lists.
+const NAMED_MAX: usize = 10;
+
+/// A stream that a reader fills.
+pub struct NewStream {
+    /// Its number.
+    pub id: u32,
+    name: String,
+    detail: NewDetail,
+    /// Its rows so far.
+    pub tally: Tally,
+    /// Its sections so far.
+    pub tables: u64,
+}
+
+enum NewDetail {
+    Catalog(String),
+    Chunk(String, String),
+    Small,
+}
+
+/// What the readers have finished.
+#[derive(Default)]
+struct Streams {
+    given: u64,
+    small: u32,
+    chunks: HashMap<String, u32>,
+    found: Vec<(Stream, Detail)>,
+}
+
+/// A logical backup that is under way.
+pub struct LogicalSession {
+    login: Login,
+    facts: ServerFacts,
+    selection: Selection,
+    /// The tables, with their statements.
+    pub(super) listing: Listing,
+    /// The work of the readers.
+    pub(super) queue: Queue,
+    described: Mutex<Described>,
+    connections: Mutex<Vec<Connection>>,
+    control: Mutex<Connection>,
+    readers: usize,
+    how: How,
+    place: Value,
+    blocked: Duration,
+    warnings: Vec<String>,
+    streams: Mutex<Streams>,
+    expected: [Stream; 1],
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LogicalSession {
+    /// Lists the tables, makes the snapshot, and asks for the statements.
+    ///
+    /// # Errors
+    /// The server refuses, or has something that a set cannot hold.
+    pub fn open(url: &str, options: &Options) -> Result<Self> {
+        let login = Login::of(url, &options.given, options.halt.clone())?;
+        let selection = Selection::of(&login.address, &options.given)?;
+        let mut control = login.ask()?;
+        let facts = ServerFacts::ask(&mut control, login.address.dialect)?;
+        demand_known(&login, &facts)?;
+        let mut attempt = 0;
+        let (mut listing, taken) = loop {
+            let before = Listing::ask(&mut control, &selection)?;
+            let taken = snapshot::take(&login, options.readers, &mut control, &facts, &before, options.lock_timeout)?;
+            let after = Listing::ask(&mut control, &selection)?;
+            attempt += 1;
+            match before.changed(&after) {
+                None => break (after, taken),
+                Some(_) if attempt < ATTEMPTS => {}
+                Some(what) => return Err(changed(&login, &what)),
+            }
+        };
+        demand_selected(&login, &selection, &listing)?;
+        demand_types(&listing)?;
+        let described = describe(&mut control, &facts, &selection, &mut listing)?;
+        let mut warnings = described.warnings.clone();
+        warnings.extend(warnings_of(&facts, &listing, &taken));
+        let size = listing.tables.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
+        let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size: size.max(1) }];
+        let readers = taken.connections.len();
+        Ok(Self {
+            queue: Queue::new(&listing, readers),
+            login,
+            facts,
+            selection,
+            listing,
+            described: Mutex::new(described),
+            connections: Mutex::new(taken.connections),
+            control: Mutex::new(control),
+            readers,
+            how: taken.how,
+            place: taken.place,
+            blocked: taken.blocked,
+            warnings,
+            streams: Mutex::default(),
+            expected,
+        })
+    }
+
+    /// Ends all waiting.
+    pub(super) fn halt(&self) -> Option<&Halt> {
+        self.login.halt.as_ref()
+    }
+
+    fn new_stream(&self, name: impl FnOnce(&mut Streams) -> String, detail: NewDetail) -> Result<NewStream> {
+        let mut streams = lock(&self.streams);
+        let id = streams::number(streams.given)?;
+        streams.given += 1;
+        let name = name(&mut streams);
+        Ok(NewStream { id, name, detail, tally: Tally::default(), tables: 0 })
+    }
+
+    /// The stream of a catalog, and its text.
+    ///
+    /// # Errors
+    /// There are too many streams.
+    pub(super) fn catalog(&self, place: usize) -> Result<(NewStream, Vec<u8>)> {
+        let schema = self.listing.databases.get(place).cloned().ok_or(Error::Halted)?;
+        let objects = lock(&self.described).catalogs.remove(&schema).unwrap_or_default();
+        let name = set::catalog_name(&schema, place);
+        Ok((self.new_stream(|_| name, NewDetail::Catalog(schema))?, catalog::written(&objects)))
+    }
+
+    /// The next chunk of a table.
+    ///
+    /// # Errors
+    /// There are too many streams.
+    pub(super) fn chunk(&self, table: &Listed) -> Result<NewStream> {
+        let object = &table.object;
+        let of_schema = self.listing.databases.binary_search(&object.schema).unwrap_or(0);
+        let key = |table: &Listed| (table.object.schema.clone(), table.object.name.clone());
+        let number = self.listing.tables.binary_search_by_key(&key(table), key).unwrap_or(0);
+        let folder = set::table_folder(&object.schema, of_schema, &object.name, number);
+        let name = |streams: &mut Streams| {
+            let number = streams.chunks.entry(folder.clone()).or_default();
+            *number += 1;
+            set::chunk_name(&folder, *number)
+        };
+        self.new_stream(name, NewDetail::Chunk(object.schema.clone(), object.name.clone()))
+    }
+
+    /// The next stream with small tables.
+    ///
+    /// # Errors
+    /// There are too many streams.
+    pub(super) fn small(&self) -> Result<NewStream> {
+        let name = |streams: &mut Streams| {
+            streams.small += 1;
+            set::small_name(streams.small)
+        };
+        self.new_stream(name, NewDetail::Small)
+    }
+
+    /// A stream was given to its end.
+    pub(super) fn finished(&self, stream: &NewStream, size: u64) {
+        let tally = stream.tally;
+        let detail = match &stream.detail {
+            NewDetail::Catalog(schema) => Detail::Catalog { schema: schema.clone() },
+            NewDetail::Chunk(schema, table) => Detail::Chunk { schema: schema.clone(), table: table.clone(), tally },
+            NewDetail::Small => Detail::Small { tables: stream.tables, rows: tally.rows },
+        };
+        let found = Stream { id: stream.id, name: stream.name.clone(), unit: UNIT, size };
+        lock(&self.streams).found.push((found, detail));
+    }
+}
+
+/// Refuses servers that are too old.
+fn demand_known(login: &Login, facts: &ServerFacts) -> Result<()> {
+    let least = if facts.dialect == Dialect::MySql { (5, 7) } else { (10, 6) };
+    if facts.series >= least {
+        return Ok(());
+    }
+    let why = format!("it is a {}, which is too old for a logical backup", facts.named());
+    Err(Error::refused(login.address.name(), why, "use the server's own dump program"))
+}
+
+fn demand_selected(login: &Login, selection: &Selection, listing: &Listing) -> Result<()> {
+    let has = |schema: &str, table: Option<&str>| match table {
+        None => listing.databases.iter().any(|name| name == schema),
+        Some(table) => listing.tables.iter().any(|it| it.object.schema == schema && it.object.name == table),
+    };
+    match selection.missing(has) {
+        None => Ok(()),
+        Some(what) => {
+            let why = format!("{what} does not exist, or the account may not see it");
+            Err(Error::usage(login.address.name(), why, "check the name; the account needs SELECT on it"))
+        }
+    }
+}
+
+fn demand_types(listing: &Listing) -> Result<()> {
+    let unknown = |table: &Listed| Some((table.object.shown(), table.unknown.clone()?));
+    let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
+    match tables().find_map(unknown) {
+        None => Ok(()),
+        Some((table, what)) => {
+            let why = format!("{what}, which this version does not know");
+            Err(Error::refused(format!("table {table}"), why, "leave it out with --exclude, or use a newer fullbore"))
+        }
+    }
+}
+
+fn changed(login: &Login, what: &str) -> Error {
+    let why = format!("{what} during the backup");
+    Error::refused(login.address.name(), why, "run the backup again when no statement changes tables")
+}
+
+/// What the user should know.
+fn warnings_of(facts: &ServerFacts, listing: &Listing, taken: &snapshot::Snapshot) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
+    let listed = |names: Vec<String>| {
+        let more = if names.len() > NAMED_MAX { ", …" } else { "" };
+        names.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ") + more
+    };
+    let others: Vec<String> = tables()
+        .filter(|table| !table.object.engine.eq_ignore_ascii_case("InnoDB"))
+        .map(|table| format!("{} ({})", table.object.shown(), table.object.engine))
+        .collect();
+    if !others.is_empty() {
+        warnings.push(format!(
+            "tables of engines without transactions are read at later moments than the others: {}",
+            listed(others)
+        ));
+    }
+    let versioned: Vec<String> = tables().filter(|table| table.versioned).map(|table| table.object.shown()).collect();
+    if !versioned.is_empty() {
+        warnings.push(format!("the history of system-versioned tables is not stored: {}", listed(versioned)));
+    }
+    if taken.how == How::Alone && facts.binary_log {
+        warnings.push(
+            "the place in the binary log is unknown, and one connection reads everything: the account may neither \
+             FLUSH TABLES WITH READ LOCK (RELOAD) nor LOCK TABLES. No log backup can continue this set"
+                .into(),
+        );
+    } else if taken.place.is_null() && facts.binary_log {
+        let privilege = if facts.dialect == Dialect::MySql { "REPLICATION CLIENT" } else { "BINLOG MONITOR" };
+        warnings.push(format!(
+            "the place in the binary log is unknown, because the account lacks {privilege}: no log backup can continue \
+             this set"
+        ));
+    }
+    warnings
+}
+
+/// A reader without a connection.
+struct Nothing;
+
+impl Reader for Nothing {
+    fn next(&mut self, _: &mut [u8]) -> Result<Option<Extent>> {
+        Ok(None)
+    }
+}
+
+impl Source for LogicalSession {
+    fn streams(&self) -> &[Stream] {
+        &self.expected
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    fn is_ordered(&self, _: u32) -> bool {
+        true
+    }
+
+    /// Also a stream that is not complete: its size is known at the end.
+    fn stream(&self, id: u32) -> Option<Stream> {
+        let given = u64::from(id) <= lock(&self.streams).given;
+        (id > 0 && given).then(|| Stream { id, name: String::new(), unit: UNIT, size: 0 })
+    }
+
+    fn detail(&self, id: u32) -> Option<Value> {
+        let streams = lock(&self.streams);
+        let place = streams.found.binary_search_by_key(&id, |(stream, _)| stream.id).ok()?;
+        serde_json::to_value(&streams.found.get(place)?.1).ok()
+    }
+
+    /// After the last row: the tables must still be what they were.
+    fn found(&self) -> Result<Vec<Stream>> {
+        let now = Listing::ask(&mut lock(&self.control), &self.selection)?;
+        if let Some(what) = self.listing.changed(&now) {
+            return Err(changed(&self.login, &what));
+        }
+        let mut streams = lock(&self.streams);
+        streams.found.sort_by_key(|(stream, _)| stream.id);
+        Ok(streams.found.iter().map(|(stream, _)| stream.clone()).collect())
+    }
+
+    fn reader(&self, index: usize, _: usize) -> Result<Box<dyn Reader + '_>> {
+        let connection = if index < self.readers { lock(&self.connections).pop() } else { None };
+        Ok(match connection {
+            Some(connection) => Box::new(TableReader::new(self, index, connection)),
+            None => Box::new(Nothing),
+        })
+    }
+
+    fn is_free(&self, _: u32, _: u64) -> bool {
+        false
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Session for LogicalSession {
+    fn engine(&self) -> &'static str {
+        self.facts.dialect.name()
+    }
+
+    fn source(&self) -> &dyn Source {
+        self
+    }
+
+    /// The place in the binary log has the fields of the engine's physical sets.
+    fn position(&self) -> Result<Value> {
+        let place = if self.facts.dialect == Dialect::MySql { "binary_log_exact" } else { "binary_log" };
+        Ok(json!({
+            super::METHOD_FIELD: LOGICAL,
+            "vendor": self.facts.dialect.title(),
+            "version": self.facts.version,
+            "hostname": self.facts.hostname,
+            "server_id": self.facts.server_id,
+            "server_uuid": self.facts.server_uuid,
+            "lower_case_table_names": self.facts.lower_case_table_names,
+            "snapshot": {
+                "by": self.how.told(),
+                "connections": self.readers,
+                "writers_blocked_ms": (self.blocked.as_secs_f64() * 1e4).round() / 10.0,
+            },
+            "databases": self.listing.databases.len(),
+            "tables": self.listing.tables.len(),
+            place: self.place,
+        }))
+    }
+
+    fn accepts_base(&self, _: &Value) -> Result<(), String> {
+        Err("of no use for a logical backup, which has no differentials: take a full".to_owned())
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            warnings: self.warnings.clone(),
+            writers_blocked: self.blocked,
+            free_bytes: 0,
+            library: self.facts.named(),
+            direct: false,
+        }
+    }
+
+    fn database_at(&self) -> Result<PathBuf, String> {
+        Err("a logical backup reads rows, and no files".to_owned())
+    }
+
+    fn extra_work(&self) -> ExtraWork {
+        ExtraWork { files: self.listing.tables.len() as u64, ..ExtraWork::default() }
+    }
+}

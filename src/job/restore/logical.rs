@@ -1,0 +1,187 @@
+//! RESTORE of a logical set: its rows go into a running server, or its text into a directory.
+
+use fullbore_core::conduct::Conduct;
+use fullbore_core::media::Manifest;
+use fullbore_core::units::counted;
+use fullbore_core::unpack::NullTarget;
+use fullbore_core::{Error, Result};
+use fullbore_engines::engine::{LoadOrder, Loaded, LogicalEngine};
+use fullbore_engines::{Options, Restorer};
+use fullbore_repository::discovery;
+
+use super::super::reading;
+use super::directory::{check_owner, manifests, size_of, unpack, unpack_files};
+use super::media::of_a_database;
+use super::{Check, Into, Request, of_another_engine, plan_line, unfinished};
+use crate::report::Report;
+
+/// The longest catalog of one database, in bytes: it is held in memory.
+const CATALOG_MAX: u64 = 512 << 20;
+/// The name for the verdict of the work after the rows.
+const INDEXES: &str = "indexes and other objects";
+
+/// The engine of a logical set, if the last of these sets is one.
+pub(super) fn of(opened: &reading::Opened) -> Option<&'static dyn LogicalEngine> {
+    let manifest = opened.sets.back()?.manifest()?;
+    let logical = fullbore_engines::named(&manifest.engine)?.logical()?;
+    logical.is_logical(&manifest.position.last.value()).then_some(logical)
+}
+
+/// Restores a logical set.
+///
+/// # Errors
+/// The request has a flag that such a set does not have, the target refuses, or the set is damaged.
+pub(super) fn restore(
+    logical: &'static dyn LogicalEngine,
+    chain: &[discovery::Found],
+    mut opened: reading::Opened,
+    request: &Request,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    refuse_flags(request)?;
+    let manifests = manifests(chain, &mut opened, conduct);
+    let (Some(manifest), Some(found)) = (manifests.last(), chain.last()) else { return Ok(()) };
+    match &request.into {
+        Into::Server { .. } => load(logical, (found, manifest), &mut opened, request, conduct, report),
+        Into::Directory(_) if request.dry_run => {
+            plan_line(found, report);
+            report.status = "planned".into();
+            Ok(())
+        }
+        Into::Directory(target) => {
+            check_owner(request)?;
+            let restore = unfinished::make(target, request.mkdir, size_of(&manifest.streams))?;
+            let directory = restore.temporary();
+            unpack_files(chain, &mut opened, &manifests, &|_| true, directory, false, conduct, report)?;
+            logical.finish_files(directory, &manifest.position.last.value())?;
+            conduct.check()?;
+            if let Some(owner) = &request.owner {
+                owner.take(directory)?;
+            }
+            report.notes.push(
+                "each database has a folder: run its schema.sql, load.sql and code.sql in this order, or restore with \
+                 --into mysql://… or mariadb://…"
+                    .into(),
+            );
+            restore.publish_then(|| ())
+        }
+        Into::Null => unpack(&mut opened, found, &NullTarget, conduct, report),
+        Into::File { engine, path } => Err(of_another_engine(engine, path, &manifest.engine)),
+        Into::Media { .. } => Err(of_a_database(&request.into, &manifest.engine)),
+    }
+}
+
+/// Refuses a server as the target of a set that holds files.
+///
+/// # Errors
+/// The target is a server.
+pub(super) fn refuse_server(into: &Into, engine: &str) -> Result<()> {
+    let Into::Server { .. } = into else { return Ok(()) };
+    let why = format!("the set holds the files of a {engine}, and a running server takes rows only");
+    let hint = "restore the files with --into dir:PATH, or back the source up with --method logical";
+    Err(Error::usage(format!("--into {into}"), why, hint))
+}
+
+/// Refuses a point in the log after a logical set. Without such a point, a warning counts the log sets that are left out.
+///
+/// # Errors
+/// The request names a point.
+pub(super) fn refuse_stop(request: &Request, logs: usize, report: &mut Report) -> Result<()> {
+    let why = "this version applies no log sets to a logical set";
+    if request.stop().is_some() {
+        let hint = "leave it out: the set is restored as it was when it was made. Or choose a physical full with --set";
+        return Err(Error::usage("--stop-at", why, hint));
+    }
+    if logs > 0 {
+        report.warnings.push(format!("{why}: {} not applied", counted(logs as u64, "log set")));
+    }
+    Ok(())
+}
+
+fn refuse_flags(request: &Request) -> Result<()> {
+    let into_server = matches!(request.into, Into::Server { .. });
+    let wrong = |flag: &str, why: &str| Err(Error::usage(flag, why, "leave it out"));
+    let server = "a logical set has no files that a server starts on";
+    match request {
+        _ if request.place_outside => wrong("--place-outside", server),
+        _ if request.server.program.is_some() => wrong("--server-program", server),
+        _ if !request.server.options.is_empty() => wrong("--server-option", server),
+        _ if into_server && request.owner.is_some() => wrong("--owner", "the server owns its files"),
+        _ if into_server && request.check == Some(Check::Quick) => {
+            Err(Error::usage("--check quick", "rows have no pages", "use --check full: it reads all rows again"))
+        }
+        _ if into_server => Ok(()),
+        _ if request.tables.is_some() => {
+            wrong("--table", "single tables are loaded into a server only (--into mysql://…)")
+        }
+        _ if request.resume => wrong("--resume", "a logical set in a directory is restored as a whole"),
+        _ => Ok(()),
+    }
+}
+
+fn load(
+    logical: &'static dyn LogicalEngine,
+    (found, manifest): (&discovery::Found, &Manifest),
+    opened: &mut reading::Opened,
+    request: &Request,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let Into::Server { url, .. } = &request.into else { return Err(Error::Halted) };
+    let order = order(logical, manifest, opened, request)?;
+    let halt = conduct.halt();
+    let options = Options { halt: Some(halt.clone()), given: request.target_options.clone(), ..Options::default() };
+    let load =
+        conduct.until_signalled(&halt, || report.timed("creating tables", |_| logical.load(url, order, &options)))?;
+    if request.dry_run {
+        plan_line(found, report);
+        tell(load.plan(), report);
+        report.status = "planned".into();
+        return Ok(());
+    }
+    let done = unpack(opened, found, load.as_ref(), conduct, report);
+    let done = done.and_then(|()| conduct.until_signalled(&halt, || report.timed(INDEXES, |_| load.finish())));
+    match done {
+        Ok(loaded) => {
+            tell(loaded, report);
+            Ok(())
+        }
+        Err(error) => {
+            report.notes.push(load.left());
+            Err(error)
+        }
+    }
+}
+
+fn tell(loaded: Loaded, report: &mut Report) {
+    report.warnings.extend(loaded.warnings);
+    report.notes.extend(loaded.notes);
+}
+
+fn order(
+    logical: &'static dyn LogicalEngine,
+    manifest: &Manifest,
+    opened: &mut reading::Opened,
+    request: &Request,
+) -> Result<LoadOrder> {
+    let set = opened.sets.back_mut().ok_or(Error::Halted)?;
+    let mut catalogs = Vec::new();
+    for stream in manifest.streams.iter().filter(|stream| logical.is_catalog(stream)) {
+        catalogs.push((stream.name.clone(), set.small_stream(stream, CATALOG_MAX)?));
+    }
+    Ok(LoadOrder {
+        set: manifest.backup_set_id,
+        engine: manifest.engine.clone(),
+        position: manifest.position.last.value(),
+        catalogs,
+        streams: manifest.streams.clone(),
+        tables: request.tables.iter().flat_map(|tables| tables.names.clone()).collect(),
+        maps: request.maps.clone(),
+        replace: request.replace,
+        resume: request.resume,
+        check: request.check == Some(Check::Full),
+        dry_run: request.dry_run,
+        at_once: opened.plan.writers,
+    })
+}
