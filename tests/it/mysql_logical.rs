@@ -49,7 +49,7 @@ fn everything(server: &Server, databases: &[&str]) -> String {
         ));
         seen += &format!("{quoted}\n{}", server.sql(&format!("SHOW CREATE TABLE {quoted}")));
         if kind != "SEQUENCE" {
-            seen += &server.sql(&format!("SELECT {} FROM {quoted} ORDER BY 1, 2", columns.trim()));
+            seen += &server.sql(&format!("SELECT {} FROM {quoted} ORDER BY 1", columns.trim()));
         }
     }
     for what in [
@@ -64,6 +64,9 @@ fn everything(server: &Server, databases: &[&str]) -> String {
 }
 
 fn assert_same(found: &str, expected: &str) {
+    // MySQL may show a character set that it has left out before, with the same meaning.
+    let plain = |text: &str| text.replace(" CHARACTER SET utf8mb4 COLLATE", " COLLATE");
+    let (found, expected) = (plain(found), plain(expected));
     let differing: Vec<_> = found.lines().zip(expected.lines()).filter(|(found, expected)| found != expected).collect();
     assert!(found == expected, "{:.3000}", format!("{differing:#?}"));
 }
@@ -157,17 +160,16 @@ fn a_mariadb_server_comes_back_in_another_one_with_every_row_and_object() {
 }
 
 /// A table with a key of two columns, large enough to be read by several statements and to be cut between readers.
-const BIG: &str = "CREATE DATABASE bank; USE bank; CREATE TABLE account (a INT, b VARCHAR(40), money BIGINT NOT NULL, pad VARCHAR(200) NOT NULL, PRIMARY KEY (a, b), KEY (money)); \
-    INSERT INTO account SELECT x.n * 10 + y.n, CONCAT('nr', z.n, w.n), 100, REPEAT('x', 180) FROM \
+const BIG: &str = "CREATE DATABASE bank; USE bank; CREATE TABLE account (a INT, b VARCHAR(40), money BIGINT NOT NULL, pad VARCHAR(800) NOT NULL, PRIMARY KEY (a, b), KEY (money)); \
+    INSERT INTO account SELECT x.n * 10 + y.n, CONCAT('nr', z.n, w.n), 100, REPEAT('x', 780) FROM \
         (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9) x, \
         (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9) y, \
         (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9) z, \
-        (SELECT x.n * 20 + y.n n FROM (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9) x, \
-        (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9 \
-         UNION SELECT 10 UNION SELECT 11 UNION SELECT 12 UNION SELECT 13 UNION SELECT 14 UNION SELECT 15 UNION SELECT 16 UNION SELECT 17 UNION SELECT 18 UNION SELECT 19) y) w; ANALYZE TABLE account;";
+        (SELECT x.n * 5 + y.n n FROM (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9) x, \
+        (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4) y) w; ANALYZE TABLE account;";
 
 const MOVES: &str = "SET @a = FLOOR(RAND() * 100), @b = FLOOR(RAND() * 100), @m = FLOOR(RAND() * 50); START TRANSACTION; \
-    UPDATE bank.account SET money = money - @m WHERE a = @a AND b = 'nr00'; UPDATE bank.account SET money = money + @m WHERE a = @b AND b = 'nr199'; COMMIT;";
+    UPDATE bank.account SET money = money - @m WHERE a = @a AND b = 'nr00'; UPDATE bank.account SET money = money + @m WHERE a = @b AND b = 'nr049'; COMMIT;";
 
 #[test]
 fn a_dump_of_a_busy_server_is_one_moment_and_an_interrupted_load_continues() {
@@ -208,7 +210,7 @@ fn a_dump_of_a_busy_server_is_one_moment_and_an_interrupted_load_continues() {
     assert!(ended.code == 130 && ended.err.contains("--resume"), "{ended}");
     load(&world, &target, "--from a").refused(1, "mysql://", "interrupted");
     let ended = load(&world, &target, "--from a --resume --check full").done();
-    assert!(ended.err.contains("are in the target already"), "{ended}");
+    assert!(ended.err.contains("the target already has"), "{ended}");
     assert_eq!(target.sql("SELECT COUNT(*), SUM(money) FROM bank.account"), total);
     assert!(target.sql("SHOW CREATE TABLE bank.account").contains("KEY `money`"));
 }
@@ -217,7 +219,7 @@ fn a_dump_of_a_busy_server_is_one_moment_and_an_interrupted_load_continues() {
 fn what_the_account_may_not_do_is_named_and_a_table_that_changes_ends_the_backup() {
     let world = World::new();
     let source = server(Kind::Mysql9, &world, "source");
-    source.sql("CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY, v LONGBLOB); INSERT INTO shop.item VALUES (1, REPEAT('x', 8000000)); \
+    source.sql("CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY, v LONGBLOB); INSERT INTO shop.item VALUES (1, REPEAT('x', 8000000)); ANALYZE TABLE shop.item; \
         CREATE TABLE shop.`end` (id INT PRIMARY KEY); CREATE VIEW shop.v AS SELECT id FROM shop.item; \
         CREATE USER plain@'%' IDENTIFIED BY 'pl41n'; GRANT SELECT, SHOW VIEW ON *.* TO plain@'%'; \
         CREATE USER locker@'%' IDENTIFIED BY 'pl41n'; GRANT SELECT, SHOW VIEW, LOCK TABLES, TRIGGER, EVENT ON *.* TO locker@'%'; \
@@ -241,8 +243,7 @@ fn what_the_account_may_not_do_is_named_and_a_table_that_changes_ends_the_backup
         ("--kind differential --base a", "", "differential"),
     ] {
         let ended = as_user("locker", &format!("--to nul: {options}"));
-        assert!(ended.code == 2 || ended.code == 1, "{ended}");
-        assert!(ended.err.contains(thing) && ended.err.contains(why), "{ended}");
+        assert!(ended.code != 0 && ended.err.contains(thing) && ended.err.contains(why), "{ended}");
     }
     let refused = world.run(&format!("backup mysql://root@127.0.0.1:{port}/shop --password-file source --to nul:"));
     refused.refused(2, "URL", "--method logical");

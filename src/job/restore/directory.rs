@@ -69,7 +69,7 @@ pub(super) fn restore(
         }
         Into::Directory(target) => target,
         Into::File { engine: asked, path } => return Err(of_another_engine(asked, path, engine)),
-        Into::Media { .. } | Into::Server { .. } => return Err(of_a_database(&request.into, engine)),
+        _ => return Err(of_a_database(&request.into, engine)),
     };
     let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
     if let (Some(_), Some(why)) = (&replay, &by_hand) {

@@ -27,7 +27,8 @@ pub fn write(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static
             out.push(b'\'');
         }
         Form::Word if value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'-')) => {
-            out.push(b'\'');
+            // Without a character set it would be the bytes of the value.
+            out.extend_from_slice(b"_utf8mb4'");
             out.extend_from_slice(value);
             out.push(b'\'');
         }

@@ -12,6 +12,7 @@ use super::queue::{Next, Running, Work};
 use super::server::first_row;
 use super::session::{LogicalSession, NewStream};
 use super::small::{SMALL_MAX, Section};
+use super::snapshot::GIVE_BACK;
 use super::tsv::Tally;
 use crate::mysql_family::connection::{Connection, Failure, Fetched, RowFault, Rows};
 use crate::mysql_family::logical::columns::Column;
@@ -119,14 +120,16 @@ pub struct TableReader<'a> {
     row: Vec<u8>,
     scratch: Vec<u8>,
     at_end: bool,
+    /// It has read tables whose definitions are locked.
+    holds_tables: bool,
 }
 
 impl<'a> TableReader<'a> {
     /// On a connection with the snapshot.
     pub fn new(session: &'a LogicalSession, index: usize, connection: Connection) -> Self {
         let (asked, ended, row, scratch) = (VecDeque::new(), Vec::new(), Vec::new(), vec![0; 64 << 10]);
-        let (rowing, chunk, small, at_end) = (None, None, None, false);
-        Self { session, index, connection, rowing, asked, chunk, small, ended, row, scratch, at_end }
+        let (rowing, chunk, small, at_end, holds_tables) = (None, None, None, false, false);
+        Self { session, index, connection, rowing, asked, chunk, small, ended, row, scratch, at_end, holds_tables }
     }
 
     fn give(&mut self, buffer: &mut [u8]) -> Option<Extent> {
@@ -154,6 +157,9 @@ impl<'a> TableReader<'a> {
         if let Some(table) = self.asked.pop_front() {
             self.begin_rows(table, None)?;
             return Ok(true);
+        }
+        if std::mem::take(&mut self.holds_tables) {
+            self.connection.query(GIVE_BACK)?;
         }
         match self.session.queue.next(self.index, self.session.halt())? {
             Next::Work(Work::Catalog(place)) => self.catalog(place)?,
@@ -217,6 +223,7 @@ impl<'a> TableReader<'a> {
     fn begin_rows(&mut self, place: usize, part: Option<Part>) -> Result<()> {
         let table = self.table(place)?;
         let columns = table.object.forms()?;
+        self.holds_tables = true;
         let rows = self.connection.rows(ROW_MAX).map_err(|failure| explained(table, failure))?;
         if rows.columns() != columns.len().max(1) {
             return Err(changed(table, "the server sends other columns than it has listed"));

@@ -21,6 +21,12 @@ const LOCK_WAIT_TIMEOUT: u32 = 1205;
 
 const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
+/// The place in a snapshot's transaction to which readers return: this gives back the locks on the definitions of tables
+/// that were read, so that ALTER TABLE waits for a table and not for the backup.
+const SAVEPOINT: &str = "SAVEPOINT fullbore";
+/// Returns to it.
+pub const GIVE_BACK: &str = "ROLLBACK TO SAVEPOINT fullbore";
+
 /// How the connections got the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
@@ -74,6 +80,7 @@ pub fn take(
     if facts.dialect == Dialect::MariaDb && facts.binary_log {
         let mut connections = connections()?;
         if let Some(place) = compared(&mut connections, control)? {
+            set_savepoints(&mut connections)?;
             return Ok(Snapshot { connections, how: How::Compared, place, blocked: Duration::ZERO });
         }
     }
@@ -90,6 +97,7 @@ pub fn take(
             Ok(_) => {
                 let place = begin(&mut connections).and_then(|()| place(control, facts));
                 control.query("UNLOCK TABLES")?;
+                set_savepoints(&mut connections)?;
                 return Ok(Snapshot { connections, how, place: place?, blocked: since.elapsed() });
             }
             Err(Failure::Server(error)) if FORBIDDEN.contains(&error.code) => {}
@@ -101,6 +109,7 @@ pub fn take(
     }
     connections.truncate(1);
     begin(&mut connections)?;
+    set_savepoints(&mut connections)?;
     Ok(Snapshot { connections, how: How::Alone, place: Value::Null, blocked: Duration::ZERO })
 }
 
@@ -124,6 +133,10 @@ fn begin(connections: &mut [Connection]) -> Result<()> {
         connection.answer()?;
     }
     Ok(())
+}
+
+fn set_savepoints(connections: &mut [Connection]) -> Result<()> {
+    connections.iter_mut().try_for_each(|connection| Ok(connection.query(SAVEPOINT).map(drop)?))
 }
 
 /// Begins the snapshots again and again until all of them are at the same place. None if they never are, or if the

@@ -113,10 +113,8 @@ impl ServerLoad {
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
         let (streams, passed) = streams_of(&order, &plan, &earlier.streams, &mut lock(&expected));
         if !earlier.streams.is_empty() {
-            notes.push(format!(
-                "{} of the set are in the target already",
-                counted(earlier.streams.len() as u64, "stream")
-            ));
+            let count = counted(earlier.streams.len() as u64, "stream");
+            notes.push(format!("the target already has {count} of the set"));
         }
         let spare = Mutex::default();
         let (loaded_rows, begun) = (AtomicU64::new(0), Mutex::new("its tables, without all of their rows"));

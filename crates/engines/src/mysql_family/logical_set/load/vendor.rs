@@ -6,7 +6,7 @@ use fullbore_core::Result;
 
 use super::ddl::token_end;
 use super::plan::Plan;
-use crate::mysql_family::connection::Connection;
+use crate::mysql_family::connection::{Connection, Failure};
 
 /// Replaces collations that the target does not know by the nearest one that it knows, and names them in warnings. A
 /// collation without a near one stays: the target refuses the table by name.
@@ -15,7 +15,14 @@ use crate::mysql_family::connection::Connection;
 /// The server does not say which collations it knows.
 pub fn fit_collations(connection: &mut Connection, plan: &mut Plan) -> Result<()> {
     let answer = connection.query("SELECT collation_name FROM information_schema.collations")?;
-    let known: HashSet<String> = answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
+    let mut known: HashSet<String> = answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
+    // MariaDB lists collations of several character sets under a short name. Earlier versions do not have this column.
+    let full = "SELECT full_collation_name FROM information_schema.collation_character_set_applicability";
+    match connection.query(full) {
+        Ok(answer) => known.extend(answer.rows.into_iter().filter_map(|row| row.into_iter().next()?)),
+        Err(Failure::Server(_)) => {}
+        Err(Failure::Fault(error)) => return Err(error),
+    }
     let mut replaced = BTreeMap::new();
     let mut fit = |text: &mut String| *text = fitted(text, &known, &mut replaced);
     plan.databases.iter_mut().for_each(|database| fit(&mut database.options));
@@ -56,15 +63,15 @@ fn fitted(text: &str, known: &HashSet<String>, replaced: &mut BTreeMap<String, S
 
 /// The collation in place of an unknown one.
 fn nearest(name: &str, known: &HashSet<String>) -> Option<String> {
-    let is_unknown =
-        (name.starts_with("utf8mb4_0900_") || name.starts_with("utf8mb4_uca1400_")) && !known.contains(name);
-    let sensitive = name.ends_with("_as_cs") || name.ends_with("_bin");
-    let candidates = match (is_unknown, sensitive) {
-        (false, _) => return None,
-        (true, true) => ["utf8mb4_0900_as_cs", "utf8mb4_uca1400_as_cs", "utf8mb4_bin"],
-        (true, false) => ["utf8mb4_0900_ai_ci", "utf8mb4_uca1400_ai_ci", "utf8mb4_unicode_520_ci"],
+    let set = ["_0900_", "_uca1400_"].iter().find_map(|family| Some(name.split_once(family)?.0))?;
+    if known.contains(name) {
+        return None;
+    }
+    let ends: &[&str] = match name.ends_with("_as_cs") || name.ends_with("_bin") {
+        true => &["0900_as_cs", "uca1400_as_cs", "bin"],
+        false => &["0900_ai_ci", "uca1400_ai_ci", "unicode_520_ci", "unicode_ci", "general_ci"],
     };
-    candidates.iter().find(|name| known.contains(**name)).map(|name| (*name).to_owned())
+    ends.iter().map(|end| format!("{set}_{end}")).find(|name| known.contains(name))
 }
 
 #[cfg(test)]
@@ -81,5 +88,11 @@ mod tests {
                         COLLATE utf8mb4_bin, COLLATE=latin1_swedish_ci";
         assert_eq!(fitted(text, &known, &mut replaced), expected);
         assert_eq!(replaced.len(), 2);
+        let near = |name| nearest(name, &["utf16_unicode_520_ci".to_owned()].into());
+        assert_eq!(near("utf16_uca1400_ai_ci").as_deref(), Some("utf16_unicode_520_ci"));
+        assert_eq!(
+            [near("utf16_unicode_520_ci"), near("gbk_chinese_ci"), near("ucs2_uca1400_ai_ci")],
+            [None, None, None]
+        );
     }
 }
