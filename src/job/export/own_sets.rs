@@ -86,5 +86,7 @@ fn restore_request(request: &Request, into: Into) -> restore::Request {
         stop: None,
         whole_chain: false,
         needed: NeededSets::default(),
+        maps: Vec::new(),
+        target_options: fullbore_engines::GivenOptions::default(),
     }
 }
