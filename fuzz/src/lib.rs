@@ -1,6 +1,7 @@
 //! The fuzz targets, and what they share: valid sets to start from, and checksums put right, so that the code behind them is reached.
 
 pub mod open_set;
+pub mod s3;
 pub mod targets;
 
 use fullbore_core::checksum::{crc32c, xxh3_128_le};

@@ -134,7 +134,11 @@ pub fn run(args: &Copy, config: &Config) -> Result<u8> {
             let request = Request { from_stores, ..request };
             let stores = request.from_stores.as_ref().unwrap_or(&conduct.stores);
             let foreign = match between.from {
-                None => foreign::find(&request.reading.from, &Conduct { stores: stores.clone(), ..conduct.clone() })?,
+                None => {
+                    let conduct = Conduct { stores: stores.clone(), ..conduct.clone() };
+                    let (reading, key) = (&request.reading, request.reading.key.as_deref());
+                    super::foreign::find(&reading.from, key, config, &conduct)?
+                }
                 Some(_) => None,
             };
             match (foreign, between.to, in_repositories) {
@@ -188,7 +192,10 @@ fn request(args: &Copy, from: &Config, to: &Config) -> Result<Request> {
 /// Media of other programs are packed as a backup is: the codec may be in the configuration.
 fn packed_as_a_backup(request: Request, config: &Config) -> Result<Request> {
     let configured = config.compression.as_ref().map(|text| text.parse()).transpose()?;
-    Ok(Request { compression: request.compression.or(configured), ..request })
+    let mut request = Request { compression: request.compression.or(configured), ..request };
+    // A full in an encrypted repository is compared with: the key of the repository opens it.
+    request.reading.key = request.reading.key.or_else(|| config.key.clone());
+    Ok(request)
 }
 
 /// Refuses flags of object stores for other targets, and a report and a copy that both go to standard output.

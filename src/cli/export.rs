@@ -96,7 +96,13 @@ pub fn run(args: &Export, config: &Config) -> Result<u8> {
         "export",
         &args.shown,
         config,
-        |conduct, report| export::run(&request, config, conduct, report),
+        |conduct, report| {
+            let found = match request.repository {
+                None => super::foreign::find(&request.from, None, config, conduct)?,
+                Some(_) => None,
+            };
+            export::run(&request, found.as_ref(), config, conduct, report)
+        },
         |report| closing::export(report, &args.shown),
         false,
     )

@@ -1,7 +1,13 @@
 //! `inspect` and `list` of media of other programs. The columns have the names of the program that wrote the media.
 
+use std::path::Path;
+
+use fullbore::config::Config;
+use fullbore::job::foreign::{self, ForeignDevices};
 use fullbore::job::reading::Reading;
+use fullbore::job::uploaded;
 use fullbore::{Error, Result};
+use fullbore_core::conduct::Conduct;
 use fullbore_core::units::counted;
 use fullbore_engines::{ForeignDescription, ForeignMediaSet, ForeignSet, PointInTime, Restorable, Row};
 use serde::Serialize;
@@ -10,6 +16,33 @@ use serde_json::Value;
 use super::args::{InspectedMedia, List};
 use super::inspect::WITH_WARNINGS;
 use super::show;
+
+/// The media of another program that `from` names: on devices, or uploaded into a repository. `key` opens encrypted sets.
+///
+/// # Errors
+/// As of [`foreign::find`] and [`uploaded::find`].
+pub fn find(from: &[String], key: Option<&Path>, config: &Config, conduct: &Conduct) -> Result<Option<ForeignDevices>> {
+    match uploaded::find(from, config, key, conduct)? {
+        None => foreign::find(from, conduct),
+        found => Ok(found),
+    }
+}
+
+/// The same for a job that reads once: `from` may be `-`.
+///
+/// # Errors
+/// As of [`find`].
+pub fn find_or_pipe(
+    from: &[String],
+    key: Option<&Path>,
+    config: &Config,
+    conduct: &Conduct,
+) -> Result<Option<ForeignDevices>> {
+    match uploaded::find(from, config, key, conduct)? {
+        None => foreign::find_or_pipe(from, conduct),
+        found => Ok(found),
+    }
+}
 
 /// What `inspect` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

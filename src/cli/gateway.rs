@@ -9,7 +9,8 @@ use fullbore::config::Config;
 use fullbore::job::gateway::{self, Request, Writing, certificate};
 use fullbore::{Error, Result, units};
 use fullbore_core::plan::Knobs;
-use fullbore_gateway::server::{Settings, Tell};
+use fullbore_gateway::Tell;
+use fullbore_gateway::server::Settings;
 use serde::Serialize;
 
 use super::listing::ReportFlags;

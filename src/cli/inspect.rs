@@ -2,7 +2,6 @@
 
 use fullbore::Result;
 use fullbore::config::Config;
-use fullbore::job::foreign;
 use fullbore::job::inspect::{self, Remarks, SetSummary};
 use fullbore::job::repository::list::ListedSet;
 use fullbore::job::repository::{self, Setting};
@@ -40,7 +39,7 @@ pub fn run(args: &Inspect, config: &Config) -> Result<u8> {
     };
     let from = [&media.place[..], &media.from].concat();
     let conduct = Conduct { stores: super::stores(config)?, ..Conduct::default() };
-    if let Some(found) = foreign::find_or_pipe(&from, &conduct)? {
+    if let Some(found) = super::foreign::find_or_pipe(&from, media.key.as_deref(), config, &conduct)? {
         return super::foreign::inspect(&found.describe()?, found.media.title(), question, media);
     }
     super::foreign::refuse_file(media.file)?;
@@ -86,7 +85,7 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
     }
     let from = [&args.place[..], &args.from].concat();
     let conduct = Conduct { stores: super::stores(config)?, ..Conduct::default() };
-    if let Some(found) = foreign::find(&from, &conduct)? {
+    if let Some(found) = super::foreign::find(&from, None, config, &conduct)? {
         return super::foreign::list(&found.describe()?, found.media.title(), args);
     }
     let (mut sets, remarks) = inspect::header(&from, &conduct.stores)?;

@@ -60,10 +60,13 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         |conduct, report| {
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             match &args.repository.repo {
-                None => match foreign::find(&request.reading.from, conduct)? {
-                    Some(found) => foreign::restore(&found, &request, conduct, report),
-                    None => restore::run(&request, conduct, report),
-                },
+                None => {
+                    match super::foreign::find(&request.reading.from, request.reading.key.as_deref(), config, conduct)?
+                    {
+                        Some(found) => foreign::restore(&found, &request, conduct, report),
+                        None => restore::run(&request, conduct, report),
+                    }
+                }
                 Some(name) => {
                     let (setting, database) = (Setting { name, config }, args.repository.database.as_deref());
                     repository::restore::run(&request, database, setting, conduct, report)

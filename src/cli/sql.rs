@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser};
 use fullbore::config::Config;
-use fullbore::job::foreign;
 use fullbore::report::{Report, WITH_WARNINGS};
 use fullbore::{Error, Result};
 use fullbore_core::conduct::Conduct;
@@ -171,7 +170,7 @@ fn check_media(command: &Command, config: &Config) -> Result<()> {
         return Ok(());
     }
     let conduct = Conduct { stores: super::stores(config)?, ..Conduct::default() };
-    let found = foreign::find(&from, &conduct)?;
+    let found = super::foreign::find(&from, None, config, &conduct)?;
     match (&found, &command.action) {
         (Some(found), Action::Restore { database, .. }) if !becomes_files => {
             let why =

@@ -21,7 +21,7 @@ pub fn run(args: &Verify, config: &Config) -> Result<u8> {
         |conduct, report| {
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             match &args.repository.repo {
-                None => match foreign::find_or_pipe(&request.from, conduct)? {
+                None => match super::foreign::find_or_pipe(&request.from, request.key.as_deref(), config, conduct)? {
                     Some(found) => {
                         super::foreign::refuse_flags_of_verify(&request)?;
                         foreign::verify(&found, args.file, conduct, report)

@@ -15,6 +15,7 @@ pub mod repository;
 pub mod restore;
 pub mod server;
 pub mod unpack;
+pub mod uploaded;
 pub mod verify;
 
 mod space;

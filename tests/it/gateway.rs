@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fullbore_test_servers::{Call, S3Client, wait_until};
 
-use crate::program::Running;
+use crate::program::{self, Running};
 use crate::world::World;
 
 pub const SECRET: &str = "0123456789abcdefSECRET";
@@ -71,10 +71,17 @@ fn write_secret(path: &Path, text: &str) {
 
 /// Starts a gateway with these options.
 pub fn started(world: &World, options: &str) -> Gateway {
+    started_with(world, options, &[])
+}
+
+/// The same with these variables in its environment.
+pub fn started_with(world: &World, options: &str, environment: &[(&str, String)]) -> Gateway {
     let line = format!(
         "gateway --repo nightly --listen 127.0.0.1:0 --tls-cert tls/gateway.crt --tls-key tls/gateway.key --keys keys {options}"
     );
-    let running = world.start(&line);
+    let mut command = program::command(world.folder(), line.split_whitespace());
+    command.envs(environment.iter().map(|(name, value)| (*name, value)));
+    let running = program::start(command);
     running.says("listening on https://");
     let said = running.said();
     let address = said.split("listening on ").nth(1).unwrap().lines().next().unwrap().to_owned();

@@ -1,13 +1,17 @@
 //! Backup files of SQL Server through the gateway: replayed as parts, in and out of order, with repeats.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fullbore_engines::sqlserver::configuration::BackupKind;
+use fullbore_engines::sqlserver::large_backup::LargeBackup;
 use fullbore_engines::sqlserver::page::PAGE;
 use fullbore_engines::sqlserver::writer::{FamilyWriter, sample_full, sample_label, sample_set};
 use fullbore_test_servers::S3Client;
 use serde_json::Value;
 
+use crate::foreign_sets::{how, id};
 use crate::gateway::{Gateway, begin, complete, part, prepared, started};
 use crate::world::World;
 
@@ -160,6 +164,99 @@ fn a_media_set_is_complete_only_with_all_of_its_families() {
     assert!(told(&gateway, "shop_1.bak").contains("all families of the media set are there"));
     for key in ["shop_1.bak", "shop_2.bak"] {
         assert!(!holds(&world, key).contains("missing"), "{}", holds(&world, key));
+    }
+}
+
+/// Part numbers that come twice, and those that are cut off before they come whole.
+const REPEATED: [u32; 2] = [2, 6];
+const CUT: [u32; 2] = [1, 5];
+
+#[test]
+fn a_large_backup_file_in_parts_of_many_sizes_with_cuts_and_repeats_is_checked_and_comes_back() {
+    let world = prepared("");
+    let gateway = started(&world, "--memory 96MiB");
+    let mut bytes = Vec::new();
+    let large = LargeBackup { size: 64 << 20, seed: 3, changed: 0, has_checksums: true };
+    let written = large.write(&mut bytes).unwrap();
+    // SQL Server sends parts of 5 to 20 MiB.
+    let lengths = [10, 5, 20, 7, 13].map(|mib| mib << 20);
+    let (mut parts, mut left, mut at) = (Vec::new(), &bytes[..], 0);
+    while !left.is_empty() {
+        let (now, later) = left.split_at(lengths[at % lengths.len()].min(left.len()));
+        parts.push(now);
+        (left, at) = (later, at + 1);
+    }
+    for (key, order) in [("ordered.bak", [1, 2, 3, 4, 5, 6]), ("mixed.bak", [2, 1, 4, 3, 6, 5])] {
+        assert_eq!(parts.len(), order.len());
+        let id = begin(&gateway.client, key);
+        let mut sent = BTreeMap::new();
+        for number in order {
+            let call = part(key, &id, number, parts[number as usize - 1]);
+            if CUT.contains(&number) && key == "mixed.bak" {
+                let cut = call.clone().rate("4m").patience(Duration::from_millis(300));
+                assert!(gateway.client.send(&cut).is_err());
+            }
+            for _ in 0..1 + usize::from(REPEATED.contains(&number)) {
+                sent.insert(number, gateway.client.demand(&call).header("etag").unwrap().to_owned());
+            }
+        }
+        gateway.client.demand(&complete(key, &id, &sent.into_iter().collect::<Vec<_>>()));
+        assert!(gateway.client.get("nightly", key).as_deref() == Some(&bytes[..]), "{key}");
+        if key == "ordered.bak" {
+            let line = told(&gateway, key);
+            assert!(line.contains("checked while it was uploaded: no damage was found"), "{line}");
+        } else {
+            // Cut parts are sent again, which the check in passing cannot follow.
+            gateway.running.says("read back after it was stored: no damage was found");
+        }
+        let pages = format!("{} pages", written.pages);
+        assert!(told(&gateway, key).contains(&pages), "{pages}: {}", told(&gateway, key));
+    }
+}
+
+#[test]
+fn uploaded_backup_files_become_sets_and_a_later_full_is_stored_as_the_pages_that_differ() {
+    let world = prepared("encrypt-to = [\"k.key.pub\"]\nkey = \"k.key\"");
+    world.run("key new k.key --no-recovery").done();
+    let gateway = started(&world, "");
+    let mut fulls = Vec::new();
+    for (changed, key) in [(0, "shop/1.bak"), (500, "shop/2.bak")] {
+        let mut bytes = Vec::new();
+        LargeBackup { size: 4 << 20, seed: 5, changed, has_checksums: true }.write(&mut bytes).unwrap();
+        replay(&gateway.client, key, &bytes, 1_500_000, in_pairs);
+        fulls.push(bytes);
+    }
+    gateway.client.put("nightly", "shop/1.bak", b"replaced by mistake");
+    gateway.client.put("nightly", "shop/1.bak", &fulls[0]);
+    gateway.client.put("nightly", "shop/readme", b"not a backup file, and longer than a head");
+    let header = world.run("inspect header --from uploaded:nightly/shop/1.bak --json").done();
+    assert!(header.object()["media_sets"][0]["sets"][0]["header"]["DatabaseName"] == "shop", "{header}");
+    world.run("verify --from uploaded:nightly/shop/2.bak").done();
+    world.run("restore --from uploaded:nightly/shop/1.bak --into dir:files --mkdir").done();
+    assert_eq!(world.names("files"), ["shop", "shop_log"]);
+    let line = "copy --from uploaded:nightly/shop/* --to-repo nightly --report json";
+    let ways = [how(&world.run(line).done()), how(&world.run(line).done())];
+    assert_eq!(ways[0], ["taken in whole", "taken in as the pages that differ"]);
+    assert_eq!(ways[1], ["there already", "there already"]);
+    // The client deletes its objects; the sets stay, and give the files back.
+    for key in ["shop/1.bak", "shop/2.bak"] {
+        gateway.client.delete("nightly", key);
+    }
+    let sets = world.run("list --repo nightly --json").done().json();
+    let sets = sets.as_array().unwrap().iter().filter(|set| set["database"] == "DB1/shop");
+    for ((set, bytes), number) in sets.zip(&fulls).zip(1..) {
+        world.run(&format!("restore --repo nightly --set {} --into bak:out{number} --mkdir", id(set))).done();
+        assert!(world.read(&format!("out{number}/{number}.bak")) == *bytes, "{number}.bak");
+    }
+    assert!(world.at("out2/2.bak").exists());
+    for (from, code, said) in [
+        ("uploaded:nightly/shop/none.bak", 2, "has no such object"),
+        ("uploaded:nightly/shop/readme", 3, "is not a backup file"),
+        ("uploaded:unknown/shop/1.bak", 2, "has no repository"),
+        ("uploaded:nightly", 2, "names no key"),
+        ("uploaded:nightly/shop/1.bak --from 1.bak", 2, "other places too"),
+    ] {
+        world.run(&format!("verify --from {from}")).with_code(code).says(&[said]);
     }
 }
 

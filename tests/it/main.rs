@@ -38,6 +38,7 @@ mod forged_media;
 mod forged_open_sets;
 mod foreseen_servers;
 mod gateway;
+mod gateway_faults;
 mod gateway_media;
 mod golden;
 mod golden_log;

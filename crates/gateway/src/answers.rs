@@ -15,8 +15,18 @@ pub(crate) fn answer(failure: Failure) -> S3Error {
         Failure::NoObject => s3_error!(NoSuchKey, "there is no such object"),
         Failure::Busy(why) => s3_error!(SlowDown, "{why}"),
         Failure::Refused(why) => s3_error!(NotImplemented, "{why}"),
+        Failure::Failed(error) if error.is_lack_of_room() => no_room(&error),
         Failure::Failed(error) => s3_error!(InternalError, "{}", error.one_line()),
     }
+}
+
+/// The answer of a storage that is full. Amazon's has no code for that; the status is the one that HTTP has for it, and
+/// clients do not try again at once.
+fn no_room(error: &fullbore_core::Error) -> S3Error {
+    let code = s3s::S3ErrorCode::Custom("InsufficientStorage".into());
+    let mut answer = S3Error::with_message(code, error.one_line());
+    answer.set_status_code(hyper::StatusCode::INSUFFICIENT_STORAGE);
+    answer
 }
 
 /// Does blocking work in a thread that may wait.

@@ -28,6 +28,12 @@ impl Budget {
         self.whole
     }
 
+    /// Bytes that requests hold.
+    #[cfg(feature = "testkit")]
+    pub fn missing(&self) -> u64 {
+        self.whole.saturating_sub(self.left.load(Ordering::Acquire))
+    }
+
     /// Takes memory, if so much is left.
     pub fn take(&self, bytes: u64) -> Option<Lease> {
         let less = |left: u64| left.checked_sub(bytes);

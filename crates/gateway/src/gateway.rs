@@ -58,6 +58,12 @@ fn abort(upload: Arc<Running>, why: &'static str) {
 }
 
 impl Gateway {
+    /// With so many bytes of memory; uploads without a byte for `still` end.
+    pub fn new(storage: Arc<dyn Storage>, memory: u64, still: Duration, tell: &Tell) -> Self {
+        let (budget, uploads, ending) = (Budget::new(memory), Uploads::default(), AtomicBool::new(false));
+        Self { storage, budget, uploads, still, ending, tell: Arc::clone(tell) }
+    }
+
     /// Memory for one upload, or the answer that there is none left.
     fn lease(&self) -> S3Result<Lease> {
         if self.ending.load(Ordering::Acquire) {

@@ -27,6 +27,7 @@ macro_rules! for_each_target {
             mysql_rows
             name_template
             pool
+            s3_request
             sidecar
             sqlite_btree
             sqlite_freelist

@@ -29,6 +29,7 @@ use fullbore_repository::chain::Choice;
 pub use condition::Condition;
 pub use selection::column_names;
 
+use super::foreign::ForeignDevices;
 use super::reading::Reading;
 use crate::config::Config;
 use crate::report::{ExportedTable, Report};
@@ -101,18 +102,20 @@ impl Request {
     }
 }
 
-/// Exports; fills `report`, also when it fails.
+/// Exports the tables of these media; fills `report`, also when it fails. `found` is what `--from` names.
 ///
 /// # Errors
 /// Nothing can be exported, damage is found, or a file cannot be written. Then no file of this export is left.
-pub fn run(request: &Request, config: &Config, conduct: &Conduct, report: &mut Report) -> Result<()> {
+pub fn run(
+    request: &Request,
+    found: Option<&ForeignDevices>,
+    config: &Config,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
     let begun = std::time::Instant::now();
     report.into = Some(format!("dir:{}", request.into.display()));
-    let found = match request.repository {
-        None => super::foreign::find(&request.from, conduct)?,
-        Some(_) => None,
-    };
-    let wanted = match (&found, request.file) {
+    let wanted = match (found, request.file) {
         (Some(found), Some(file)) => Some(found.identity_of(file)?),
         (None, Some(file)) => {
             let why = "is for backup files of SQL Server";
@@ -124,7 +127,7 @@ pub fn run(request: &Request, config: &Config, conduct: &Conduct, report: &mut R
         own_sets::refuse_others(request, conduct)?;
     }
     let staging = Staging::create(&request.into, request.replace)?;
-    let tables = match &found {
+    let tables = match found {
         Some(found) => found.tables(wanted.as_deref(), &staging.scratch()?, conduct)?,
         None => own_sets::tables(request, &staging.scratch()?, config, conduct, report)?,
     };

@@ -3,6 +3,7 @@
 
 mod bytes;
 mod copies;
+mod places;
 mod restore;
 pub(in crate::job) mod stored;
 mod take_in;
@@ -13,19 +14,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fullbore_core::conduct::Conduct;
-use fullbore_core::device::{Destination, Device};
+use fullbore_core::device::Device;
 use fullbore_core::media::FAMILY_MAGIC;
 use fullbore_core::pool::Pool;
 use fullbore_core::store::Stores;
 use fullbore_core::supply::Supply;
 use fullbore_core::{Error, Result, io, supply};
 use fullbore_engines::{
-    FOREIGN_HEAD, ForeignCopy, ForeignDescription, ForeignFamily, ForeignMedia, ForeignTables, InOrder,
+    FOREIGN_HEAD, FamilyBytes, ForeignCopy, ForeignDescription, ForeignFamily, ForeignMedia, ForeignTables, InOrder,
 };
 use fullbore_repository::discovery::{self, Head};
 
 use bytes::{AllBytes, SparseBytes};
 use fullbore_engines::foreign_set::tap::SHARED;
+pub(in crate::job) use places::ForeignObject;
+use places::Place;
 pub use restore::restore;
 pub use take_in::take_in;
 pub(in crate::job) use take_in::{backup_of, each, is_there, plan, write};
@@ -52,7 +55,7 @@ fn shared_bytes_pool() -> Result<Arc<Pool>> {
 pub struct ForeignDevices {
     /// The kind of media.
     pub media: &'static dyn ForeignMedia,
-    devices: Vec<Device>,
+    places: Vec<Place>,
     /// Where its objects are.
     stores: Stores,
 }
@@ -100,17 +103,41 @@ pub fn find_or_pipe(from: &[String], conduct: &Conduct) -> Result<Option<Foreign
         let why = format!("is not a {}, as the other files are", media.title());
         return Err(Error::incomplete(format!("`{}`", head.device), why, "leave it out"));
     }
-    let devices = theirs.into_iter().map(|head| head.device).collect();
-    Ok(Some(ForeignDevices { media, devices, stores: conduct.stores.clone() }))
+    let places = theirs.into_iter().map(|head| Place::Device(head.device)).collect();
+    Ok(Some(ForeignDevices { media, places, stores: conduct.stores.clone() }))
 }
 
 fn on_pipe(conduct: &Conduct) -> Result<Option<ForeignDevices>> {
     let head = supply::head_of_stdin(FOREIGN_HEAD, &|| conduct.check())?;
     let Some(media) = fullbore_engines::foreign(&head) else { return Ok(None) };
-    Ok(Some(ForeignDevices { media, devices: vec![Device::parse("-")?], stores: conduct.stores.clone() }))
+    Ok(Some(ForeignDevices { media, places: vec![Place::Device(Device::parse("-")?)], stores: conduct.stores.clone() }))
 }
 
 impl ForeignDevices {
+    /// An object that is read without a device.
+    ///
+    /// # Errors
+    /// It is not media of another program.
+    pub(in crate::job) fn of_object(object: ForeignObject) -> Result<Self> {
+        let media = object.media()?;
+        Ok(Self { media, places: vec![Place::Object(object)], stores: Stores::default() })
+    }
+
+    /// Adds an object of the same kind of media.
+    ///
+    /// # Errors
+    /// It is of another kind.
+    pub(in crate::job) fn add(&mut self, object: ForeignObject) -> Result<()> {
+        if !self.media.recognises(&object.head) {
+            let why = format!("is not a {}, as the other objects are", self.media.title());
+            return Err(Error::incomplete(format!("`{}`", object.name), why, "leave it out"));
+        }
+        if self.places.iter().all(|place| place.name() != object.name) {
+            self.places.push(Place::Object(object));
+        }
+        Ok(())
+    }
+
     /// The descriptions on these media. Pages and log are not read, except from a pipe. Devices that are not read, because
     /// others have the same families, are among the warnings.
     ///
@@ -151,14 +178,13 @@ impl ForeignDevices {
 
     /// True for standard input, which is read once.
     fn is_pipe(&self) -> bool {
-        self.devices.iter().any(|device| matches!(device.place(), Destination::Pipe))
+        self.places.iter().any(Place::is_pipe)
     }
 
     /// The same of the devices with these names.
     fn describe_these(&self, names: &[String]) -> Result<ForeignDescription> {
-        let families = names
-            .iter()
-            .map(|name| Ok(ForeignFamily { device: name.clone(), bytes: Box::new(self.open_sparse(name)?) }));
+        let families =
+            names.iter().map(|name| Ok(ForeignFamily { device: name.clone(), bytes: self.open_sparse(name)? }));
         self.media.describe(families.collect::<Result<_>>()?)
     }
 
@@ -198,50 +224,54 @@ impl ForeignDevices {
 
     /// The devices, as they are shown.
     fn names(&self) -> Vec<String> {
-        self.devices.iter().map(ToString::to_string).collect()
+        self.places.iter().map(Place::name).collect()
     }
 
     /// The device that is shown as `name`, from its first byte to its last. Devices that are read one after the other share
     /// the buffers of `pool`: see [`all_bytes_pool`].
     fn open(&self, name: &str, pool: &Arc<Pool>, conduct: &Conduct) -> Result<ForeignFamily> {
-        let supply = supply::open(self.device(name)?, pool, AHEAD, io::Mode::from_environment()?, &self.stores)?;
-        Ok(ForeignFamily { device: name.to_owned(), bytes: Box::new(AllBytes::new(supply, conduct)) })
+        let bytes: Box<dyn FamilyBytes> = match self.place(name)? {
+            Place::Device(device) => {
+                let supply = supply::open(device, pool, AHEAD, io::Mode::from_environment()?, &self.stores)?;
+                Box::new(AllBytes::new(supply, conduct))
+            }
+            Place::Object(object) => object.open(conduct)?,
+        };
+        Ok(ForeignFamily { device: name.to_owned(), bytes })
     }
 
     /// The same device, of which only what is asked for is read.
-    fn open_sparse(&self, name: &str) -> Result<SparseBytes> {
-        Ok(SparseBytes::new(self.supply(name)?))
+    fn open_sparse(&self, name: &str) -> Result<Box<dyn FamilyBytes>> {
+        match self.place(name)? {
+            Place::Device(device) => Ok(Box::new(SparseBytes::new(self.supply(device)?))),
+            Place::Object(object) => object.open(&Conduct::default()),
+        }
     }
 
     /// Bytes of the device; 0 if they are not known.
     fn length_of(&self, name: &str) -> Result<u64> {
-        Ok(self.supply(name)?.size().unwrap_or(0))
+        match self.place(name)? {
+            Place::Device(device) => Ok(self.supply(device)?.size().unwrap_or(0)),
+            Place::Object(object) => Ok(object.bytes),
+        }
     }
 
-    fn supply(&self, name: &str) -> Result<Box<dyn Supply>> {
-        supply::open(self.device(name)?, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, &self.stores)
+    fn supply(&self, device: &Device) -> Result<Box<dyn Supply>> {
+        supply::open(device, &Pool::new(0, 4096)?, 1, io::Mode::from_environment()?, &self.stores)
     }
 
-    fn device(&self, name: &str) -> Result<&Device> {
+    fn place(&self, name: &str) -> Result<&Place> {
         let gone = || Error::refused(format!("`{name}`"), "is not there any more", "run it again");
-        self.devices.iter().find(|device| device.to_string() == name).ok_or_else(gone)
+        self.places.iter().find(|place| place.name() == name).ok_or_else(gone)
     }
 
     /// Bytes of these devices that are files.
     fn bytes(&self) -> u64 {
-        self.devices.iter().map(file_bytes).sum()
+        self.places.iter().map(Place::bytes).sum()
     }
 
     /// The same of those with these names.
     fn bytes_of(&self, names: &[String]) -> u64 {
-        names.iter().filter_map(|name| self.device(name).ok()).map(file_bytes).sum()
-    }
-}
-
-/// Bytes of a file; 0 for an object.
-fn file_bytes(device: &Device) -> u64 {
-    match device.place() {
-        Destination::File(path) => path.metadata().map_or(0, |metadata| metadata.len()),
-        _ => 0,
+        names.iter().filter_map(|name| self.place(name).ok()).map(Place::bytes).sum()
     }
 }

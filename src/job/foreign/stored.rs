@@ -14,9 +14,10 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::foreign_set::session::{ForeignSession, refuses};
 use fullbore_engines::foreign_set::source::{Accepts, Families, ForeignSource, SampleFamily};
 use fullbore_engines::foreign_set::target::is_file_name;
-use fullbore_engines::{FamilyBytes, ForeignMediaSet, Surveyed};
+use fullbore_engines::{ForeignMediaSet, Surveyed};
 use serde_json::{Value, json};
 
+use super::places::Place;
 use super::{ForeignDevices, shared_bytes_pool};
 
 /// Opens a media set for a backup, which reads and judges it. With `continue_after_error`, damaged pages are warnings.
@@ -87,7 +88,7 @@ fn accepts(
 }
 
 /// What a file has, and no other file has at the same time. The time is that of its inode, which no program can set back.
-/// Objects have none: a request for a part of one names its ETag.
+/// Objects have none: a request for a part of one names its ETag, and those of a repository never change.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -96,7 +97,8 @@ struct Stamp {
 }
 
 fn stamp(found: &ForeignDevices, name: &str) -> Option<Stamp> {
-    let Destination::File(path) = found.device(name).ok()?.place() else { return None };
+    let Place::Device(device) = found.place(name).ok()? else { return None };
+    let Destination::File(path) = device.place() else { return None };
     let of = |metadata: Metadata| Stamp {
         file: (metadata.dev(), metadata.ino()),
         length: metadata.len(),

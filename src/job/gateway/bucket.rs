@@ -12,19 +12,20 @@ use fullbore_core::media::SetKind;
 use fullbore_core::plan::{Knobs, Plan, TransferSize};
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::DatabaseUrl;
-use fullbore_engines::{GivenOptions, ObjectFacts, ObjectMedia, UploadedObject, holds_object};
-use fullbore_gateway::server::Tell;
+use fullbore_engines::{GivenOptions, ObjectMedia, UploadedObject};
 use fullbore_gateway::storage::Done;
-use fullbore_gateway::{Failure, ObjectInfo, ObjectReader};
+use fullbore_gateway::{Failure, ObjectInfo, ObjectReader, Tell};
 use fullbore_repository::Repository;
 use fullbore_repository::config::Config;
 use fullbore_repository::discovery;
 use fullbore_repository::inventory::StoredSet;
 
+use super::Writing;
 use super::media::was_checked;
-use super::{Writing, reader};
 use crate::job::backup::{self, recipients};
 use crate::job::repository::{Setting, remove, upload};
+use crate::job::uploaded::Version;
+use crate::job::uploaded::reader::{self, SetReader};
 
 /// The list of objects is read again after this time: other hosts write and prune, too.
 const FRESH: Duration = Duration::from_secs(30);
@@ -33,36 +34,16 @@ const NEARLY_FRESH: Duration = Duration::from_secs(2);
 /// The buffers of an upload's backup hold the buffers of the gateway, with the head of a block before it.
 const TRANSFER_SIZE: u32 = (1 << 20) + (64 << 10);
 
-/// An object, and the set that holds it.
-#[derive(Clone)]
-pub(super) struct Version {
-    pub facts: ObjectFacts,
-    pub set: StoredSet,
-}
-
-impl Version {
-    /// From a set that holds an object and can be read.
-    fn of(set: StoredSet) -> Option<Self> {
-        let is_there = holds_object(&set.record.engine) && set.incomplete.is_none() && !set.tombstone;
-        let facts = is_there.then(|| ObjectFacts::of(&set.record.position.last.value())).flatten()?;
-        Some(Self { facts, set })
-    }
-
-    pub(super) fn info(&self) -> ObjectInfo {
-        let facts = self.facts.clone();
-        ObjectInfo {
-            key: facts.key,
-            bytes: facts.bytes,
-            etag: facts.etag,
-            modified: facts.completed_at,
-            content_type: facts.content_type,
-            metadata: facts.metadata,
-        }
-    }
-
-    /// Of two versions, the later upload counts.
-    fn order(&self) -> (i64, uuid::Uuid) {
-        (self.facts.completed_at, self.set.record.backup_set_id)
+/// What a client sees of an object.
+fn info(version: &Version) -> ObjectInfo {
+    let facts = version.facts.clone();
+    ObjectInfo {
+        key: facts.key,
+        bytes: facts.bytes,
+        etag: facts.etag,
+        modified: facts.completed_at,
+        content_type: facts.content_type,
+        metadata: facts.metadata,
     }
 }
 
@@ -94,8 +75,14 @@ pub(super) struct Bucket {
     known: Mutex<KnownObjects>,
     /// The moment of the last completed upload: no two have the same.
     completed_at: Mutex<i64>,
-    conduct: Conduct,
+    pub conduct: Conduct,
     pub tell: Tell,
+}
+
+impl ObjectReader for SetReader {
+    fn read(&mut self, at: u64) -> Done<Vec<u8>> {
+        Ok(self.read_at(at)?)
+    }
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -197,7 +184,7 @@ impl Bucket {
     /// A set was stored.
     pub fn stored(&self, set: StoredSet) -> Option<ObjectInfo> {
         let version = Version::of(set)?;
-        let info = version.info();
+        let info = info(&version);
         held(&self.known).add(version);
         Some(info)
     }
@@ -221,8 +208,13 @@ impl Bucket {
         Ok(known)
     }
 
+    /// What a client sees of the newest object with this key.
+    pub fn info(&self, key: &str) -> Done<ObjectInfo> {
+        Ok(info(&self.newest(key)?))
+    }
+
     /// The newest object with this key.
-    pub fn newest(&self, key: &str) -> Done<Version> {
+    fn newest(&self, key: &str) -> Done<Version> {
         let newest = |known: &KnownObjects| known.objects.get(key).and_then(|versions| versions.last()).cloned();
         if let Some(found) = newest(&*self.known(FRESH)?) {
             return Ok(found);
@@ -241,12 +233,12 @@ impl Bucket {
             }
             Err(error) => return Err(error.into()),
         };
-        Ok((version.info(), Box::new(opened)))
+        Ok((info(&version), Box::new(opened)))
     }
 
     /// The object of one set, to be read.
-    pub fn open_set(&self, set: &StoredSet) -> Result<Box<dyn ObjectReader>> {
-        Ok(Box::new(reader::open(set, &self.repository, self.key.as_ref())?))
+    pub fn open_set(&self, set: &StoredSet) -> Result<SetReader> {
+        reader::open(set, &self.repository, self.key.as_ref())
     }
 
     /// True if the newest version of a key is another one by now.
@@ -264,7 +256,7 @@ impl Bucket {
         let begin = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
         let keys = known.objects.range::<str, _>((begin, Bound::Unbounded));
         let keys = keys.take_while(|(key, _)| key.starts_with(prefix));
-        Ok(keys.filter_map(|(_, versions)| versions.last()).take(most).map(Version::info).collect())
+        Ok(keys.filter_map(|(_, versions)| versions.last()).take(most).map(info).collect())
     }
 
     /// Removes all sets with this key.

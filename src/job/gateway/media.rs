@@ -1,13 +1,15 @@
 //! What the gateway says of a backup file of another program: in its set, and in the log.
 
-use std::io::{self, Cursor, Read};
+use std::io::Cursor;
 
+use fullbore_core::conduct::Conduct;
 use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 use fullbore_engines::{FOREIGN_HEAD, ForeignFamily, ForeignMedia, ForeignVerification, InOrder, ObjectMedia};
-use fullbore_gateway::{Failure, ObjectReader};
 
 use super::in_passing::{FIRST, Outcome};
+use crate::job::uploaded::bytes::ObjectBytes;
+use crate::job::uploaded::reader::SetReader;
 
 /// Damaged places that a set names; the others are counted.
 const NAMED: usize = 10;
@@ -89,16 +91,15 @@ pub(super) fn line(key: &str, media: &ObjectMedia) -> String {
 }
 
 /// Looks at an object that was stored, and checks it. Gives the line for the log; none for an object of another kind.
-pub(super) fn read_back(key: &str, mut reader: Box<dyn ObjectReader>, bytes: u64) -> Option<String> {
+pub(super) fn read_back(key: &str, mut reader: SetReader, bytes: u64, conduct: &Conduct) -> Option<String> {
     let shown = key.escape_debug();
-    let head = match head_of(&mut *reader, bytes) {
+    let head = match head_of(&mut reader, bytes) {
         Ok(head) => head,
-        Err(error) => return Some(format!("`{shown}`: could not be {READ_BACK}: {error}")),
+        Err(error) => return Some(format!("`{shown}`: could not be {READ_BACK}: {}", error.one_line())),
     };
     let media = fullbore_engines::foreign(&head)?;
     let title = described(key, media, head).title();
-    let stored = Stored { reader, at: 0, length: bytes, current: Vec::new(), taken: 0 };
-    let family = ForeignFamily { device: key.to_owned(), bytes: Box::new(InOrder(stored)) };
+    let family = ForeignFamily { device: key.to_owned(), bytes: Box::new(ObjectBytes::new(reader, bytes, conduct)) };
     let verified: Result<ForeignVerification> = media.verify(vec![family], None);
     Some(match verified {
         Err(error) => format!("`{shown}`: {title}; could not be {READ_BACK}: {}", error.one_line()),
@@ -117,48 +118,14 @@ pub(super) fn read_back(key: &str, mut reader: Box<dyn ObjectReader>, bytes: u64
 }
 
 /// The first bytes of a stored object: its descriptions are there.
-fn head_of(reader: &mut dyn ObjectReader, bytes: u64) -> io::Result<Vec<u8>> {
+fn head_of(reader: &mut SetReader, bytes: u64) -> Result<Vec<u8>> {
     let mut head = Vec::new();
     while head.len() < FIRST && (head.len() as u64) < bytes {
-        head.extend(reader.read(head.len() as u64).map_err(as_io)?);
+        head.extend(reader.read_at(head.len() as u64)?);
         if head.len() >= FOREIGN_HEAD && fullbore_engines::foreign(&head).is_none() {
             break; // It is of another kind.
         }
     }
     head.truncate(FIRST);
     Ok(head)
-}
-
-fn as_io(failure: Failure) -> io::Error {
-    match failure {
-        Failure::Failed(error) => io::Error::other(error.one_line()),
-        other => io::Error::other(format!("{other:?}")),
-    }
-}
-
-/// The bytes of a stored object, in order.
-struct Stored {
-    reader: Box<dyn ObjectReader>,
-    at: u64,
-    length: u64,
-    current: Vec<u8>,
-    taken: usize,
-}
-
-impl Read for Stored {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.taken == self.current.len() {
-            if self.at >= self.length {
-                return Ok(0);
-            }
-            self.current = self.reader.read(self.at).map_err(as_io)?;
-            self.taken = 0;
-            self.at += self.current.len() as u64;
-        }
-        let left = self.current.get(self.taken..).unwrap_or_default();
-        let count = left.len().min(into.len());
-        into.iter_mut().zip(left).for_each(|(into, byte)| *into = *byte);
-        self.taken += count;
-        Ok(count)
-    }
 }

@@ -4,7 +4,6 @@
 mod bucket;
 mod in_passing;
 mod media;
-mod reader;
 mod upload;
 
 use std::collections::BTreeMap;
@@ -17,11 +16,12 @@ use fullbore_core::plan::Knobs;
 use fullbore_core::{Error, Result};
 use fullbore_gateway::budget::Budget;
 use fullbore_gateway::keys::Keys;
-use fullbore_gateway::server::{self, Settings, Tell};
+use fullbore_gateway::server::{self, Settings};
 use fullbore_gateway::storage::{BucketInfo, Done};
-use fullbore_gateway::{Failure, NewObject, ObjectInfo, ObjectReader, Storage, Upload};
+use fullbore_gateway::{Failure, NewObject, ObjectInfo, ObjectReader, Storage, Tell, Upload};
 use fullbore_repository::config::Config;
 
+use crate::job::uploaded::reader;
 use bucket::Bucket;
 pub use fullbore_gateway::certificate;
 
@@ -104,7 +104,7 @@ impl Storage for Repositories {
     }
 
     fn find(&self, bucket: &str, key: &str) -> Done<ObjectInfo> {
-        Ok(self.bucket(bucket)?.newest(key)?.info())
+        self.bucket(bucket)?.info(key)
     }
 
     fn open(&self, bucket: &str, key: &str) -> Done<(ObjectInfo, Box<dyn ObjectReader>)> {

@@ -16,8 +16,8 @@ use fullbore_repository::inventory::StoredSet;
 use super::bucket::Bucket;
 use super::in_passing::{InPassing, Outcome};
 use super::media;
-use super::reader::most_blocks;
 use crate::job::repository::upload;
+use crate::job::uploaded::reader::{self, most_blocks};
 use crate::report::Report;
 
 type Writing = JoinHandle<Result<SetRecord>>;
@@ -113,8 +113,8 @@ impl RunningUpload {
         let shown = key.escape_debug().to_string();
         let started = threads::start("read back", move || {
             let shown = key.escape_debug();
-            let line = match (budget.take(super::reader::memory(bytes)), bucket.open_set(&set)) {
-                (Some(_memory), Ok(reader)) => media::read_back(&key, reader, bytes),
+            let line = match (budget.take(reader::memory(bytes)), bucket.open_set(&set)) {
+                (Some(_memory), Ok(reader)) => media::read_back(&key, reader, bytes, &bucket.conduct),
                 (None, _) => Some(format!("`{shown}`: not checked: no memory is left for reading it back")),
                 (_, Err(error)) => Some(format!("`{shown}`: not checked: {}", error.one_line())),
             };

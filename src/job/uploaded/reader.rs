@@ -5,8 +5,6 @@ use fullbore_core::pool::Pool;
 use fullbore_core::unpack::{BlockPlaces, MediaSet};
 use fullbore_core::{Error, Result};
 use fullbore_engines::{StoredPart, object_parts};
-use fullbore_gateway::ObjectReader;
-use fullbore_gateway::storage::Done;
 use fullbore_repository::Repository;
 use fullbore_repository::discovery;
 use fullbore_repository::inventory::StoredSet;
@@ -15,17 +13,17 @@ use fullbore_repository::inventory::StoredSet;
 const BLOCKS: u64 = 12 << 20;
 
 /// Blocks of an object of this length, at most: parts end with a short block, and parts may have been sent again.
-pub(super) fn most_blocks(bytes: u64) -> u64 {
+pub(in crate::job) fn most_blocks(bytes: u64) -> u64 {
     (bytes >> 19) + 40_000
 }
 
 /// Bytes that reading an object of this length takes.
-pub(super) fn memory(bytes: u64) -> u64 {
+pub(in crate::job) fn memory(bytes: u64) -> u64 {
     BLOCKS + most_blocks(bytes) * BlockPlaces::BYTES as u64
 }
 
 /// An object of a set.
-pub(super) struct SetReader {
+pub(in crate::job) struct SetReader {
     set: MediaSet,
     places: BlockPlaces,
     parts: Vec<StoredPart>,
@@ -35,7 +33,7 @@ pub(super) struct SetReader {
 ///
 /// # Errors
 /// The set is not there any more, is damaged, or is encrypted for another key.
-pub(super) fn open(stored: &StoredSet, repository: &Repository, key: Option<&SecretKey>) -> Result<SetReader> {
+pub(in crate::job) fn open(stored: &StoredSet, repository: &Repository, key: Option<&SecretKey>) -> Result<SetReader> {
     let devices: Vec<String> = stored.devices(repository)?.iter().map(ToString::to_string).collect();
     let gone = || Error::refused(format!("backup set {}", stored.record.backup_set_id), "is not there any more", "");
     let found = discovery::find(&devices, &repository.stores)?;
@@ -49,8 +47,12 @@ pub(super) fn open(stored: &StoredSet, repository: &Repository, key: Option<&Sec
     Ok(SetReader { set, places, parts })
 }
 
-impl ObjectReader for SetReader {
-    fn read(&mut self, at: u64) -> Done<Vec<u8>> {
+impl SetReader {
+    /// Bytes from `at` on: one or more, as many as a block has.
+    ///
+    /// # Errors
+    /// The object has no byte there, or it cannot be read.
+    pub fn read_at(&mut self, at: u64) -> Result<Vec<u8>> {
         let behind = self.parts.partition_point(|part| part.at <= at);
         // Parts without bytes are before the one that begins at the same place.
         let part = behind.checked_sub(1).and_then(|place| self.parts.get(place)).copied();
