@@ -8,7 +8,7 @@ mod tls;
 mod wire;
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -84,6 +84,33 @@ impl SqlServerStub {
             Some(folder) => format!("certificate-authority={}", folder.path().join("ca.pem").display()),
         };
         format!("mssql://{USER}@127.0.0.1:{}/{database}?{option}", self.port)
+    }
+
+    /// The same URL with the name of an instance and without its port: SQL Server Browser says it. The stub's own browser
+    /// listens until the stub ends.
+    ///
+    /// # Panics
+    /// If no port can be opened.
+    pub fn url_of_instance(&self, database: &str, instance: &str) -> String {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap_or_else(|error| panic!("no port for a browser: {error}"));
+        let browser = socket.local_addr().map_or(0, |address| address.port());
+        let (model, port, known) = (Arc::clone(&self.model), self.port, instance.to_owned());
+        let _ = socket.set_read_timeout(Some(Duration::from_millis(50)));
+        std::thread::spawn(move || {
+            let mut question = [0; 64];
+            while !lock(&model).is_gone {
+                let Ok((length, from)) = socket.recv_from(&mut question) else { continue };
+                // As MC-SQLR has it: the kind of the question, the name, a zero byte.
+                if question.get(..length) == Some(&[&[4], known.as_bytes(), &[0]].concat()[..]) {
+                    let text =
+                        format!("ServerName;STUB;InstanceName;{known};IsClustered;No;Version;16.0.4135.4;tcp;{port};;");
+                    let length = (text.len() as u16).to_le_bytes();
+                    let _ = socket.send_to(&[&[5], &length[..], text.as_bytes()].concat(), from);
+                }
+            }
+        });
+        let url = self.url(database).replace(&format!(":{port}/"), "/");
+        format!("{url}&instance={instance}&browser-port={browser}")
     }
 
     /// Looks into the model, or changes it.

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// `@@SERVERNAME`
 pub const SERVER_NAME: &str = "STUB";
 
+/// The first LSN of each log.
+pub const FIRST_LSN: u128 = 34_000_000_018_400_037;
+
 /// A database.
 #[derive(Debug, Clone)]
 pub struct Database {
@@ -40,6 +43,10 @@ pub struct StoredSet {
     pub stored_bytes: i64,
     /// The expiration date.
     pub expires: Option<(i32, u32)>,
+    /// FirstLSN, LastLSN, CheckpointLSN and DatabaseBackupLSN.
+    pub lsns: [u128; 4],
+    /// Minutes from the first set to its end.
+    pub minute: u32,
 }
 
 /// A file, or an object: one family of a media set.
@@ -155,6 +162,8 @@ pub struct Model {
     pub batches: Vec<(i64, String)>,
     /// What goes wrong.
     pub faults: Faults,
+    /// The log of each database: its next LSN, the end of its last log backup, and the checkpoint of its last full.
+    pub logs: BTreeMap<String, [u128; 3]>,
     pub(super) next_id: u128,
     pub(super) is_gone: bool,
     pub(super) is_silent: bool,
@@ -193,6 +202,7 @@ impl Default for Model {
             tasks: Vec::new(),
             batches: Vec::new(),
             faults,
+            logs: BTreeMap::new(),
             next_id: 0x1000_0000_0000_0000_0000_0000_0000_0001,
             is_gone: false,
             is_silent: false,
@@ -208,6 +218,20 @@ impl Model {
         [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
     }
 
+    /// The LSNs of a new set: a log begins where the last one ended.
+    fn next_lsns(&mut self, database: &str, kind: &str) -> [u128; 4] {
+        let [next, log_end, full] = self.logs.entry(database.to_owned()).or_insert([FIRST_LSN, FIRST_LSN, 0]);
+        let (begin, end) = (*next, *next + 2);
+        *next += 10;
+        let base = *full;
+        match kind {
+            "D" => *full = begin + 1,
+            "L" => return [std::mem::replace(log_end, end), end, begin + 1, base],
+            _ => {}
+        }
+        [begin, end, begin + 1, base]
+    }
+
     /// Stores a set in `files`, as a finished BACKUP does; `anew` removes what is there.
     pub fn store(&mut self, database: &str, kind: &str, files: &[String], anew: bool) {
         let (id, media) = (self.new_guid(), self.new_guid());
@@ -219,6 +243,8 @@ impl Model {
             bytes: 100 << 20,
             stored_bytes: 25 << 20,
             expires: None,
+            lsns: self.next_lsns(database, kind),
+            minute: self.history.len() as u32,
         };
         let families = files.len() as i64;
         for (number, file) in (1..).zip(files.iter().filter(|file| *file != "NUL")) {

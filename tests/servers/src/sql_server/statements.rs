@@ -5,13 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::model::{Database, Model, Past, Running, SERVER_NAME, StoredFile, StoredSet, Task};
+use super::model::{Database, FIRST_LSN, Model, Past, Running, SERVER_NAME, StoredFile, StoredSet, Task};
 use super::tls::Stream;
 use super::wire::{Cell, Reply, integer, text};
 
 /// What fullbore sends after a BACKUP or RESTORE.
 const SAYS_END: &str = "; SELECT CONVERT(int, @@ERROR) AS ended_with";
-const FIRST_LSN: u128 = 34_000_000_018_400_037;
 
 /// The texts in quotes, as T-SQL reads them.
 pub fn texts(statement: &str) -> Vec<String> {
@@ -77,7 +76,7 @@ pub fn answer(batch: &str, session: i64, model: &Mutex<Model>, stream: &mut Stre
         _ if batch.contains("@@SPID") => server(session, &lock(model), &mut reply),
         _ if batch.contains("FROM sys.databases") => database(batch, &lock(model), &mut reply),
         _ if batch.contains("sys.dm_exec_requests") => progress(batch, &lock(model), &mut reply),
-        _ if batch.starts_with("SET LOCK_TIMEOUT ") => Ok(()),
+        _ if batch.starts_with("SET LOCK_TIMEOUT ") || batch == "SET LANGUAGE us_english" => Ok(()),
         _ if batch.contains("MAX(backup_set_id)") => {
             reply.rows(&["newest"], &[vec![integer(lock(model).history.len() as i64)]]);
             Ok(())
@@ -257,6 +256,7 @@ fn headers(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
         "FirstLSN",
         "LastLSN",
         "CheckpointLSN",
+        "DatabaseBackupLSN",
         "BackupStartDate",
         "BackupFinishDate",
         "HasBackupChecksums",
@@ -280,11 +280,12 @@ fn headers(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
             integer(position),
             text(&set.database),
             integer(set.bytes),
-            Cell::Numeric(FIRST_LSN),
-            Cell::Numeric(FIRST_LSN + 2),
-            Cell::Numeric(FIRST_LSN + 1),
-            Cell::Time(Some((46_350, 300 * 3600))),
-            Cell::Time(Some((46_350, 300 * 3610))),
+            Cell::Numeric(set.lsns[0]),
+            Cell::Numeric(set.lsns[1]),
+            Cell::Numeric(set.lsns[2]),
+            Cell::Numeric(set.lsns[3]),
+            Cell::Time(Some((46_350, 300 * (3600 + 60 * set.minute)))),
+            Cell::Time(Some((46_350, 300 * (3610 + 60 * set.minute)))),
             Cell::Bit(true),
             Cell::Guid(set.id.clone()),
             integer(set.stored_bytes),

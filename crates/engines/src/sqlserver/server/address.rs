@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use fullbore_core::{Error, Result};
 use zeroize::Zeroizing;
 
+use super::browser::{BROWSER_PORT, INSTANCE_MAX};
 use crate::engine::server_url::{URL_MAX, decoded, host_and_port};
 use crate::engine::{check_password, password_file};
 
@@ -49,8 +50,14 @@ pub struct Address {
     pub trusts_any: bool,
     /// `certificate-authority`: a file with its certificate (.pem, .crt or .der).
     pub authority: Option<PathBuf>,
+    /// `instance`: its port is asked for.
+    pub instance: Option<String>,
+    /// `browser-port`: the UDP port of SQL Server Browser.
+    pub browser_port: u16,
     /// `kms-key`: the key that RDS encrypts the backup with.
     pub kms_key: Option<String>,
+    /// `rds-task`: follow this task of RDS, and start none.
+    pub rds_task: Option<i64>,
 }
 
 impl Address {
@@ -83,9 +90,19 @@ impl Address {
             trusts_any: false,
             authority: None,
             kms_key: None,
+            rds_task: None,
+            instance: None,
+            browser_port: BROWSER_PORT,
         };
         for option in query.split('&').filter(|option| !option.is_empty()) {
             address.set(option)?;
+        }
+        if address.instance.is_some() && port.is_some() {
+            let why = "the URL has a port, and the port says which instance it is";
+            return Err(Error::usage("instance", why, "leave out one of them"));
+        }
+        if address.instance.is_none() && address.browser_port != BROWSER_PORT {
+            return Err(Error::usage("browser-port", "is for instance=NAME", "leave it out"));
         }
         if address.encrypt == Encrypt::Never && !address.is_on_this_machine() {
             let why = "the network could read the password";
@@ -129,13 +146,25 @@ impl Address {
             "certificate-authority" => {
                 return Err(Error::usage(name, "it must be an absolute path", format!("write {name}=/path/to/ca.pem")));
             }
+            "rds-task" => {
+                let task = value.parse().ok().filter(|task| *task > 0);
+                self.rds_task = Some(task.ok_or_else(|| wrong("rds-task is not the number of a task"))?);
+            }
+            "instance" if is_instance(&value) => self.instance = Some(value),
+            "instance" => {
+                return Err(Error::usage(name, "it is not the name of an instance", "write instance=SQLEXPRESS"));
+            }
+            "browser-port" => {
+                let port = value.parse().ok().filter(|port| *port != 0);
+                self.browser_port = port.ok_or_else(|| wrong("browser-port is not a number from 1 to 65535"))?;
+            }
             "kms-key" => self.kms_key = Some(value).filter(|key| !key.is_empty()),
             "password" | "pwd" => {
                 return Err(Error::usage("the database's URL", "it contains a password", PASSWORD_HINT));
             }
             _ => {
-                let known = "known options: encrypt, trust-server-certificate, certificate-authority, kms-key, rds, \
-                             password-file";
+                let known = "known options: encrypt, trust-server-certificate, certificate-authority, instance, \
+                             browser-port, kms-key, rds-task, rds, password-file";
                 return Err(Error::usage("the database's URL", "it contains an unknown option", known));
             }
         }
@@ -156,11 +185,22 @@ impl Address {
     }
 }
 
-/// The name of the database in `url`, without account and options.
+/// The name of the database in `url`, without account and options. An instance is a part of the server's name.
 pub fn identity(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let before = rest.split_once('?').map_or(rest, |(before, _)| before);
-    before.rsplit_once('@').map_or(before, |(_, place)| place).trim_end_matches('/').to_owned()
+    let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let place = before.rsplit_once('@').map_or(before, |(_, place)| place).trim_end_matches('/');
+    let instance = query.split('&').find_map(|option| option.strip_prefix("instance="));
+    match (instance, place.split_once('/')) {
+        (Some(instance), Some((host, database))) => format!("{host}\\{instance}/{database}"),
+        _ => place.to_owned(),
+    }
+}
+
+/// True for a name that an instance of SQL Server may have.
+fn is_instance(name: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_$#".contains(letter);
+    (1..=INSTANCE_MAX).contains(&name.len()) && name.chars().all(plain)
 }
 
 /// The password of the login: `--password-file`, else `FULLBORE_PASSWORD`.
@@ -214,6 +254,9 @@ mod tests {
             (1433, "CORP\\backup", "mssql://[::1]:1433".into())
         );
         assert_eq!(identity("mssql://sa@db1:1433/shop?rds=true"), "db1:1433/shop");
+        let named = Address::parse("mssql://sa@db1/shop?instance=SQLEXPRESS").unwrap();
+        assert_eq!((named.instance.as_deref(), named.browser_port), (Some("SQLEXPRESS"), 1434));
+        assert_eq!(identity("mssql://sa@db1/shop?encrypt=strict&instance=B"), "db1\\B/shop");
         let ca = Address::parse("mssql://sa@h/shop?encrypt=strict&certificate-authority=/etc/ca.pem").unwrap();
         assert_eq!(ca.authority, Some("/etc/ca.pem".into()));
     }
@@ -256,6 +299,13 @@ mod tests {
             "mssql://sa@h/sh%op",
             "mssql://sa@h/shop?x",
             "mssql://sa@h/shop?colour=red",
+            "mssql://sa@h/shop?rds-task=0",
+            "mssql://sa@h/shop?rds-task=x",
+            "mssql://sa@h/shop?instance=",
+            "mssql://sa@h/shop?instance=a;b",
+            "mssql://sa@h:1433/shop?instance=A",
+            "mssql://sa@h/shop?browser-port=5",
+            "mssql://sa@h/shop?instance=A&browser-port=0",
             "mssql://sa@h/shop?encrypt=maybe",
             "mssql://sa@h/shop?encrypt=never",
             "mssql://sa@h/shop?certificate-authority=ca.pem",

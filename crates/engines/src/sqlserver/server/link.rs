@@ -295,7 +295,9 @@ async fn login(address: &Address, password: &str) -> Result<Wire, Failure> {
     allowance.set(ANSWER_MAX);
     let stream = Metered::new(socket.compat_write(), allowance.clone());
     let client = Client::connect(config(address, password), stream).await.map_err(failure)?;
-    Ok(Wire { client, allowance })
+    let mut wire = Wire { client, allowance };
+    rows(&mut wire, questions::ENGLISH).await?;
+    Ok(wire)
 }
 
 /// The rows of all results of a statement.

@@ -2,19 +2,21 @@
 //!
 //! | to understand | read |
 //! |---|---|
-//! | `mssql://…` and the account | [`address`] |
+//! | `mssql://…` and the account | [`address`], [`browser`] (the port of a named instance) |
 //! | the places of backup files | [`place`] |
 //! | every text that goes to the server | [`words`] (quoting, BACKUP, RESTORE), [`questions`] (SELECT, EXEC) |
 //! | the two connections, the only async code of the engines | [`link`], [`meter`] (the bytes of an answer) |
 //! | what the server answers, as checked values | [`answer`], [`failure`] (its errors) |
 //! | which files are there before a run | [`found`] |
-//! | a run from its start to its end | [`session`], [`rds`] |
+//! | a run from its start to its end | [`session`], [`restoring`], `chain` (several sets in one restore), [`rds`] |
 //!
 //! It was written from Microsoft's and Amazon's documents and is tested against a stub server. It has never run against
 //! a SQL Server.
 
 pub mod address;
 pub mod answer;
+pub mod browser;
+mod chain;
 mod failure;
 mod found;
 mod link;

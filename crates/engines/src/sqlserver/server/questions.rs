@@ -35,6 +35,9 @@ pub fn progress(session: i64) -> String {
     )
 }
 
+/// The language of messages: the number of an operating system's error is read in English only.
+pub const ENGLISH: &str = "SET LANGUAGE us_english";
+
 /// A question that every login may ask.
 pub const ALIVE: &str = "SELECT 1 AS alive";
 

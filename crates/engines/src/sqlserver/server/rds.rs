@@ -41,7 +41,7 @@ impl Session {
         let total_bytes = self.database_row()?.and_then(|row| row.bytes("bytes")).unwrap_or(0);
         let before = self.link.ask(questions::NEWEST_SET).ok();
         let before = before.and_then(|rows| rows.first().and_then(|row| row.integer("newest")));
-        let task = self.start(&call, look)?;
+        let task = self.task(&call, "BACKUP", look)?;
         self.follow(task, total_bytes, look)?;
         let mut outcome = self.outcome_of(&call, Some(task));
         let question = |before| questions::set_after(before, &self.address.database, order.kind, None);
@@ -58,7 +58,7 @@ impl Session {
 
     pub(super) fn rds_restore(&mut self, order: &RestoreOrder, look: Look<'_>) -> Result<ServerOutcome> {
         let call = self.restore_call(order)?;
-        let task = self.start(&call, look)?;
+        let task = self.task(&call, "RESTORE", look)?;
         self.follow(task, 0, look)?;
         self.check_state(order)?;
         let mut outcome = self.outcome_of(&call, Some(task));
@@ -93,6 +93,9 @@ impl Session {
         if let Some(bytes) = order.block_size {
             words::block_size(bytes)?;
         }
+        if let Some(task) = self.address.rds_task {
+            return Ok(self.following(task, &order.to));
+        }
         let (arn, files) = arn(&order.to, order.stripes)?;
         if self.state()?.is_none() {
             return Err(self.no_such_database());
@@ -112,6 +115,9 @@ impl Session {
             ("--continue-after-error", order.continue_after_error, "the procedure has no such parameter"),
         ];
         refuse(&refused)?;
+        if let Some(task) = self.address.rds_task {
+            return Ok(self.following(task, &order.from));
+        }
         if order.from.is_empty() {
             refuse_without_files(order)?;
         }
@@ -150,6 +156,28 @@ impl Session {
         );
         let stop_note = stop_at.map(|time| format!("the stop is {time} by the clock of the server"));
         Ok(Call { statement, place: order.from.first().cloned().unwrap_or_default(), stop_note })
+    }
+
+    /// The call for a task that runs already.
+    fn following(&self, task: i64, places: &[String]) -> Call {
+        let statement = questions::rds_status(&self.address.database, task);
+        Call { statement, place: places.first().cloned().unwrap_or_default(), stop_note: None }
+    }
+
+    /// The task to follow: that of the URL, or a new one. `verb` begins the type of the task.
+    fn task(&mut self, call: &Call, verb: &str, look: Look<'_>) -> Result<i64> {
+        let Some(task) = self.address.rds_task else { return self.start(call, look) };
+        let row = self.status(task).map_err(|failure| failure.on(&self.thing()))?;
+        let (kind, database) = (row.text("task_type"), row.text("database_name"));
+        let is_it = kind.as_ref().is_some_and(|kind| kind.starts_with(verb))
+            && database.as_ref().is_none_or(|name| *name == self.address.database);
+        if is_it {
+            return Ok(task);
+        }
+        let [kind, database] = [kind, database].map(|text| text.unwrap_or_else(|| "unknown".into()));
+        let why = format!("task {task} of RDS is a {kind} of `{database}`");
+        let hint = "EXEC msdb.dbo.rds_task_status shows all tasks";
+        Err(Error::refused(self.thing(), why, hint))
     }
 
     /// Starts a task; returns its number. The call is never halted: the task may have started already.

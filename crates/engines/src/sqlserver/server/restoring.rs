@@ -5,14 +5,15 @@ use fullbore_core::{Error, Result};
 
 use super::answer::{Row, kind_of_type, server_time};
 use super::place::Place;
-use super::questions;
 use super::session::{Session, lsn};
 use super::words::{self, RestoreWords};
-use crate::engine::{Look, RestoreOrder, RestoreStep, ServerOutcome, ServerSet};
+use super::{chain, questions};
+use crate::engine::{Look, RestoreOrder, RestoreStep, Seen, ServerOutcome, ServerSet};
 
 /// A restore after all checks.
 pub(super) struct PlannedRestore {
-    statement: String,
+    /// The statements, with the bytes of their sets.
+    steps: Vec<(String, u64)>,
     pub(super) outcome: ServerOutcome,
 }
 
@@ -37,10 +38,14 @@ impl Session {
             return self.planned_recovery();
         }
         let places = order.from.iter().map(|text| Place::parse(text)).collect::<Result<Vec<_>>>()?;
-        let chosen = self.chosen(places, order)?;
-        let exists = self.check_target(chosen.kind, order.replace)?;
-        let mut notes = Vec::new();
         let stop_at = order.stop_at.map(|moment| self.time_of_server(moment)).transpose()?;
+        let chosen = match &self.media_sets(places)?[..] {
+            [files] => vec![self.chosen(files, order)?],
+            several => self.chain(several, order, stop_at.as_deref())?,
+        };
+        let first = chosen.first().map_or(SetKind::Full, |chosen| chosen.kind);
+        let exists = self.check_target(first, order.replace)?;
+        let mut notes = Vec::new();
         if let Some(time) = &stop_at {
             notes.push(format!(
                 "STOPAT is {time} by the clock of the server, which is {} minutes from UTC now; after a change to or from \
@@ -48,35 +53,67 @@ impl Session {
                 self.zone_minutes.unwrap_or(0)
             ));
         }
-        let words = RestoreWords {
-            files: &chosen.files,
-            position: chosen.position,
-            is_log: chosen.kind == SetKind::Log,
-            moves: &order.moves,
-            replace: exists && order.replace,
-            continue_after_error: order.continue_after_error,
-            buffer_count: order.buffer_count,
-            stop_at,
-            stats: order.stats,
-        };
-        let statement = words::restore(&self.address.database, &words, order.step)?;
-        let mut outcome = self.outcome(&chosen.files, vec![statement.clone()]);
-        outcome.set = read_set(&chosen.header, chosen.kind);
+        let last = chosen.len() - 1;
+        let mut steps = Vec::new();
+        for (at, one) in chosen.iter().enumerate() {
+            // A chain stops in its logs.
+            let stops = last == 0 || one.kind == SetKind::Log;
+            let words = RestoreWords {
+                files: &one.files,
+                position: one.position,
+                is_log: one.kind == SetKind::Log,
+                moves: if at == 0 { &order.moves } else { &[] },
+                replace: at == 0 && exists && order.replace,
+                continue_after_error: order.continue_after_error,
+                buffer_count: order.buffer_count,
+                stop_at: stop_at.clone().filter(|_| stops),
+                stats: order.stats,
+            };
+            let step = if at == last { order.step } else { RestoreStep::NoRecovery };
+            let statement = words::restore(&self.address.database, &words, step)?;
+            steps.push((statement, one.header.bytes("BackupSize").unwrap_or(0)));
+        }
+        let files: Vec<Place> = chosen.iter().flat_map(|one| one.files.clone()).fold(Vec::new(), |mut files, file| {
+            // Several sets may be on one media set.
+            if !files.contains(&file) {
+                files.push(file);
+            }
+            files
+        });
+        let mut outcome = self.outcome(&files, steps.iter().map(|(statement, _)| statement.clone()).collect());
+        if let Some(end) = chosen.last() {
+            outcome.set = read_set(&end.header, end.kind);
+        }
+        outcome.set.bytes = steps.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
         outcome.notes = notes;
-        Ok(PlannedRestore { statement, outcome })
+        Ok(PlannedRestore { steps, outcome })
     }
 
-    /// Runs a restore.
+    /// Runs a restore, one statement after the other.
     pub(super) fn run_restore(&mut self, order: &RestoreOrder, look: Look<'_>) -> Result<ServerOutcome> {
-        let PlannedRestore { statement, mut outcome } = self.planned_restore(order)?;
-        let thing = self.thing();
-        let ran = self.run(&statement, outcome.set.bytes, look).map_err(|failure| {
-            let may_be_done = failure.may_be_done();
-            let error = failure.on(&thing);
-            let error = if may_be_done { error.noting("the restore may have finished on the server") } else { error };
-            error.noting("the database may be restoring: it cannot be used before a restore is complete")
-        });
-        outcome.notes.extend(ran?);
+        let PlannedRestore { steps, mut outcome } = self.planned_restore(order)?;
+        let (thing, whole, count) = (self.thing(), outcome.set.bytes, steps.len());
+        let mut done: u64 = 0;
+        for (at, (statement, bytes)) in steps.iter().enumerate() {
+            let mut of_all = |seen: &Seen| {
+                // A float has enough digits for a share of it.
+                let now = done as f64 + *bytes as f64 * seen.percent / 100.0;
+                let percent = if count == 1 || whole == 0 { seen.percent } else { now / whole as f64 * 100.0 };
+                look(&Seen { percent, total_bytes: whole })
+            };
+            let ran = self.run(statement, *bytes, &mut of_all).map_err(|failure| {
+                let may_be_done = failure.may_be_done();
+                let error = failure.on(&thing);
+                let error =
+                    if may_be_done { error.noting("the restore may have finished on the server") } else { error };
+                let error = if at > 0 { error.noting(&format!("{at} of {count} steps are done")) } else { error };
+                error.noting("the database may be restoring: it cannot be used before a restore is complete")
+            });
+            // Each statement would say the same.
+            let new = ran?.into_iter().filter(|note| !outcome.notes.contains(note)).collect::<Vec<_>>();
+            outcome.notes.extend(new);
+            done = done.saturating_add(*bytes);
+        }
         self.check_state(order)?;
         Ok(outcome)
     }
@@ -118,7 +155,7 @@ impl Session {
             Some(state) if state == "RESTORING" => {
                 let statement = words::recover(&self.address.database);
                 let outcome = self.outcome(&[], vec![statement.clone()]);
-                Ok(PlannedRestore { statement, outcome })
+                Ok(PlannedRestore { steps: vec![(statement, 0)], outcome })
             }
             Some(state) => {
                 let why = format!("is not restoring: its state is {state}");
@@ -159,13 +196,35 @@ impl Session {
         }
     }
 
-    /// The files of one media set, all of them, and the set on it.
-    fn chosen(&mut self, places: Vec<Place>, order: &RestoreOrder) -> Result<Chosen> {
-        let files = self.in_order(places)?;
-        let sets = self
-            .link
-            .ask(&questions::headers(&files))
-            .map_err(|failure| failure.on(&files.first().map_or_else(String::new, Place::shown)))?;
+    /// The sets on the files of one media set.
+    fn headers(&mut self, files: &[Place]) -> Result<Vec<Row>> {
+        let sets = self.link.ask(&questions::headers(files));
+        sets.map_err(|failure| failure.on(&files.first().map_or_else(String::new, Place::shown)))
+    }
+
+    /// The sets of a chain on several media sets, in the order of their restore.
+    fn chain(&mut self, media: &[Vec<Place>], order: &RestoreOrder, stop_at: Option<&str>) -> Result<Vec<Chosen>> {
+        let flags = [("--set", order.set.is_some()), ("--latest", order.latest), ("--file", order.position.is_some())];
+        if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
+            let why = "names one set, and the files are of several media sets, which are restored as a chain";
+            return Err(Error::usage(*flag, why, "leave it out, or name the files of one media set"));
+        }
+        let mut links = Vec::new();
+        for files in media {
+            for header in self.headers(files)? {
+                links.push(chain::Link::of(files, header)?);
+            }
+        }
+        let chosen = |link: chain::Link| {
+            let chain::Link { files, header, kind, position, .. } = link;
+            Chosen { files, header, kind, position }
+        };
+        Ok(chain::steps(links, stop_at)?.into_iter().map(chosen).collect())
+    }
+
+    /// The set on the files of one media set.
+    fn chosen(&mut self, files: &[Place], order: &RestoreOrder) -> Result<Chosen> {
+        let sets = self.headers(files)?;
         let fits = |set: &&Row| match (&order.set, order.position) {
             (Some(part), _) => set.guid("BackupSetGUID").is_some_and(|id| id_fits(&id, part)),
             (None, Some(position)) => set.integer("Position") == Some(position.into()),
@@ -181,7 +240,7 @@ impl Session {
                     (None, None) => "no backup set is there".to_owned(),
                 };
                 return Err(Error::usage(
-                    shown(&files),
+                    shown(files),
                     why,
                     "fullbore inspect shows the sets of a file that it can read",
                 ));
@@ -190,29 +249,28 @@ impl Session {
                 .iter()
                 .copied()
                 .max_by_key(|set| set.integer("Position"))
-                .ok_or_else(|| Error::usage(shown(&files), "no backup set is there", ""))?,
+                .ok_or_else(|| Error::usage(shown(files), "no backup set is there", ""))?,
             (several, false) => {
                 let lines: String = several.iter().map(|set| format!("\n    {}", title(set))).collect();
                 let why = format!("there are {} sets:{lines}", several.len());
-                return Err(Error::usage(shown(&files), why, "choose one with --set ID, or the newest with --latest"));
+                return Err(Error::usage(shown(files), why, "choose one with --set ID, or the newest with --latest"));
             }
         };
-        let unknown = |what: &str| Error::refused(shown(&files), what.to_owned(), "use RESTORE of SQL Server itself");
+        let unknown = |what: &str| Error::refused(shown(files), what.to_owned(), "use RESTORE of SQL Server itself");
         let number =
             header.integer("BackupType").ok_or_else(|| unknown("the server does not say the kind of the set"))?;
         let kind = kind_of_type(number).ok_or_else(|| unknown("the set holds single files of a database"))?;
         let position = header.integer("Position").filter(|position| *position > 0);
         let position = position.ok_or_else(|| unknown("the server does not say the position of the set"))?;
-        Ok(Chosen { kind, position, header: header.clone(), files })
+        Ok(Chosen { kind, position, header: header.clone(), files: files.to_vec() })
     }
 
-    /// The places in the order of the families of one media set.
+    /// The places by their media sets, each in the order of its families.
     ///
     /// # Errors
-    /// A file of another media set, a file twice, or a missing family.
-    fn in_order(&mut self, places: Vec<Place>) -> Result<Vec<Place>> {
-        let mut media: Option<(String, i64)> = None;
-        let mut families: Vec<(i64, Place)> = Vec::new();
+    /// A file twice, or a missing family.
+    fn media_sets(&mut self, places: Vec<Place>) -> Result<Vec<Vec<Place>>> {
+        let mut media: Vec<Families> = Vec::new();
         for place in places {
             if place == Place::Nul {
                 return Err(Error::usage("nul:", "holds nothing", "name the files of a backup"));
@@ -223,27 +281,43 @@ impl Session {
             let id = row.guid("MediaSetId").unwrap_or_else(|| "unknown".into());
             let (count, number) =
                 (row.integer("FamilyCount").unwrap_or(1), row.integer("FamilySequenceNumber").unwrap_or(1));
-            match &media {
-                Some((known, _)) if *known != id => {
-                    let why = format!("belongs to media set {id}, and the files before it to {known}");
-                    return Err(Error::usage(place.shown(), why, "restore one media set at a time"));
-                }
-                _ => media = Some((id, count)),
-            }
-            if let Some((_, other)) = families.iter().find(|(known, _)| *known == number) {
+            let at = media.iter().position(|known| known.id == id).unwrap_or_else(|| {
+                media.push(Families { id, count, places: Vec::new() });
+                media.len() - 1
+            });
+            let Some(known) = media.get_mut(at) else { continue };
+            if let Some((_, other)) = known.places.iter().find(|(known, _)| *known == number) {
                 let why = format!("is family {number}, as {}", other.shown());
                 return Err(Error::usage(place.shown(), why, "name each family once"));
             }
-            families.push((number, place));
+            known.places.push((number, place));
         }
-        let (id, count) = media.unwrap_or_default();
-        let is_there = |wanted: &i64| families.iter().any(|(number, _)| number == wanted);
-        if let Some(missing) = (1..=count.min(64)).find(|number| !is_there(number)) {
-            let why = format!("family {missing} of {count} is missing");
-            return Err(Error::incomplete(format!("media set {id}"), why, "name all its files with --from"));
+        media.into_iter().map(Families::whole).collect()
+    }
+}
+
+/// The families of one media set that are named.
+struct Families {
+    id: String,
+    /// How many it has.
+    count: i64,
+    /// Their numbers and places.
+    places: Vec<(i64, Place)>,
+}
+
+impl Families {
+    /// The places in the order of the families.
+    ///
+    /// # Errors
+    /// One is missing.
+    fn whole(mut self) -> Result<Vec<Place>> {
+        let is_there = |wanted: &i64| self.places.iter().any(|(number, _)| number == wanted);
+        if let Some(missing) = (1..=self.count.min(64)).find(|number| !is_there(number)) {
+            let why = format!("family {missing} of {} is missing", self.count);
+            return Err(Error::incomplete(format!("media set {}", self.id), why, "name all its files with --from"));
         }
-        families.sort_by_key(|(number, _)| *number);
-        Ok(families.into_iter().map(|(_, place)| place).collect())
+        self.places.sort_by_key(|(number, _)| *number);
+        Ok(self.places.into_iter().map(|(_, place)| place).collect())
     }
 }
 

@@ -10,7 +10,7 @@ use super::answer::Row;
 use super::failure::Failure;
 use super::link::{Link, Sight};
 use super::place::{Place, files};
-use super::{RDS, found, questions, words};
+use super::{RDS, browser, found, questions, words};
 use crate::Options;
 use crate::engine::{
     BackupOrder, EarlierBackup, Look, PASSWORD_FILE, RestoreOrder, Seen, ServerFile, ServerOutcome, ServerSession,
@@ -55,10 +55,14 @@ impl Session {
     /// # Errors
     /// The URL is wrong, the server cannot be reached, or it refuses the login.
     pub fn open(url: &str, options: &Options) -> Result<Self> {
-        let address = Address::parse(url)?;
+        let mut address = Address::parse(url)?;
+        if let Some(instance) = &address.instance {
+            address.port = browser::port_of(&address.host, instance, address.browser_port)?;
+        }
         let is_rds = options.given.has(&RDS);
-        if address.kms_key.is_some() && !is_rds {
-            return Err(Error::usage("kms-key", "is an option of Amazon RDS", "add rds=true, or leave it out"));
+        let of_rds = [("kms-key", address.kms_key.is_some()), ("rds-task", address.rds_task.is_some())];
+        if let Some((name, _)) = of_rds.into_iter().find(|(_, given)| *given && !is_rds) {
+            return Err(Error::usage(name, "is an option of Amazon RDS", "add rds=true, or leave it out"));
         }
         let environment = std::env::var("FULLBORE_PASSWORD").ok().map(Zeroizing::new);
         let password = password(options.given.file(&PASSWORD_FILE), environment)?;
