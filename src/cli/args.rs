@@ -156,6 +156,9 @@ pub struct Backup {
     /// Repeatable.
     #[arg(long, value_name = "DEVICE", requires = "to", conflicts_with_all = ["measure_limit", "repo"])]
     pub mirror_to: Vec<String>,
+    /// The places of --mirror-to are so many mirrors: those of the first one come first.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "mirror_to")]
+    pub mirrors: usize,
     /// Number of stripes, 1 to 64, spread evenly over the devices [default: one per device].
     #[arg(long, value_name = "N")]
     pub stripes: Option<usize>,
@@ -199,6 +202,9 @@ pub struct Backup {
     /// Description of the backup, kept in its header.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub description: String,
+    /// Name of the media set, kept in its header: MEDIANAME of T-SQL.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub media_name: String,
     /// Names of stripes in directories: {database} {kind} {time} {date} {set} {id} {family} {families}
     /// [default: {database}-{kind}-{time}-{id}-{family}of{families}.bore].
     #[arg(long, value_name = "TEMPLATE")]

@@ -6,6 +6,7 @@ use fullbore::config::Config;
 use fullbore::job::backup::{self, Auto, Mirror, Request};
 use fullbore::job::repository::backup::Wanted;
 use fullbore::job::repository::{self, Setting};
+use fullbore::units::counted;
 use fullbore::{Error, Result};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Destination, Device};
@@ -67,6 +68,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             let second = (!mirror.is_empty()).then(|| Mirror {
                 to: mirror.clone(),
+                mirrors: args.mirrors,
                 name_template: request.name_template.clone(),
                 stores: conduct.stores.clone(),
             });
@@ -83,6 +85,10 @@ fn mirror(args: &Backup) -> Result<Vec<Device>> {
     if let Some(pipe) = devices.iter().find(|device| matches!(device.place(), Destination::Pipe)) {
         let why = "standard output can be the first place only";
         return Err(Error::usage(format!("--mirror-to {pipe}"), why, "name it with --to"));
+    }
+    if args.mirrors == 0 || !devices.len().is_multiple_of(args.mirrors) {
+        let why = format!("--mirror-to names {}, and each mirror has as many", counted(devices.len() as u64, "place"));
+        return Err(Error::usage(format!("--mirrors {}", args.mirrors), why, "name as many places for each mirror"));
     }
     Ok(devices)
 }
@@ -128,6 +134,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
         key: args.key.clone().or_else(|| config.key.clone()),
         name: args.name.clone(),
         description: args.description.clone(),
+        media_name: args.media_name.clone(),
         mirror: None,
         name_template: args.name_template.clone().or_else(|| config.name_template.clone()),
         own_template: args.name_template.clone(),

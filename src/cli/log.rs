@@ -160,6 +160,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
         key: args.key.clone().or_else(|| config.key.clone()),
         name: String::new(),
         description: String::new(),
+        media_name: String::new(),
         mirror: None,
         own_template: args.name_template.clone(),
         // The names of a repository keep sets apart. The general template may not.

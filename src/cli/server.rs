@@ -102,6 +102,7 @@ fn backup_order(args: &Backup) -> Result<BackupOrder> {
         repo,
         copy_to,
         mirror_to,
+        mirrors: _,
         stripes,
         compression,
         auto,
@@ -115,6 +116,7 @@ fn backup_order(args: &Backup) -> Result<BackupOrder> {
         wait,
         name,
         description,
+        media_name,
         name_template,
         encrypt_to,
         key,
@@ -155,6 +157,7 @@ fn backup_order(args: &Backup) -> Result<BackupOrder> {
         continue_after_error: *continue_after_error,
         name: name.clone(),
         description: description.clone(),
+        media_name: media_name.clone(),
         stats: shown.stats,
         lock_timeout_ms: (!*wait).then(|| lock_timeout.saturating_mul(1000)),
         ..order

@@ -375,9 +375,13 @@ pub fn headers(sets: &[SetSummary]) {
             value(&set.engine),
             set.database_bytes.map_or_else(|| "size unknown".to_owned(), show_bytes)
         ));
-        for (what, value) in
-            [("database", &set.database), ("host", &set.host), ("name", &set.name), ("description", &set.description)]
-        {
+        for (what, value) in [
+            ("database", &set.database),
+            ("host", &set.host),
+            ("name", &set.name),
+            ("description", &set.description),
+            ("media name", &set.media_name),
+        ] {
             if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
                 line(&format!("  {what:<11} {}", self::value(value)));
             }
@@ -411,6 +415,7 @@ pub fn labels(sets: &[SetSummary]) {
             (name, description) => {
                 line(&format!("  name        {}", value(name.as_deref().unwrap_or_default())));
                 line(&format!("  description {}", value(description.as_deref().unwrap_or_default())));
+                set.media_name.iter().for_each(|name| line(&format!("  media name  {}", value(name))));
             }
         }
     }

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser};
 use fullbore::config::Config;
+use fullbore::job::inspect;
 use fullbore::report::{Report, WITH_WARNINGS};
 use fullbore::{Error, Result};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::io::read_whole;
 use fullbore_tsql::{Action, Command, Names, SCRIPT_MAX, read_script};
 
-use super::args::Arguments;
+use super::args::{Arguments, Verb};
 use super::show;
 
 /// Run BACKUP and RESTORE statements of T-SQL on the databases of the configuration.
@@ -30,6 +31,10 @@ pub struct Sql {
     /// Read the statements from this file; `-` for standard input.
     #[arg(short, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
+    /// Needed for statements on databases of a SQL Server (mssql://), which are experimental: fullbore is tested against a
+    /// stub server only and has never run against a SQL Server.
+    #[arg(long)]
+    pub experimental: bool,
     /// Print the command lines of fullbore, and run nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -47,6 +52,7 @@ pub fn run(args: &Sql, config: &Config) -> Result<u8> {
         paths: sql.paths.clone(),
         certificates: sql.certificates.clone(),
         repository: sql.repository.clone(),
+        experimental: args.experimental,
     };
     let commands = read_script(&script, &names, jiff::Zoned::now())?;
     // All of them are parsed before the first one runs.
@@ -136,7 +142,8 @@ fn run_command(command: &Command, arguments: Option<Arguments>, config: &Config)
         return 0;
     };
     super::LAST_REPORT.take();
-    let ended = check_media(command, config).and_then(|()| super::dispatch(arguments, config));
+    let checked = check_media(command, config);
+    let ended = checked.and_then(|position| super::dispatch(at_position(arguments, position), config));
     let code = ended.unwrap_or_else(|error| {
         show::error(&error);
         error.exit_kind().exit_code()
@@ -157,8 +164,17 @@ fn run_command(command: &Command, arguments: Option<Arguments>, config: &Config)
     code
 }
 
-/// Compares the media of a RESTORE with what the statement says about them.
-fn check_media(command: &Command, config: &Config) -> Result<()> {
+/// The same command line for the set at this position, if it names none itself.
+fn at_position(mut arguments: Arguments, position: Option<u16>) -> Arguments {
+    if let Verb::Restore(restore) = &mut arguments.verb {
+        restore.file = restore.file.or(position);
+    }
+    arguments
+}
+
+/// Compares the media of a RESTORE with what the statement says about them. Gives the position of the set that SQL Server
+/// would take, if the statement names none and becomes files.
+fn check_media(command: &Command, config: &Config) -> Result<Option<u16>> {
     let values = |flag: &str| -> Vec<String> {
         let pairs = command.words.iter().zip(command.words.iter().skip(1));
         pairs.filter(|(word, _)| *word == flag).map(|(_, value)| value.clone()).collect()
@@ -166,8 +182,11 @@ fn check_media(command: &Command, config: &Config) -> Result<()> {
     let (from, into) = (values("--from"), values("--into"));
     let wanted = command.expected.media_name.as_ref();
     let becomes_files = into.first().is_none_or(|into| into.starts_with("dir:"));
-    if from.is_empty() || wanted.is_none() && becomes_files {
-        return Ok(());
+    let is_restore = matches!(command.action, Action::Restore { .. });
+    // The server itself reads its media.
+    let is_elsewhere = command.words.iter().any(|word| word == "--experimental");
+    if from.is_empty() || is_elsewhere || wanted.is_none() && becomes_files && !is_restore {
+        return Ok(None);
     }
     let conduct = Conduct { stores: super::stores(config)?, ..Conduct::default() };
     let found = super::foreign::find(&from, None, config, &conduct)?;
@@ -180,18 +199,24 @@ fn check_media(command: &Command, config: &Config) -> Result<()> {
         }
         _ => {}
     }
-    let Some((name, at)) = wanted else { return Ok(()) };
+    let media_sets = found.as_ref().map(|found| found.describe()).transpose()?.map(|found| found.media_sets);
+    // A full and its differential, each on media of its own, are one statement here only: then the newest ones count.
+    let is_one = media_sets.as_ref().is_some_and(|media_sets| media_sets.len() == 1);
+    let first = (is_restore && is_one && command.expected.file.is_none()).then_some(1);
+    let Some((name, at)) = wanted else { return Ok(first) };
     let thing = format!("{at}: MEDIANAME");
-    let Some(found) = found else {
-        return Err(Error::usage(thing, "media of fullbore have no name of their own", "leave it out"));
+    let names: Vec<Option<String>> = match &media_sets {
+        Some(media_sets) => {
+            let labels = media_sets.iter().flat_map(|set| &set.labels);
+            labels.filter_map(|label| label.get("MediaName")).map(|name| name.as_str().map(str::to_owned)).collect()
+        }
+        None => inspect::header(&from, &conduct.stores)?.0.into_iter().map(|set| set.media_name).collect(),
     };
-    let media_sets = found.describe()?.media_sets;
-    let labels = media_sets.iter().flat_map(|set| &set.labels);
-    let other = labels.filter_map(|label| label.get("MediaName")).find(|there| there.as_str() != Some(name));
+    let other = names.into_iter().find(|there| there.as_ref() != Some(name));
     match other {
-        None => Ok(()),
+        None => Ok(first),
         Some(there) => {
-            let why = format!("the media have the name {}", there.as_str().unwrap_or("NULL"));
+            let why = format!("the media have the name {}", there.as_deref().unwrap_or("NULL"));
             Err(Error::refused(format!("{thing} = '{name}'"), why, "name the right media, or leave MEDIANAME out"))
         }
     }

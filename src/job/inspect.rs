@@ -30,6 +30,8 @@ pub struct SetSummary {
     pub name: Option<String>,
     /// See `name`.
     pub description: Option<String>,
+    /// See `name`; absent too if the media have no name.
+    pub media_name: Option<String>,
     /// The database; absent on encrypted media.
     pub database: Option<String>,
     /// The host that made it; absent on encrypted and incomplete media.
@@ -120,6 +122,7 @@ fn summary(found: &Found) -> Result<SetSummary> {
         engine: header.engine.clone(),
         name: label.as_ref().map(|label| label.name.clone()),
         description: label.as_ref().map(|label| label.description.clone()),
+        media_name: label.as_ref().map(|label| label.media_name.clone()).filter(|name| !name.is_empty()),
         database: label.map(|label| label.database),
         host: found.host.clone(),
         started_at: chain::show_time(header.started_at),

@@ -40,6 +40,25 @@ fn the_files_say_what_a_restore_will_make() {
 }
 
 #[test]
+fn names_that_the_header_has_no_room_for_are_refused_before_anything_is_written() {
+    let world = World::with_database();
+    let long = "x".repeat(3900);
+    let backup =
+        |flag: &str, to: &str| world.run_with(&["backup", "sqlite:app.db", "--to", to, flag, &long, "--mkdir"]);
+    for flag in ["--name", "--description", "--media-name"] {
+        let mut line = vec!["backup", "sqlite:app.db", "--to", "long/", "--mkdir"];
+        line.extend([flag, long.as_str(), "--name-template", "x.bore"]);
+        let more = "y".repeat(300);
+        let other = if flag == "--name" { "--description" } else { "--name" };
+        line.extend([other, more.as_str()]);
+        world.run_with(&line).refused(2, "--media-name", "too long");
+        assert!(!world.at("long/x.bore").exists());
+    }
+    backup("--description", "fits/").done();
+    world.run("verify fits/").done();
+}
+
+#[test]
 fn the_label_has_name_and_description() {
     let text = striped().run("inspect label --from a").text();
     assert!(text.contains("nightly") && text.contains("before-the-upgrade"), "{text}");

@@ -2,6 +2,7 @@
 
 use fullbore_engines::sqlserver::configuration::BackupKind;
 use fullbore_engines::sqlserver::writer::{FamilyWriter, sample_extents, sample_label, sample_log, sample_set};
+use fullbore_test_servers::sql_server::{PASSWORD, SqlServerStub};
 
 use crate::database;
 use crate::world::World;
@@ -121,6 +122,52 @@ fn the_procedures_of_rds_show_the_tasks_of_the_repository() {
     assert!(said.contains("SUCCESS") || said.contains("app"), "{said}");
 }
 
+#[test]
+fn statements_on_a_sql_server_run_there_and_need_experimental() {
+    let (world, stub) = (World::new(), SqlServerStub::start());
+    world.write("password", format!("{PASSWORD}\n").as_bytes());
+    let password = world.at("password").display().to_string();
+    let config = format!(
+        "[sql.databases]\nshop = \"{}\"\ncopy = \"{}\"\n[engine.sqlserver]\npassword-file = \"{password}\"\n",
+        stub.url("shop"),
+        stub.url("copy")
+    );
+    world.write("fullbore.toml", config.as_bytes());
+    let backup = "BACKUP DATABASE shop TO DISK = N'/backup/shop.bak' WITH COMPRESSION, STATS = 50";
+    world.run_with(&["sql", backup]).refused(2, "database [shop]", "--experimental");
+    let said = world.run_with(&["sql", "--experimental", backup]).done().text();
+    assert!(
+        said.contains("100 percent processed.") && said.contains("BACKUP DATABASE successfully processed"),
+        "{said}"
+    );
+    let statement = stub.batches("BACKUP").concat();
+    assert!(statement.contains("DISK = N'/backup/shop.bak'") && statement.contains("COMPRESSION"), "{statement}");
+    let restore =
+        "RESTORE DATABASE copy FROM DISK = '/backup/shop.bak' WITH NORECOVERY\nRESTORE DATABASE copy WITH RECOVERY";
+    world.run_with(&["sql", "--experimental", restore]).done();
+    let statements = stub.batches("RESTORE DATABASE");
+    assert!(statements[0].contains("FILE = 1") && statements[0].contains("NORECOVERY"), "{statements:?}");
+    assert!(statements[1].contains("WITH RECOVERY"), "{statements:?}");
+    let again = world.run_with(&["sql", "--experimental", backup]).with_code(1);
+    assert!(again.text().contains("BACKUP DATABASE is terminating abnormally."), "{again}");
+}
+
+#[test]
+fn without_file_the_first_set_counts_as_in_sql_server() {
+    let world = world_with_backup_files();
+    // A damaged set at position 2 is no reason to refuse the set at position 1.
+    let (mut old, mut new) = (sample_set(BackupKind::Full, 1), sample_set(BackupKind::Full, 2));
+    old.copies = vec![sample_extents(&[0, 1], 2)];
+    new.copies = vec![sample_extents(&[0, 1, 2], 3)];
+    world.write("two.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&old).set(&new).finish());
+    let said = world.run_with(&["sql", "RESTORE DATABASE old FROM DISK='two.bak'"]).done();
+    let first = world.read("out/shop");
+    std::fs::remove_dir_all(world.at("out")).unwrap();
+    std::fs::create_dir(world.at("out")).unwrap();
+    world.run_with(&["sql", "RESTORE DATABASE old FROM DISK='two.bak' WITH FILE = 2"]).done();
+    assert!(world.read("out/shop") != first, "{said}");
+}
+
 /// `x.bak`: a full at position 1, and a log at position 2.
 fn world_with_backup_files() -> World {
     let world = world();
@@ -152,7 +199,17 @@ fn statements_about_backup_files_of_sql_server_have_its_columns_and_words() {
     world.run("backup sqlite:app.db --to own.bore").done();
     let own = "RESTORE HEADERONLY FROM DISK='own.bore' WITH";
     world.run_with(&["sql", &format!("{own} FILE = 1")]).done();
-    world.run_with(&["sql", &format!("{own} MEDIANAME = 'x'")]).refused(2, "MEDIANAME", "no name of their own");
+    world.run_with(&["sql", &format!("{own} MEDIANAME = 'x'")]).refused(1, "MEDIANAME", "have the name NULL");
+    world.run_with(&["sql", "BACKUP DATABASE shop TO DISK='named.bore' WITH MEDIANAME = N'nightly'"]).done();
+    let label = world.run_with(&["sql", "RESTORE LABELONLY FROM DISK='named.bore' WITH MEDIANAME = 'nightly'"]).done();
+    assert!(label.text().contains("media name  nightly"), "{label}");
+    let restore = "RESTORE DATABASE copy FROM DISK='named.bore' WITH MEDIANAME =";
+    world.run_with(&["sql", &format!("{restore} 'weekly'")]).refused(
+        1,
+        "MEDIANAME = 'weekly'",
+        "have the name nightly",
+    );
+    world.run_with(&["sql", &format!("{restore} 'nightly'")]).done();
 }
 
 #[test]
@@ -203,6 +260,16 @@ fn mirror_to_writes_the_same_families_twice_and_with_format_replaces_both() {
     // Families of both sides are one set.
     world.run("restore --from a/1.bore --from b/2.bore --into sqlite:copy.db").done();
     world.assert_copy();
+    let thrice = "BACKUP DATABASE shop TO DISK='a/t.bore' MIRROR TO DISK='b/t.bore' MIRROR TO DISK='night/t.bore'";
+    world.run_with(&["sql", thrice]).done();
+    for other in ["b/t.bore", "night/t.bore"] {
+        assert!(world.read("a/t.bore") == world.read(other), "{other}");
+        world.run(&format!("verify {other}")).done();
+    }
+    world.run_with(&["sql", &format!("{thrice} WITH INIT")]).done();
+    let twice = "backup sqlite:app.db --to c.bore --mirror-to d.bore --mirror-to d.bore --mirrors 2";
+    world.run(twice).refused(2, "d.bore", "another mirror");
+    world.run("backup sqlite:app.db --to c.bore --mirror-to d.bore --mirrors 2").refused(2, "--mirrors 2", "1 place");
     world.write("b/2.bore", b"no family");
     world.run_with(&["sql", &format!("{backup} WITH FORMAT")]).with_code(1).says(&["b/2.bore"]);
     same("1.bore");

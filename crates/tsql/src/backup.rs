@@ -7,12 +7,15 @@ use fullbore_core::{Error, Result};
 use super::expression::Variables;
 use super::lexemes::{Lexeme, Position};
 use super::names::Names;
+use super::on_server::{self, Subject};
 use super::options::{Given, options};
 use super::parser::Parser;
 use super::statement::{Action, Command, buffer_count, database_name, places, step};
 
 /// The largest RETAINDAYS of SQL Server.
 const DAYS_MAX: u64 = 99_999;
+/// Mirrors of a backup, at most: as many as in SQL Server.
+const MIRRORS_MAX: usize = 3;
 /// Options that are a word alone.
 const ALONE: [&str; 19] = [
     "INIT",
@@ -53,6 +56,7 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
         let hint = "back it up with SQL Server; fullbore copy takes its files into a repository";
         return Err(Error::usage(format!("{named_at}: database [{database}]"), why, hint));
     }
+    on_server::accepted(&url, &database, named_at, names)?;
     if !parser.is_word("TO") {
         let why = "parts of a database (FILE, FILEGROUP, READ_WRITE_FILEGROUPS) cannot be backed up alone";
         return Err(if matches!(parser.peek(), Some(Lexeme::Word(_))) {
@@ -62,14 +66,21 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
         });
     }
     parser.want_word("TO")?;
+    if on_server::is_on_server(&url) {
+        return on_server::backup(parser, variables, Subject { at, what, database, url });
+    }
     let places = places(parser, variables, names)?;
-    let mirrored = mirror(parser, variables, names, places.0.len())?;
+    let mirrored = mirrors(parser, variables, names, places.0.len())?;
     let given = options(parser, variables)?;
     let mut words = vec!["backup".to_owned(), url];
     for place in &places.0 {
         words.extend(["--to".into(), place.clone()]);
     }
+    let mirrors = mirrored.len() / places.0.len().max(1);
     words.extend(mirrored.into_iter().flat_map(|place| ["--mirror-to".to_owned(), place]));
+    if mirrors > 1 {
+        words.extend(["--mirrors".into(), mirrors.to_string()]);
+    }
     let mut stats = None;
     let differential = given.iter().any(|option| option.name == "DIFFERENTIAL");
     if let Some(option) = given.iter().find(|option| option.name == "DIFFERENTIAL").filter(|_| what == "LOG") {
@@ -99,27 +110,30 @@ pub(crate) fn backup(parser: &mut Parser, variables: &Variables, names: &Names, 
     Ok(Command { stats, ..Command::new(at, words, action) })
 }
 
-/// `MIRROR TO DISK = …`: the second places of `families` families.
-fn mirror(parser: &mut Parser, variables: &Variables, names: &Names, families: usize) -> Result<Vec<String>> {
-    let at = parser.at();
-    if !parser.take_word("MIRROR") {
-        return Ok(Vec::new());
+/// `MIRROR TO DISK = …`, up to three times: the other places of `families` families, one mirror after the other.
+fn mirrors(parser: &mut Parser, variables: &Variables, names: &Names, families: usize) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for count in 1.. {
+        let at = parser.at();
+        if !parser.take_word("MIRROR") {
+            break;
+        }
+        let wrong = |why: String, hint: &str| Err(Error::usage(format!("{at}: MIRROR TO"), why, hint));
+        if count > MIRRORS_MAX {
+            return wrong(format!("a backup has {MIRRORS_MAX} mirrors at most"), "make more copies with fullbore copy");
+        }
+        parser.want_word("TO")?;
+        let mirrored = places(parser, variables, names)?.0;
+        if mirrored.len() != families {
+            let why = format!("it has {}, and TO has {families}", counted(mirrored.len() as u64, "device"));
+            return wrong(why, "name as many devices as behind TO");
+        }
+        if let Some(discarded) = mirrored.iter().find(|place| *place == "nul:") {
+            return wrong(format!("`{discarded}` keeps nothing"), "leave it out");
+        }
+        all.extend(mirrored);
     }
-    parser.want_word("TO")?;
-    let mirrored = places(parser, variables, names)?.0;
-    if mirrored.len() != families {
-        let why = format!("it has {}, and TO has {families}", counted(mirrored.len() as u64, "device"));
-        return Err(Error::usage(format!("{at}: MIRROR TO"), why, "name as many devices as behind TO"));
-    }
-    if let Some(discarded) = mirrored.iter().find(|place| *place == "nul:") {
-        return Err(Error::usage(format!("{at}: MIRROR TO"), format!("`{discarded}` keeps nothing"), "leave it out"));
-    }
-    if parser.is_word("MIRROR") {
-        let why = "a backup writes each family twice at most";
-        let hint = "make more copies with fullbore copy";
-        return Err(Error::usage(format!("{}: MIRROR TO", parser.at()), why, hint));
-    }
-    Ok(mirrored)
+    Ok(all)
 }
 
 /// The words of fullbore for one option.
@@ -141,6 +155,7 @@ fn of_backup(option: &Given, names: &Names, what: &str) -> Result<Vec<String>> {
         "BLOCKSIZE" => flag("block-size", option.checked(BlockSize::new, 4096)?.to_string()),
         "NAME" => flag("name", option.text()?),
         "DESCRIPTION" => flag("description", option.text()?),
+        "MEDIANAME" => flag("media-name", option.text()?),
         "RETAINDAYS" => flag("lock-until", format!("{}d", option.number(1, DAYS_MAX)?)),
         // What fullbore always does.
         "DIFFERENTIAL" | "CHECKSUM" | "STOP_ON_ERROR" | "NOFORMAT" | "NOINIT" | "NOSKIP" => none,
@@ -149,9 +164,9 @@ fn of_backup(option: &Given, names: &Names, what: &str) -> Result<Vec<String>> {
         "NO_CHECKSUM" => Err(option.wrong("fullbore always writes checksums", "leave it out")),
         "SKIP" => Err(option.wrong("a lock of a family cannot be skipped", "leave it out, and write to other names")),
         "EXPIREDATE" => Err(option.wrong("fullbore takes a number of days", "write RETAINDAYS = 30")),
-        "MEDIANAME" | "MEDIADESCRIPTION" => {
-            Err(option
-                .wrong("fullbore's media have no name of their own", "write NAME and DESCRIPTION: the set has them"))
+        "MEDIADESCRIPTION" => {
+            let why = "fullbore's media have a name, and no description of their own";
+            Err(option.wrong(why, "write DESCRIPTION: the set has it"))
         }
         _ => Err(option.unknown(&format!("BACKUP {what}"))),
     }

@@ -8,6 +8,7 @@ mod backup;
 mod expression;
 mod lexemes;
 mod names;
+mod on_server;
 mod options;
 mod parser;
 mod procedures;

@@ -17,6 +17,8 @@ pub struct Names {
     pub certificates: BTreeMap<String, String>,
     /// The repository whose tasks `rds_task_status` shows.
     pub repository: Option<String>,
+    /// True if the user accepts statements on a SQL Server, which are experimental.
+    pub experimental: bool,
 }
 
 impl Names {

@@ -7,6 +7,7 @@ use fullbore_core::{Error, Result};
 use super::expression::{Value, Variables, moment};
 use super::lexemes::{Lexeme, Position};
 use super::names::Names;
+use super::on_server;
 use super::parser::{HINT, Parser};
 use super::statement::{Action, Command};
 
@@ -153,10 +154,79 @@ impl Arguments {
         }
     }
 
+    /// The URL of a database, and whether a SQL Server of RDS runs the procedure itself.
+    fn target(&self, database: &str, names: &Names) -> Result<(String, bool)> {
+        let url = names.database(database, self.at)?.to_owned();
+        on_server::accepted(&url, database, self.at, names)?;
+        let is_on_server = on_server::is_on_server(&url);
+        if is_on_server && !url.contains("rds=true") {
+            let why = "its URL is of a SQL Server without the procedures of RDS";
+            let hint = "add rds=true to the URL, or write BACKUP and RESTORE";
+            return Err(Error::usage(format!("{}: database [{database}]", self.at), why, hint));
+        }
+        Ok((url, is_on_server))
+    }
+
+    /// `arn:aws:s3:::bucket/key` as a URL. RDS itself puts numbers for `*`.
+    fn object_of_rds(&mut self, argument: &str) -> Result<String> {
+        let arn = self.text(argument)?;
+        let place = arn.strip_prefix("arn:aws:s3:::").filter(|place| place.contains('/'));
+        place.map(|place| format!("s3://{place}")).ok_or_else(|| {
+            let why = "it is not the name of an S3 object";
+            Error::usage(format!("{}: @{argument}", self.at), why, "write arn:aws:s3:::bucket/file.bak")
+        })
+    }
+
+    fn backup_by_rds(&mut self, database: String, url: String) -> Result<Command> {
+        let mut words = vec!["backup".to_owned(), url, "--to".into(), self.object_of_rds("s3_arn_to_backup_to")?];
+        match self.files()? {
+            1 => {}
+            files => words.extend(["--stripes".into(), files.to_string()]),
+        }
+        if self.is_differential()? {
+            words.extend(["--kind".into(), "differential".into()]);
+        }
+        if self.is_on("overwrite_s3_backup_file")? {
+            words.push("--init".into());
+        }
+        words.extend(self.numbers(&[
+            ("max_transfer_size", "max-transfer-size"),
+            ("buffer_count", "buffer-count"),
+            ("block_size", "block-size"),
+        ])?);
+        words.push("--experimental".into());
+        let action = Action::Backup { statement: "BACKUP DATABASE".into(), database };
+        Ok(Command::new(self.at, words, action))
+    }
+
+    fn restore_by_rds(&mut self, (database, url): (String, String), statement: &str) -> Result<Command> {
+        let mut words = vec!["restore".to_owned(), "--from".into(), self.object_of_rds("s3_arn_to_restore_from")?];
+        let kind = match (statement, self.is_differential()?) {
+            ("RESTORE LOG", _) => Some("log"),
+            (_, true) => Some("differential"),
+            _ => None,
+        };
+        words.extend(kind.into_iter().flat_map(|kind| ["--kind".to_owned(), kind.to_owned()]));
+        if self.is_on("with_norecovery")? {
+            words.push("--no-recovery".into());
+        }
+        if let Some(time) = self.take("stopat") {
+            words.extend(["--stop-at".into(), on_server::time_with_zone(Some(&time), self.at)?]);
+        }
+        words.extend(self.numbers(&[("buffer_count", "buffer-count")])?);
+        words.extend(["--into".into(), url, "--experimental".into()]);
+        let action = Action::Restore { statement: statement.into(), database };
+        Ok(Command::new(self.at, words, action))
+    }
+
     fn backup(&mut self, names: &Names) -> Result<Command> {
         let database = self.text("source_db_name")?;
+        let (url, is_on_server) = self.target(&database, names)?;
+        if is_on_server {
+            return self.backup_by_rds(database, url);
+        }
         let files = self.files()?;
-        let mut words = vec!["backup".to_owned(), names.database(&database, self.at)?.to_owned()];
+        let mut words = vec!["backup".to_owned(), url];
         let objects = self.objects("s3_arn_to_backup_to", files)?;
         let directory =
             objects.first().and_then(|first| first.rsplit_once('/')).map(|(directory, _)| format!("{directory}/"));
@@ -179,6 +249,10 @@ impl Arguments {
 
     fn restore(&mut self, names: &Names, statement: &str) -> Result<Command> {
         let database = self.text("restore_db_name")?;
+        let (url, is_on_server) = self.target(&database, names)?;
+        if is_on_server {
+            return self.restore_by_rds((database, url), statement);
+        }
         let mut words = vec!["restore".to_owned()];
         let arn = self.text("s3_arn_to_restore_from")?;
         self.given
@@ -197,15 +271,16 @@ impl Arguments {
         // The media say these.
         self.is_differential()?;
         self.numbers(&[("block_size", "block-size"), ("max_transfer_size", "max-transfer-size")])?;
-        words.extend(["--into".into(), names.database(&database, self.at)?.to_owned()]);
+        words.extend(["--into".into(), url]);
         let action = Action::Restore { statement: statement.into(), database };
         Ok(Command::new(self.at, words, action))
     }
 
     fn finish(&mut self, names: &Names) -> Result<Command> {
         let database = self.text("db_name")?;
-        let into = names.database(&database, self.at)?.to_owned();
-        let words = ["restore".into(), "--recovery".into(), "--into".into(), into].into();
+        let (into, is_on_server) = self.target(&database, names)?;
+        let mut words = vec!["restore".to_owned(), "--recovery".into(), "--into".into(), into];
+        words.extend(is_on_server.then(|| "--experimental".to_owned()));
         let action = Action::Restore { statement: "RESTORE DATABASE".into(), database };
         Ok(Command::new(self.at, words, action))
     }

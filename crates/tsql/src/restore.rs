@@ -6,6 +6,7 @@ use fullbore_core::{Error, Result};
 use super::expression::{Value, Variables, moment};
 use super::lexemes::Position;
 use super::names::Names;
+use super::on_server::{self, Subject};
 use super::options::{Given, file, has_no_effect, options};
 use super::parser::Parser;
 use super::restored_files::{Files, to_files};
@@ -38,6 +39,11 @@ fn database(
 ) -> Result<Command> {
     let (database, named_at) = database_name(parser, variables)?;
     let mut into = names.database(&database, named_at)?.to_owned();
+    on_server::accepted(&into, &database, named_at, names)?;
+    if on_server::is_on_server(&into) {
+        let what = what.to_owned();
+        return on_server::restore(parser, variables, Subject { at, what, database, url: into });
+    }
     let from = if parser.take_word("FROM") { places(parser, variables, names)?.0 } else { Vec::new() };
     // `RESTORE DATABASE shop WITH RECOVERY` ends a restore in steps.
     let finishes = from.is_empty();
@@ -51,9 +57,11 @@ fn database(
     let mut words = vec!["restore".to_owned()];
     words.extend(from.into_iter().flat_map(|place| ["--from".to_owned(), place]));
     let (mut stats, mut steps, mut moves) = (None, finishes.then_some("--recovery"), false);
+    let mut expected = Expected::default();
     for option in &given {
         match option.name.as_str() {
             "STATS" => stats = Some(step(option)?),
+            "MEDIANAME" if !finishes => expected.media_name = Some((option.text()?, option.at)),
             "NORECOVERY" if finishes => {
                 return Err(option.wrong("there is no backup to restore", "write FROM DISK = …"));
             }
@@ -85,7 +93,7 @@ fn database(
     }
     words.extend(["--into".into(), into]);
     let action = Action::Restore { statement: format!("RESTORE {what}"), database };
-    Ok(Command { stats, ..Command::new(at, words, action) })
+    Ok(Command { stats, expected, ..Command::new(at, words, action) })
 }
 
 /// `MOVE 'logical' TO 'path'`: a database in one file is restored there. Its log, an LDF file, has no file here. True if the
@@ -133,10 +141,6 @@ fn of_restore(option: &Given, what: &str, into: &str) -> Result<Vec<String>> {
             let why = format!("a database of {engine} cannot be read between two steps");
             Err(option.wrong(why, "write NORECOVERY"))
         }
-        "MEDIANAME" => {
-            let why = format!("media of fullbore, which a restore into {engine} reads, have no name of their own");
-            Err(option.wrong(why, "leave it out"))
-        }
         _ => Err(option.unknown(&format!("RESTORE {what} into {engine}"))),
     }
 }
@@ -168,6 +172,10 @@ fn show(parser: &mut Parser, variables: &Variables, names: &Names, (at, verb): (
             name if has_no_effect(name) => option.alone()?,
             _ => return Err(option.unknown("this RESTORE")),
         }
+    }
+    if expected.file.is_none() && (is_verify || verb == ["inspect", "files"]) {
+        // As SQL Server does.
+        words.extend(["--file".into(), "1".into()]);
     }
     let action = if is_verify { Action::Verify } else { Action::Show };
     Ok(Command { stats, expected, ..Command::new(at, words, action) })

@@ -108,6 +108,14 @@ pub(crate) fn database_name(parser: &mut Parser, variables: &Variables) -> Resul
 
 /// `DISK = 'a', DISK = 'b'`, `URL = '…'`.
 pub(crate) fn places(parser: &mut Parser, variables: &Variables, names: &Names) -> Result<Places> {
+    places_by(parser, variables, &|_, path, at| names.device(path, at))
+}
+
+/// A device by its kind, its path and its place in the script.
+pub(crate) type DeviceOf<'a> = &'a dyn Fn(&str, &str, Position) -> Result<String>;
+
+/// The same with other rules for each device.
+pub(crate) fn places_by(parser: &mut Parser, variables: &Variables, device: DeviceOf<'_>) -> Result<Places> {
     let mut devices = Vec::new();
     loop {
         let at = parser.at();
@@ -121,7 +129,7 @@ pub(crate) fn places(parser: &mut Parser, variables: &Variables, names: &Names) 
             Value::Text(path) if !path.is_empty() => path,
             _ => return Err(Error::usage(at.to_string(), "the path is empty or no text", "write DISK = N'path'")),
         };
-        devices.push(names.device(&path, at)?);
+        devices.push(device(&kind, &path, at)?);
         if !parser.take_sign(',') {
             break;
         }

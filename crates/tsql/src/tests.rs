@@ -6,10 +6,17 @@ use super::*;
 fn names() -> Names {
     let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
     Names {
-        databases: map(&[("shop", "sqlite:/srv/shop.db"), ("Sales DB", "mysql://backup@db1"), ("old", "dir:/srv/old")]),
+        databases: map(&[
+            ("shop", "sqlite:/srv/shop.db"),
+            ("Sales DB", "mysql://backup@db1"),
+            ("old", "dir:/srv/old"),
+            ("live", "mssql://sa@db1/live"),
+            ("cloud", "mssql://sa@rds1/cloud?rds=true"),
+        ]),
         paths: map(&[("D:\\Backup", "/mnt/d"), ("E:\\Backup", "/mnt/e")]),
         certificates: map(&[("BackupCert", "/etc/fullbore/backup.pub")]),
         repository: Some("nightly".into()),
+        experimental: true,
     }
 }
 
@@ -57,6 +64,10 @@ fn the_statements_of_published_reports_are_command_lines() {
             "BACKUP DATABASE shop TO DISK='/a/d.bak' WITH DIFFERENTIAL",
             "backup sqlite:/srv/shop.db --to /a/d.bak --kind differential --base /a/",
         ),
+        (
+            "BACKUP DATABASE shop TO DISK='/a/1' WITH MEDIANAME = N'nightly'",
+            "backup sqlite:/srv/shop.db --to /a/1 --media-name nightly",
+        ),
         ("BACKUP LOG shop TO DISK='/a/l.trn'", "backup sqlite:/srv/shop.db --to /a/l.trn --kind log --base /a/"),
         (
             "BACKUP DATABASE shop TO DISK='/a/x.bak' WITH FORMAT, ENCRYPTION (ALGORITHM = AES_256, \
@@ -78,9 +89,9 @@ fn the_statements_of_published_reports_are_command_lines() {
         ),
         ("RESTORE DATABASE shop WITH RECOVERY", "restore --recovery --into sqlite:/srv/shop.db"),
         ("RESTORE HEADERONLY FROM DISK='/a/1.bak' WITH NOUNLOAD", "inspect header --from /a/1.bak"),
-        ("RESTORE FILELISTONLY FROM DISK='/a/1.bak'", "inspect files --from /a/1.bak"),
+        ("RESTORE FILELISTONLY FROM DISK='/a/1.bak'", "inspect files --from /a/1.bak --file 1"),
         ("RESTORE LABELONLY FROM DISK='/a/1.bak'", "inspect label --from /a/1.bak"),
-        ("RESTORE VERIFYONLY FROM DISK='/a/1.bak' WITH CHECKSUM", "verify --from /a/1.bak"),
+        ("RESTORE VERIFYONLY FROM DISK='/a/1.bak' WITH CHECKSUM", "verify --from /a/1.bak --file 1"),
     ] {
         assert_eq!(lines(script), [line]);
     }
@@ -96,7 +107,7 @@ fn a_script_with_batches_variables_and_comments_is_read_as_dbas_write_it() {
     assert_eq!(all[0].action, Action::Print("to D:\\Backup\\shop_20261126.bak".into()));
     assert_eq!(all[1].words, ["backup", "sqlite:/srv/shop.db", "--to", "/mnt/d/shop_20261126.bak"]);
     assert_eq!((all[1].stats, all[1].at.line), (Some(10), 8));
-    assert_eq!((all[2].words.join(" "), all.len()), ("verify --from /mnt/d/shop_20261126.bak".into(), 3));
+    assert_eq!((all[2].words.join(" "), all.len()), ("verify --from /mnt/d/shop_20261126.bak --file 1".into(), 3));
     refused(
         "DECLARE @to nvarchar(9) = N'/a'\nGO\nBACKUP DATABASE shop TO DISK = @to",
         &["line 3", "@to", "not declared"],
@@ -169,12 +180,11 @@ fn a_word_that_fullbore_does_not_have_is_an_error_with_its_place() {
         ("BACKUP DATABASE shop FILE='x' TO DISK='/a'", &["FILEGROUP"]),
         ("BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='/b', DISK='/c'", &["MIRROR TO", "2 devices", "TO has 1"]),
         (
-            "BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='/b' MIRROR TO DISK='/c'",
-            &["column 55: MIRROR TO", "twice"],
+            "BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='/b' MIRROR TO DISK='/c' MIRROR TO DISK='/d' MIRROR TO DISK='/e'",
+            &["column 95: MIRROR TO", "3 mirrors at most"],
         ),
         ("BACKUP DATABASE shop TO DISK='/a' MIRROR TO DISK='NUL'", &["MIRROR TO", "keeps nothing"]),
         ("BACKUP DATABASE old TO DISK='/a'", &["[old]", "dir:/srv/old", "SQL Server"]),
-        ("BACKUP DATABASE shop TO DISK='/a' WITH MEDIANAME = 'x'", &["MEDIANAME", "no name of their own"]),
         ("BACKUP DATABASE shop TO DISK='/a' WITH MEDIADESCRIPTION = 'x'", &["MEDIADESCRIPTION", "DESCRIPTION"]),
         ("BACKUP DATABASE shop TO DISK='/a' WITH SNAPPY = 5", &["SNAPPY", "no such option"]),
         ("BACKUP DATABASE shop TO TAPE='/a'", &["TAPE", "DISK"]),
@@ -186,7 +196,6 @@ fn a_word_that_fullbore_does_not_have_is_an_error_with_its_place() {
         ("BACKUP DATABASE shop TO DISK='/a' WITH STATS = 300", &["STATS", "100"]),
         ("RESTORE DATABASE shop FROM DISK='/a' WITH STANDBY = '/u'", &["STANDBY", "sqlite", "NORECOVERY"]),
         ("RESTORE LOG [Sales DB] FROM DISK='/a' WITH STOPATMARK = 'x'", &["column 44: STOPATMARK", "mysql", "STOPAT"]),
-        ("RESTORE DATABASE shop FROM DISK='/a' WITH MEDIANAME = 'x'", &["MEDIANAME", "sqlite"]),
         ("RESTORE DATABASE shop FROM DISK='/a' WITH KEEP_CDC", &["KEEP_CDC"]),
         ("RESTORE DATABASE [Sales DB] FROM DISK='/a' WITH MOVE 'x' TO '/y'", &["MOVE", "one file"]),
         ("RESTORE DATABASE shop FROM DISK='/a' WITH FILE = 2", &["FILE", "one backup set"]),
@@ -247,6 +256,10 @@ fn a_mirror_and_backup_files_of_sql_server_are_command_lines() {
             "backup sqlite:/srv/shop.db --to /a/1 --to /a/2 --mirror-to /b/1 --mirror-to /b/2 --init",
         ),
         (
+            "BACKUP DATABASE shop TO DISK='/a/1' MIRROR TO DISK='/b/1' MIRROR TO DISK='/c/1'",
+            "backup sqlite:/srv/shop.db --to /a/1 --mirror-to /b/1 --mirror-to /c/1 --mirrors 2",
+        ),
+        (
             "RESTORE HEADERONLY FROM DISK='/x.bak', DISK='/y.bak' WITH FILE = 2",
             "inspect header --from /x.bak --from /y.bak --file 2",
         ),
@@ -278,6 +291,68 @@ fn a_mirror_and_backup_files_of_sql_server_are_command_lines() {
     ] {
         refused(&format!("RESTORE {options}"), words);
     }
+}
+
+#[test]
+fn statements_on_a_sql_server_are_command_lines_of_the_driver_with_paths_of_the_server() {
+    for (script, line) in [
+        (
+            "BACKUP DATABASE live TO DISK='D:\\Backup\\1.bak', DISK='\\\\nas\\2.bak' WITH INIT, FORMAT, COMPRESSION, \
+             MAXTRANSFERSIZE=2097152, BUFFERCOUNT=1024, CHECKSUM, COPY_ONLY, NAME = N'x', STATS=10",
+            "backup mssql://sa@db1/live --to server:D:\\Backup\\1.bak --to server:\\\\nas\\2.bak --init --compression on \
+             --max-transfer-size 2097152 --buffer-count 1024 --copy-only --name x --experimental",
+        ),
+        (
+            "BACKUP DATABASE live TO URL='s3://h:9000/b/k.bak' WITH DIFFERENTIAL, COMPRESSION (ALGORITHM = ZSTD, LEVEL = LOW)",
+            "backup mssql://sa@db1/live --to s3://h:9000/b/k.bak --kind differential --compression zstd:low --experimental",
+        ),
+        ("BACKUP LOG live TO DISK='NUL'", "backup mssql://sa@db1/live --to nul: --kind log --experimental"),
+        (
+            "RESTORE DATABASE live FROM DISK='/a/f.bak' WITH REPLACE, NORECOVERY, MOVE 'live' TO 'E:\\live.mdf'; \
+             RESTORE LOG live FROM DISK='/a/l.trn' WITH FILE = 3, STOPAT = '2026-11-26 03:00:00Z'",
+            "restore --from server:/a/f.bak --replace --no-recovery --move live E:\\live.mdf --file 1 --into \
+             mssql://sa@db1/live --experimental\n\
+             restore --from server:/a/l.trn --file 3 --stop-at 2026-11-26T03:00:00Z --into mssql://sa@db1/live \
+             --experimental --recovery",
+        ),
+        ("RESTORE DATABASE live WITH RECOVERY", "restore --recovery --into mssql://sa@db1/live --experimental"),
+        (
+            "exec msdb.dbo.rds_backup_database @source_db_name='cloud', @number_of_files=2, @type='differential', \
+             @s3_arn_to_backup_to='arn:aws:s3:::bucket/c*.bak', @overwrite_s3_backup_file=1",
+            "backup mssql://sa@rds1/cloud?rds=true --to s3://bucket/c*.bak --stripes 2 --kind differential --init \
+             --experimental",
+        ),
+        (
+            "exec rds_restore_log @restore_db_name='cloud', @s3_arn_to_restore_from='arn:aws:s3:::bucket/l.trn', \
+             @with_norecovery=1",
+            "restore --from s3://bucket/l.trn --kind log --no-recovery --into mssql://sa@rds1/cloud?rds=true --experimental",
+        ),
+    ] {
+        assert_eq!(lines(script).join("\n"), line);
+    }
+    for (script, words) in [
+        ("BACKUP DATABASE live TO DISK='/a' MIRROR TO DISK='/b'", &["MIRROR TO", "SQL Server"][..]),
+        (
+            "BACKUP DATABASE live TO DISK='/a' WITH MEDIADESCRIPTION = 'x'",
+            &["column 40: MEDIADESCRIPTION", "SQL Server"],
+        ),
+        ("BACKUP DATABASE live TO DISK='/a' WITH ENCRYPTION (ALGORITHM = AES_256)", &["ENCRYPTION"]),
+        ("BACKUP DATABASE live TO DISK='s3://b/k'", &["s3://b/k", "write URL"]),
+        ("BACKUP DATABASE live TO URL='/a'", &["/a", "not a URL"]),
+        ("RESTORE LOG live FROM DISK='/a' WITH STOPAT = '2026-11-26 03:00:00'", &["STOPAT", "has no zone"]),
+        ("RESTORE DATABASE live FROM DISK='/a' WITH STANDBY = '/u'", &["STANDBY"]),
+        ("exec rds_finish_restore @db_name='live'", &["[live]", "rds=true"]),
+        (
+            "exec rds_restore_database @restore_db_name='cloud', @s3_arn_to_restore_from='arn:aws:s3:::b/k', @block_size=512",
+            &["@block_size"],
+        ),
+    ] {
+        refused(script, words);
+    }
+    let careful = Names { experimental: false, ..names() };
+    let now = "2026-11-26T04:05:06+00:00[UTC]".parse().unwrap();
+    let error = read_script("BACKUP DATABASE live TO DISK='/a'", &careful, now).unwrap_err().to_string();
+    assert!(error.contains("[live]") && error.contains("--experimental"), "{error}");
 }
 
 proptest::proptest! {

@@ -58,6 +58,7 @@ pub(super) fn manifest(
         base_backup_set_id: set.base_backup_set_id,
         name: request.name.clone(),
         description: request.description.clone(),
+        media_name: request.media_name.clone(),
         started_at: time(set.started_at),
         finished_at: finished_at.to_string(),
         codec: request.compression.to_string(),

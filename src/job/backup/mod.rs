@@ -15,7 +15,6 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use fullbore_core::Result;
 use fullbore_core::cipher::{CipherId, DataKey, KeyFile, PublicKey, WrappedKey, wrap_for};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
@@ -26,8 +25,9 @@ use fullbore_core::order::window_of;
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
 use fullbore_core::unpack::BaseMap;
+use fullbore_core::{Error, Result};
 use fullbore_engines::engine::DatabaseUrl;
-use fullbore_engines::{GivenOptions, Options, Session};
+use fullbore_engines::{GivenOptions, Identity, Options, Session};
 use uuid::Uuid;
 
 use super::stripes::Raised;
@@ -85,6 +85,8 @@ pub struct Request {
     pub name: String,
     /// `--description`.
     pub description: String,
+    /// `--media-name`.
+    pub media_name: String,
     /// `--copy-to`: the places of the second repository.
     pub mirror: Option<Mirror>,
     /// `--name-template`, else the template of the configuration.
@@ -303,6 +305,31 @@ fn fitting_plan(
     claim::claimed(request, stripes, per_family, conduct, report)
 }
 
+/// Refuses names that the header of a family has no room for: nobody could read the backup.
+///
+/// # Errors
+/// They are too long.
+pub(in crate::job) fn refuse_long(label: Option<&Label>) -> Result<()> {
+    if label.is_none_or(Label::fits) {
+        return Ok(());
+    }
+    let why = "are too long: a header has room for 4 KiB, with the name of the database";
+    Err(Error::usage("--name, --description and --media-name", why, "shorten them"))
+}
+
+/// The names in the header of each family; none if the set is encrypted.
+fn label(request: &Request, database: &Identity, is_encrypted: bool) -> Result<Option<Label>> {
+    let label = Label {
+        name: request.name.clone(),
+        description: request.description.clone(),
+        media_name: request.media_name.clone(),
+        database: database.name.clone(),
+    };
+    let label = (!is_encrypted).then_some(label);
+    refuse_long(label.as_ref())?;
+    Ok(label)
+}
+
 fn prepare(
     request: &Request,
     base: Predecessor,
@@ -325,8 +352,6 @@ fn prepare(
         Some(base) => Some(base.seed()),
         None => (request.kind == SetKind::Full).then(random_seed),
     };
-    let label =
-        Label { name: request.name.clone(), description: request.description.clone(), database: database.name.clone() };
     let set = SetHeader {
         media_set_id,
         backup_set_id: session.set_id().unwrap_or_else(Uuid::now_v7),
@@ -341,7 +366,7 @@ fn prepare(
         engine: session.engine().into(),
         tool_version: env!("CARGO_PKG_VERSION").into(),
         base_backup_set_id: base.id(),
-        label: data_key.is_none().then_some(label),
+        label: label(request, database, data_key.is_some())?,
         keys,
         streams: manifest::stream_records(source, plan.transfer_size, request.kind),
         open: source.is_open(),
@@ -467,9 +492,9 @@ fn book(outcome: &BackupOutcome, prepared: &Prepared, session: &dyn Session, rep
         let mut written = FamilyReport { device: family.device.clone(), bytes: family.bytes, blake3: hex };
         report.families.push(written.clone());
         report.add_device(&family.device, &family.account);
-        if let Some((device, account)) = &family.mirror {
+        for (device, account) in &family.mirrors {
             written.device.clone_from(device);
-            report.copies.push(written);
+            report.copies.push(written.clone());
             report.add_device(device, account);
         }
     }

@@ -231,7 +231,13 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
     let stands_on = (prepared.base.id(), prepared.set.kind);
     let replaced = check_replaced(request.init, &prepared.devices, stands_on, stores)?;
     let of_mirrors = match &request.mirror {
-        Some(mirror) => check_replaced(request.init, &prepared.mirrors, stands_on, &mirror.stores)?,
+        Some(mirror) => {
+            let mut replaced = Vec::new();
+            for devices in prepared.mirrors.chunks(prepared.devices.len().max(1)) {
+                replaced.extend(check_replaced(request.init, devices, stands_on, &mirror.stores)?);
+            }
+            replaced
+        }
         None => Vec::new(),
     };
     let options = |device: &Device, old_set_id: Option<String>, stores: &Stores| sink::Options {
@@ -248,14 +254,20 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
     };
     // A sink that is dropped removes what it made.
     let open_one = |at: usize, device: &Device| -> Result<Box<dyn Sink>> {
-        let old_id = |replaced: &[Option<Uuid>]| replaced.get(at).and_then(Option::as_ref).map(ToString::to_string);
-        let first = sink::open(device, options(device, old_id(&replaced), stores))?;
-        let Some((device, mirror)) = prepared.mirrors.get(at).zip(request.mirror.as_ref()) else { return Ok(first) };
-        let options = sink::Options {
-            name_is_unique: request.mirrored().is_some_and(|mirrored| is_made_unique(&mirrored, device)),
-            ..options(device, old_id(&of_mirrors), &mirror.stores)
-        };
-        Ok(Box::new(MirrorSink::new(first, sink::open(device, options)?)))
+        let old_id =
+            |replaced: &[Option<Uuid>], at: usize| replaced.get(at).and_then(Option::as_ref).map(ToString::to_string);
+        let mut all = sink::open(device, options(device, old_id(&replaced, at), stores))?;
+        let Some(mirror) = &request.mirror else { return Ok(all) };
+        // This family in each mirror.
+        let of_family = prepared.mirrors.iter().enumerate().skip(at).step_by(prepared.devices.len().max(1));
+        for (at, device) in of_family {
+            let options = sink::Options {
+                name_is_unique: request.mirrored().is_some_and(|mirrored| is_made_unique(&mirrored, device)),
+                ..options(device, old_id(&of_mirrors, at), &mirror.stores)
+            };
+            all = Box::new(MirrorSink::new(all, sink::open(device, options)?));
+        }
+        Ok(all)
     };
     if prepared.devices.iter().all(Device::is_in_store) {
         return threads::side_by_side("opening", &prepared.devices, open_one);

@@ -322,8 +322,10 @@ impl Prepared {
         header.label = header.keys.is_empty().then(|| Label {
             name: manifest.name.clone(),
             description: manifest.description.clone(),
+            media_name: manifest.media_name.clone(),
             database: manifest.database.clone(),
         });
+        backup::refuse_long(header.label.as_ref())?;
         let numbered = self.devices.iter().zip(1..);
         manifest.families =
             numbered.map(|(device, family)| ManifestFamily { family, device: device.to_string() }).collect();

@@ -154,6 +154,7 @@ pub(in crate::job) fn backup_of(
         key: request.reading.key.clone(),
         name: first.summary.clone(),
         description: format!("media set {}", set.id),
+        media_name: String::new(),
         mirror: None,
         name_template: request.name_template.clone(),
         own_template: None,

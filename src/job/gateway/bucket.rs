@@ -306,6 +306,7 @@ fn template(config: &Config, writing: &Writing, repository: &Repository) -> Resu
         key: writing.key.clone().or_else(|| config.key.clone()),
         name: String::new(),
         description: String::new(),
+        media_name: String::new(),
         mirror: None,
         name_template: config.name_template.clone(),
         own_template: None,

@@ -51,7 +51,7 @@ impl<'a> Second<'a> {
     /// File names would show the names that its records hide.
     pub fn mirror(&self, request: &Request) -> Result<Mirror> {
         let (to, name_template) = (self.repository.places.clone(), template(request, self.setting)?);
-        Ok(Mirror { to, name_template, stores: self.stores.clone() })
+        Ok(Mirror { to, mirrors: 1, name_template, stores: self.stores.clone() })
     }
 
     /// The sets that the backup depends on, as they are in this repository.
@@ -135,7 +135,8 @@ pub(super) fn places(setting: Setting<'_>) -> Result<Vec<Device>> {
 
 /// Where the families would go, for a dry run.
 pub(super) fn planned(setting: Setting<'_>, request: &Request, conduct: &Conduct) -> Result<Mirror> {
-    Ok(Mirror { to: places(setting)?, name_template: template(request, setting)?, stores: stores(setting, conduct)? })
+    let (to, name_template, stores) = (places(setting)?, template(request, setting)?, stores(setting, conduct)?);
+    Ok(Mirror { to, mirrors: 1, name_template, stores })
 }
 
 /// The stores with the object options of this repository.

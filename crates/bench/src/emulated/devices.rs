@@ -110,8 +110,8 @@ impl Sink for PacedSink {
         DeviceAccount { queue_depth_sum: self.queue_depth_sum, ..self.sink.account() }
     }
 
-    fn mirror(&self) -> Option<(&str, DeviceAccount)> {
-        self.sink.mirror()
+    fn mirrors(&self) -> Vec<(&str, DeviceAccount)> {
+        self.sink.mirrors()
     }
 }
 

@@ -75,8 +75,18 @@ pub struct Label {
     pub name: String,
     /// `--description`.
     pub description: String,
+    /// `--media-name`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub media_name: String,
     /// The database as the engine names it.
     pub database: String,
+}
+
+impl Label {
+    /// True if a header has room for it. A reader refuses a longer one.
+    pub fn fits(&self) -> bool {
+        serde_json::to_vec(self).is_ok_and(|label| label.len() <= MAX_LABEL as usize)
+    }
 }
 
 /// One stream in the header's table.
@@ -472,7 +482,10 @@ mod tests {
                 }],
                 open: false,
                 label: Some(Label {
-                    name: "nightly".into(), description: "ü".into(), database: "/data/app.db".into()
+                    name: "nightly".into(),
+                    description: "ü".into(),
+                    media_name: String::new(),
+                    database: "/data/app.db".into(),
                 }),
             },
         }

@@ -49,6 +49,9 @@ pub struct Manifest {
     pub name: String,
     /// `--description`.
     pub description: String,
+    /// `--media-name`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub media_name: String,
     /// RFC 3339.
     pub started_at: String,
     /// RFC 3339: when the last byte of the database was read.

@@ -98,8 +98,8 @@ pub struct FamilyOutcome {
     pub digest: [u8; 32],
     /// What its device did.
     pub account: DeviceAccount,
-    /// The second place that it was written to, and what that device did.
-    pub mirror: Option<(String, DeviceAccount)>,
+    /// The other places that it was written to, and what those devices did.
+    pub mirrors: Vec<(String, DeviceAccount)>,
 }
 
 /// The result of a backup.
@@ -301,7 +301,7 @@ fn outcome(sinks: &[Box<dyn Sink>], closed: &[Closed], accounts: &Accounts) -> B
                 bytes: closed.length,
                 digest: closed.digest,
                 account: sink.account(),
-                mirror: sink.mirror().map(|(device, account)| (device.to_owned(), account)),
+                mirrors: sink.mirrors().into_iter().map(|(device, account)| (device.to_owned(), account)).collect(),
             })
             .collect(),
         source_bytes: stages[SOURCE].account.bytes,

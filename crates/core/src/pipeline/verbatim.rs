@@ -119,7 +119,7 @@ impl Verbatim<'_> {
             bytes: footer.family_length,
             digest: footer.family_digest,
             account: sink.account(),
-            mirror: None,
+            mirrors: Vec::new(),
         });
         Ok(Copied {
             families: families.collect(),

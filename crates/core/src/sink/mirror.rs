@@ -6,7 +6,7 @@ use super::{DeviceAccount, Sink};
 use crate::error::Result;
 use crate::pool::Piece;
 
-/// A sink of two sinks. Pieces are shared, not copied: a buffer returns to its pool when both have written it.
+/// A sink of two sinks; the first may be such a sink, too. Pieces are shared, not copied: a buffer returns to its pool when both have written it.
 pub struct MirrorSink {
     first: Box<dyn Sink>,
     second: Box<dyn Sink>,
@@ -93,8 +93,10 @@ impl Sink for MirrorSink {
         self.first.account()
     }
 
-    fn mirror(&self) -> Option<(&str, DeviceAccount)> {
-        Some((self.second.device(), self.second.account()))
+    fn mirrors(&self) -> Vec<(&str, DeviceAccount)> {
+        let mut mirrors = self.first.mirrors();
+        mirrors.push((self.second.device(), self.second.account()));
+        mirrors
     }
 
     #[cfg(any(test, feature = "testkit"))]
@@ -160,6 +162,13 @@ mod tests {
             one
         };
         sink_conforms(make, Some(read));
+        let three = |name: &str| -> Result<Box<dyn Sink>> {
+            let two = MirrorSink::new(file(a.path(), name, &none, 0)?, file(b.path(), name, &none, 1)?);
+            let sink = MirrorSink::new(Box::new(two), Box::new(NullSink::new()));
+            assert_eq!(sink.mirrors().len(), 2);
+            Ok(Box::new(sink))
+        };
+        sink_conforms(three, Some(read));
         let beside = |_: &str| -> Result<Box<dyn Sink>> {
             Ok(Box::new(MirrorSink::new(Box::new(NullSink::new()), Box::new(NullSink::new()))))
         };

@@ -98,9 +98,9 @@ pub trait Sink: Send {
     /// What the device did.
     fn account(&self) -> DeviceAccount;
 
-    /// The second place that the family is written to in the same pass, and what its device did.
-    fn mirror(&self) -> Option<(&str, DeviceAccount)> {
-        None
+    /// The other places that the family is written to in the same pass, and what their devices did.
+    fn mirrors(&self) -> Vec<(&str, DeviceAccount)> {
+        Vec::new()
     }
 
     /// From now on, behaves like a process that was killed at this instant: nothing is cleaned up, also not by `drop`,

@@ -45,6 +45,7 @@ pub fn plain_manifest(set: &SetHeader, streams: Vec<ManifestStream>) -> Manifest
         base_backup_set_id: set.base_backup_set_id,
         name: String::new(),
         description: String::new(),
+        media_name: String::new(),
         started_at: String::new(),
         finished_at: String::new(),
         codec: String::new(),

@@ -46,6 +46,8 @@ pub struct BackupOrder {
     pub name: String,
     /// Its description.
     pub description: String,
+    /// The name of the media set.
+    pub media_name: String,
     /// Messages in steps of this many percent.
     pub stats: u8,
     /// How long to wait for a lock, in milliseconds; `None`: for ever.
@@ -68,6 +70,7 @@ impl BackupOrder {
             block_size: None,
             name: String::new(),
             description: String::new(),
+            media_name: String::new(),
             stats: 10,
             lock_timeout_ms: None,
         }

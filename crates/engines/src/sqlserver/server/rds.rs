@@ -88,6 +88,7 @@ impl Session {
             ("--continue-after-error", order.continue_after_error, "the procedure has no such parameter"),
             ("--name", !order.name.is_empty(), "the procedure has no such parameter"),
             ("--description", !order.description.is_empty(), "the procedure has no such parameter"),
+            ("--media-name", !order.media_name.is_empty(), "the procedure has no such parameter"),
         ];
         refuse(&refused)?;
         if let Some(bytes) = order.block_size {

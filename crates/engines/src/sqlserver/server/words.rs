@@ -9,7 +9,7 @@ use super::place::Place;
 use crate::engine::{BackupOrder, RestoreStep};
 
 /// The most characters of NAME and DESCRIPTION.
-const LABEL_MAX: [(&str, usize); 2] = [("--name", 128), ("--description", 255)];
+const LABEL_MAX: [(&str, usize); 3] = [("--name", 128), ("--description", 255), ("--media-name", 128)];
 /// The greatest BUFFERCOUNT that fits into an int.
 const BUFFERS_MAX: usize = i32::MAX as usize;
 /// MAXTRANSFERSIZE to files and to Azure: least, greatest, step.
@@ -74,9 +74,11 @@ pub fn backup(database: &str, files: &[Place], order: &BackupOrder, replaces: bo
     if order.continue_after_error {
         options.push("CONTINUE_AFTER_ERROR".into());
     }
-    for ((flag, most), (word, label)) in
-        LABEL_MAX.into_iter().zip([("NAME", &order.name), ("DESCRIPTION", &order.description)])
-    {
+    for ((flag, most), (word, label)) in LABEL_MAX.into_iter().zip([
+        ("NAME", &order.name),
+        ("DESCRIPTION", &order.description),
+        ("MEDIANAME", &order.media_name),
+    ]) {
         if !label.is_empty() {
             options.push(format!("{word} = {}", text(checked_label(flag, label, most)?)));
         }
