@@ -348,7 +348,8 @@ mod tests {
     fn each_database_has_a_name_and_each_stem_begins_with_a_letter_or_a_digit() {
         for (url, name, stem) in [
             ("mariadb://backup@/?socket=/tmp/a/s.sock", "/tmp/a/s.sock", "mariadb-tmp-a-s.sock"),
-            ("mysql://u@db1:3306/shop?ssl-mode=required", "db1:3306", "db1-3306"),
+            ("mysql://u@db1:3306/?ssl-mode=required", "db1:3306", "db1-3306"),
+            ("mysql://u@db1:3306/shop?ssl-mode=required", "db1:3306/shop", "db1-3306-shop"),
             ("mysql://u@[::1]:3306", "[::1]:3306", "mysql-1--3306"),
             ("mysql://", "localhost", "localhost"),
             ("sqlite:-x.db", "-x.db", "x"),
