@@ -213,8 +213,10 @@ fn stripes_and_a_differential_give_the_rows_of_the_newest_state() {
         world.run(&format!("export {from} --format csv --table Changed --into {into}")).done();
         assert_eq!(world.text(&format!("of-{id}/dbo.Changed.csv")), format!("id\r\n{id}\r\n"));
     }
-    let set = "--set 000003E9 --format csv --table Changed --into dir:old";
-    world.run(&format!("export --from 1.bak --from 2.bak --from d.dif {set}")).with_code(2);
+    let all = "export --from 1.bak --from 2.bak --from d.dif --format csv --table Changed";
+    world.run(&format!("{all} --set 3E9 --into dir:full")).done();
+    assert_eq!(world.text("full/dbo.Changed.csv"), "id\r\n1\r\n");
+    world.run(&format!("{all} --set 00000000 --into dir:old")).with_code(2);
     world.run("export --from 1.bak --format csv --into dir:old").with_code(3).says(&["family 2 of 2"]);
     assert!(!world.at("old").exists());
 }

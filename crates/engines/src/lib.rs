@@ -126,6 +126,12 @@ pub trait Session: Send + Sync {
         Ok(())
     }
 
+    /// True when the user chose a part of the database. A set of it is marked as `--copy-only`: it must not stand for the
+    /// whole database in retention, or as a base.
+    fn holds_a_part(&self) -> bool {
+        false
+    }
+
     /// Its facts for the report; final after everything was read.
     fn facts(&self) -> Facts;
 

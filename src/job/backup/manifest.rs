@@ -52,7 +52,7 @@ pub(super) fn manifest(
         host: fullbore_core::resources::host(),
         database: request.source.name().to_owned(),
         kind: set.kind,
-        copy_only: request.copy_only,
+        copy_only: request.copy_only || session.holds_a_part(),
         media_set_id: set.media_set_id,
         backup_set_id: set.backup_set_id,
         base_backup_set_id: set.base_backup_set_id,

@@ -202,6 +202,9 @@ pub(super) fn write(
 ) -> Result<Option<SetRecord>> {
     let prepared = prepare(request, base, session, conduct, report)?;
     report.encrypted_to = encrypted_to(&prepared.set.keys, &request.encrypt_to);
+    if session.holds_a_part() && !request.copy_only {
+        report.notes.push("it holds a part of the database, so it is marked as --copy-only".into());
+    }
     if request.dry_run {
         report.status = "planned".into();
         report.warnings.extend(session.facts().warnings);

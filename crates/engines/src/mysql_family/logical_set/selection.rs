@@ -60,6 +60,12 @@ impl Selection {
         Ok(selection)
     }
 
+    /// Whether options leave something out. A database in the URL is a whole of its own.
+    pub fn is_part(&self, address: &ServerAddress) -> bool {
+        let of_url = Self { databases: address.database.iter().cloned().collect(), ..Self::default() };
+        *self != of_url
+    }
+
     /// Whether it takes anything of a database.
     pub fn takes_database(&self, name: &str) -> bool {
         let named = self.databases.is_empty() && self.tables.is_empty()
@@ -134,6 +140,17 @@ mod tests {
         assert_eq!(some.condition("a", "t").unwrap(), "x > ':'");
         assert_eq!(some.missing(|schema, _| schema == "shop").unwrap(), "table a.b.t");
         assert_eq!(some.missing(|_, _| true), None);
+    }
+
+    #[test]
+    fn options_make_a_part_and_a_database_in_the_url_does_not() {
+        let is_part = |url: &str, options: &[(&'static crate::engine::EngineOption, &str)]| {
+            selection(url, options).unwrap().is_part(&ServerAddress::parse(url).unwrap())
+        };
+        assert!(!is_part("mysql://h", &[]) && !is_part("mysql://h/shop", &[]));
+        for (option, text) in [(&DATABASE, "a"), (&TABLE, "a.t"), (&EXCLUDE, "a.t"), (&WHERE, "a.t:x > 1")] {
+            assert!(is_part("mysql://h", &[(option, text)]), "{text}");
+        }
     }
 
     #[test]

@@ -373,6 +373,10 @@ impl Session for LogicalSession {
         }))
     }
 
+    fn holds_a_part(&self) -> bool {
+        self.selection.is_part(&self.login.address)
+    }
+
     fn accepts_base(&self, _: &Value) -> Result<(), String> {
         Err("of no use for a logical backup, which has no differentials: take a full".to_owned())
     }
