@@ -20,7 +20,7 @@ fn good_requests_are_done_and_others_are_refused() {
     assert_eq!(statuses("lists"), [200; 10]);
     assert_eq!(statuses("chunks_with_a_trailer"), [200, 200]);
     assert_eq!(statuses("signed_chunks"), [403]);
-    assert_eq!(statuses("four_uploads_for_memory_of_three"), [200, 200, 200, 503, 404]);
+    assert_eq!(statuses("four_uploads_for_memory_of_three"), [200, 200, 200, 503, 411]);
     assert!(statuses("without_a_signature").iter().all(|status| [0, 400, 403, 501].contains(status)));
     assert!(statuses("odd_requests").iter().all(|status| (400..=501).contains(status)));
 }

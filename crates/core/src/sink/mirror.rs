@@ -163,12 +163,13 @@ mod tests {
         };
         sink_conforms(make, Some(read));
         let three = |name: &str| -> Result<Box<dyn Sink>> {
-            let two = MirrorSink::new(file(a.path(), name, &none, 0)?, file(b.path(), name, &none, 1)?);
+            let name = format!("three-{name}");
+            let two = MirrorSink::new(file(a.path(), &name, &none, 0)?, file(b.path(), &name, &none, 1)?);
             let sink = MirrorSink::new(Box::new(two), Box::new(NullSink::new()));
             assert_eq!(sink.mirrors().len(), 2);
             Ok(Box::new(sink))
         };
-        sink_conforms(three, Some(read));
+        sink_conforms(three, Some(|name: &str| read(&format!("three-{name}"))));
         let beside = |_: &str| -> Result<Box<dyn Sink>> {
             Ok(Box::new(MirrorSink::new(Box::new(NullSink::new()), Box::new(NullSink::new()))))
         };
