@@ -428,7 +428,8 @@ pub struct InRepository {
     #[arg(long, value_name = "REPOSITORY", conflicts_with = "from")]
     pub repo: Option<String>,
     /// The database in the repository: as fullbore list shows it, or the name of its file.
-    #[arg(long, value_name = "DATABASE", requires = "repo")]
+    // clap forgives `requires` if the required flag conflicts with another one that is there.
+    #[arg(long, value_name = "DATABASE", requires = "repo", conflicts_with = "from")]
     pub database: Option<String>,
 }
 

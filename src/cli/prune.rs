@@ -14,6 +14,9 @@ use super::inspect::WITH_WARNINGS;
 use super::repository_args::{Catalog, CatalogAction, Check, Prune};
 use super::{show, tables};
 
+/// From this time on, somebody who looks at the terminal wants to know why nothing happens.
+const LONG_WAIT: Duration = Duration::from_secs(10);
+
 /// The state of databases as an object.
 #[derive(Serialize)]
 struct Databases<'a> {
@@ -30,6 +33,9 @@ pub fn run(args: &Prune, config: &Config) -> Result<u8> {
         grace: units::duration("--grace", &args.grace)?,
     };
     let conduct = super::stop_on_signals(&config.of_repository(&args.repo))?;
+    if args.confirm && !args.shown.quiet && request.grace >= LONG_WAIT {
+        show::note(&format!("before it removes a set, it waits {} (--grace)", args.grace));
+    }
     let pruned = prune::run(&request, Setting { name: &args.repo, config }, &conduct)?;
     let (quiet, all_well) = (args.shown.quiet, pruned.refusals.is_empty() && pruned.warnings.is_empty());
     if args.shown.report.write("prune", &pruned)? && (!quiet || !all_well) {

@@ -1,6 +1,7 @@
 //! Log backups of real MySQL and MariaDB servers, and restores to a point in them.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fullbore_test_servers::{Kind, Options, Server, wait_until};
@@ -158,9 +159,25 @@ fn mariadb_comes_back_as_it_was_at_a_time_between_two_log_backups() {
     restored_to_a_time(Kind::Mariadb11);
 }
 
+/// A full while others write: it does not know the GTIDs at its place.
+fn backup_of_a_busy_server(test: &Logged) {
+    test.server.sql("CREATE TABLE shop.busy (id INT PRIMARY KEY AUTO_INCREMENT)");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                test.server.sql(&"INSERT INTO shop.busy VALUES (); ".repeat(20));
+            }
+        });
+        let ended = test.backup("");
+        done.store(true, Ordering::SeqCst);
+        ended.done();
+    });
+}
+
 fn what_the_log_does_not_have_is_an_error(kind: Kind) {
     let mut test = Logged::new(kind);
-    test.backup("").done();
+    backup_of_a_busy_server(&test);
     test.insert("in the first file");
     test.server.sql(
         "CREATE USER poor@'%' IDENTIFIED BY 'p'; GRANT SELECT ON *.* TO poor@'%'; \
@@ -194,9 +211,18 @@ fn what_the_log_does_not_have_is_an_error(kind: Kind) {
     });
     let purged = test.backup("--kind log").with_code(1);
     assert!(purged.err.contains("is not there any more") && purged.err.contains("binlog.0"), "{purged}");
-    // A log that was reset has files of the same names.
+    // A log that was reset has files of the same names, and perhaps of the same lengths.
+    let forget = if kind == Kind::Mysql9 { "RESET BINARY LOGS AND GTIDS" } else { "RESET MASTER" };
+    test.server.sql(forget);
     test.backup("").done();
-    test.server.sql(if kind == Kind::Mysql9 { "RESET BINARY LOGS AND GTIDS" } else { "RESET MASTER" });
+    test.insert("lost");
+    pass_a_second();
+    test.server.sql(forget);
+    test.insert("of another log");
+    let reset = test.backup("--kind log").with_code(1);
+    assert!(reset.err.contains("was begun after the last set"), "{reset}");
+    test.backup("").done();
+    test.server.sql(forget);
     (0..3).for_each(|_| drop(test.server.sql("FLUSH BINARY LOGS")));
     test.insert("of another log");
     let reset = test.backup("--kind log").with_code(1);

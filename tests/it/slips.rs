@@ -129,3 +129,12 @@ fn a_flag_of_another_verb_gets_the_flag_with_the_same_meaning_as_a_suggestion() 
         assert!(!ended.err.contains(other), "{ended}");
     }
 }
+
+#[test]
+fn a_database_beside_from_is_refused() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/x.bore").done();
+    world.run("restore --from a --database other --into sqlite:copy.db").with_code(2).says(&["--database"]);
+    world.run("verify --from a --database other").with_code(2).says(&["--database"]);
+    assert!(!world.at("copy.db").exists());
+}

@@ -186,17 +186,20 @@ impl Arguments {
         if self.is_differential()? {
             words.extend(["--kind".into(), "differential".into()]);
         }
-        if self.is_on("overwrite_s3_backup_file")? {
-            words.push("--init".into());
-        }
-        words.extend(self.numbers(&[
-            ("max_transfer_size", "max-transfer-size"),
-            ("buffer_count", "buffer-count"),
-            ("block_size", "block-size"),
-        ])?);
+        words.extend(self.flags_of_backup()?);
         words.push("--experimental".into());
         let action = Action::Backup { statement: "BACKUP DATABASE".into(), database };
         Ok(Command::new(self.at, words, action))
+    }
+
+    fn flags_of_backup(&mut self) -> Result<Vec<String>> {
+        let init = self.is_on("overwrite_s3_backup_file")?.then(|| "--init".to_owned());
+        let numbers = self.numbers(&[
+            ("max_transfer_size", "max-transfer-size"),
+            ("buffer_count", "buffer-count"),
+            ("block_size", "block-size"),
+        ])?;
+        Ok(init.into_iter().chain(numbers).collect())
     }
 
     fn restore_by_rds(&mut self, (database, url): (String, String), statement: &str) -> Result<Command> {
@@ -235,14 +238,7 @@ impl Arguments {
         if differential {
             words.extend(["--kind".into(), "differential".into(), "--base".into(), directory.unwrap_or_default()]);
         }
-        if self.is_on("overwrite_s3_backup_file")? {
-            words.push("--init".into());
-        }
-        words.extend(self.numbers(&[
-            ("max_transfer_size", "max-transfer-size"),
-            ("buffer_count", "buffer-count"),
-            ("block_size", "block-size"),
-        ])?);
+        words.extend(self.flags_of_backup()?);
         let action = Action::Backup { statement: "BACKUP DATABASE".into(), database };
         Ok(Command::new(self.at, words, action))
     }

@@ -109,5 +109,7 @@ fn end_of(manifest: &Manifest, request: &Request, engine: &dyn LogEngine) -> Res
     if manifest.copy_only {
         return Err("taken with --copy-only".into());
     }
-    engine.end(&manifest.position.last.value())
+    let end = engine.end(&manifest.position.last.value())?;
+    let finished = manifest.finished_at.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond);
+    Ok(SetEnd { time: end.time.or(finished), ..end })
 }

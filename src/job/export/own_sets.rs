@@ -11,7 +11,7 @@ use fullbore_repository::discovery;
 use super::Request;
 use crate::config::Config;
 use crate::job::repository::{self, Setting};
-use crate::job::restore::{self, Into, NeededSets, Recovery, StartCheck};
+use crate::job::restore::{self, Into};
 use crate::report::Report;
 
 /// The name of the restored file. It has no name after the export.
@@ -30,7 +30,7 @@ pub(super) fn tables(
 ) -> Result<Box<dyn ForeignTables>> {
     let (engine, file) = engine_of_files()?;
     let path = scratch.join(RESTORED);
-    let wanted = restore_request(request, Into::File { engine, path: path.clone() });
+    let wanted = restore::Request::plain(request.reading(), Into::File { engine, path: path.clone() });
     let mut restored = Report::begin("restore");
     let done = match &request.repository {
         None => restore::run(&wanted, conduct, &mut restored),
@@ -64,29 +64,4 @@ pub(super) fn refuse_others(request: &Request, conduct: &Conduct) -> Result<()> 
 fn engine_of_files() -> Result<(&'static str, &'static dyn FileEngine)> {
     let found = ENGINES.iter().find_map(|engine| engine.file().map(|file| (engine.name(), file)));
     found.ok_or_else(|| Error::refused("export", "no engine here has tables in files", "restore the set"))
-}
-
-fn restore_request(request: &Request, into: Into) -> restore::Request {
-    restore::Request {
-        reading: request.reading(),
-        into,
-        replace: false,
-        recovery: Recovery::AtOnce,
-        mkdir: false,
-        resume: false,
-        dry_run: false,
-        check: None,
-        server: StartCheck::default(),
-        continue_after_error: false,
-        place_outside: false,
-        owner: None,
-        moves: Vec::new(),
-        file: None,
-        tables: None,
-        stop: None,
-        whole_chain: false,
-        needed: NeededSets::default(),
-        maps: Vec::new(),
-        target_options: fullbore_engines::GivenOptions::default(),
-    }
 }

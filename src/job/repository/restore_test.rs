@@ -108,26 +108,10 @@ fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> 
         (None, None) => Into::Directory(scratch.join("restored")),
     };
     restore::Request {
-        reading: chain.reading.clone(),
-        into,
-        replace: false,
-        resume: false,
         mkdir: media.is_some(),
-        dry_run: false,
         check: (file.is_none() && media.is_none()).then_some(Check::Full),
         server: if file.is_none() { request.server.clone() } else { StartCheck::default() },
-        continue_after_error: false,
-        recovery: restore::Recovery::AtOnce,
-        place_outside: false,
-        owner: None,
-        moves: Vec::new(),
-        file: None,
-        tables: None,
-        stop: None,
-        whole_chain: false,
-        needed: restore::NeededSets::default(),
-        maps: Vec::new(),
-        target_options: fullbore_engines::GivenOptions::default(),
+        ..restore::Request::plain(chain.reading.clone(), into)
     }
 }
 

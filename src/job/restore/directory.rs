@@ -200,7 +200,10 @@ fn begin(
         let entries = std::fs::read_dir(taken.temporary());
         let entries = entries.map_err(|e| Error::io("list", taken.temporary().display().to_string(), e))?;
         for mark in entries.flatten().filter(|entry| fullbore_engines::is_mark(&entry.file_name())) {
-            let removed = std::fs::remove_dir_all(mark.path());
+            // A server that was interrupted leaves a file of that name.
+            let is_directory = mark.file_type().is_ok_and(|kind| kind.is_dir());
+            let remove = if is_directory { std::fs::remove_dir_all } else { std::fs::remove_file };
+            let removed = remove(mark.path());
             removed.map_err(|e| Error::io("remove", mark.path().display().to_string(), e))?;
         }
         return Ok((taken, true));

@@ -209,6 +209,32 @@ pub struct Request {
 }
 
 impl Request {
+    /// A restore without flags.
+    pub fn plain(reading: Reading, into: Into) -> Self {
+        Self {
+            reading,
+            into,
+            replace: false,
+            recovery: Recovery::AtOnce,
+            mkdir: false,
+            resume: false,
+            dry_run: false,
+            check: None,
+            server: StartCheck::default(),
+            continue_after_error: false,
+            place_outside: false,
+            owner: None,
+            moves: Vec::new(),
+            file: None,
+            tables: None,
+            stop: None,
+            whole_chain: false,
+            needed: NeededSets::default(),
+            maps: Vec::new(),
+            target_options: fullbore_engines::GivenOptions::default(),
+        }
+    }
+
     /// Where to stop in the log.
     fn stop(&self) -> Option<LogStop> {
         self.stop.clone().or(self.reading.choice.stop_at.map(LogStop::Time))

@@ -83,7 +83,7 @@ impl ServerProgram {
         if rustix::process::geteuid().is_root() {
             return usage(
                 "the server would run as root on the data of the backup",
-                "restore as the server's own user: sudo -u mysql fullbore restore …",
+                "run fullbore as the user of the server: sudo -u mysql fullbore …",
             );
         }
         let program = match named {

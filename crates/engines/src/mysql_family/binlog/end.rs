@@ -48,6 +48,9 @@ pub struct End {
     /// When the newest group before it was committed, RFC 3339; empty in a full.
     #[serde(default)]
     pub at: String,
+    /// When a full was finished, in microseconds since 1970 by the clock of its host. Its position does not have it.
+    #[serde(skip)]
+    pub finished: Option<i64>,
 }
 
 /// A piece of a file in a log set.
@@ -138,7 +141,7 @@ fn of_full(dialect: Dialect, position: &Value) -> Result<End, String> {
         // The name in MySQL's redo log has the directory.
         let file = file.rsplit('/').next().unwrap_or_default().to_owned();
         let binlog = Place { file, offset, gtid, file_crc: None, tail: None };
-        Ok(End { binlog, server, at: String::new() })
+        Ok(End { binlog, server, at: String::new(), finished: None })
     };
     match dialect {
         Dialect::MySql => {
@@ -222,7 +225,7 @@ mod tests {
             file_crc: Some(5),
             tail: Some(Tail { at: 869, crc: 6 }),
         };
-        let end = End { binlog, server: UUID.into(), at: show_time(1_700_000_000_123_456) };
+        let end = End { binlog, server: UUID.into(), at: show_time(1_700_000_000_123_456), finished: None };
         let pieces = vec![Piece { file: "binlog.000003".into(), from: 500, bytes: 400, head: 193 }];
         let log = LogEnd { until: end.at.clone(), transactions: 3, anonymous: 0, pieces, end };
         let text = serde_json::to_value(&log).unwrap();

@@ -60,7 +60,8 @@ impl LogEngine for Binlog {
 }
 
 pub(super) fn ends(dialect: Dialect, bases: &[SetEnd]) -> Result<Vec<End>> {
-    bases.iter().map(|base| end_of(dialect, &base.position)).collect()
+    let end = |base: &SetEnd| Ok(End { finished: base.time, ..end_of(dialect, &base.position)? });
+    bases.iter().map(end).collect()
 }
 
 pub(super) fn end_of(dialect: Dialect, position: &serde_json::Value) -> Result<End> {

@@ -39,6 +39,10 @@ pub mod kind {
     pub const PREVIOUS_GTIDS: u8 = 35;
     /// A group with a tagged GTID begins.
     pub const TAGGED_GTID: u8 = 42;
+    /// MariaDB: the oldest file that recovery needs.
+    pub const MARIADB_CHECKPOINT: u8 = 161;
+    /// MariaDB: the events behind it are encrypted.
+    pub const MARIADB_ENCRYPTION: u8 = 164;
     /// MariaDB: a group begins.
     pub const MARIADB_GTID: u8 = 162;
     /// MariaDB: the last GTIDs of all earlier files.

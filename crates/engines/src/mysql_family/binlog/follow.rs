@@ -6,7 +6,7 @@ use fullbore_core::{Error, Result};
 use super::end::End;
 use super::engine::{end_of, ends};
 use super::join::join;
-use super::preflight::{self, Server, is_beyond, status};
+use super::preflight::{Clock, Server, is_beyond, status};
 use super::session::{BinlogSession, join_first};
 use crate::engine::{LogFollower, LogSession, SetEnd};
 use crate::mysql_family::Dialect;
@@ -70,7 +70,8 @@ impl LogFollower for Follower {
     }
 
     fn join_own(&mut self, position: &serde_json::Value) -> Result<()> {
-        self.stands = Some(end_of(self.dialect, position)?);
+        let finished = Some(jiff::Timestamp::now().as_microsecond());
+        self.stands = Some(End { finished, ..end_of(self.dialect, position)? });
         Ok(())
     }
 
@@ -83,8 +84,8 @@ impl LogFollower for Follower {
     fn next_set(&mut self) -> Result<Option<Box<dyn LogSession>>> {
         let stands = self.stands()?;
         let session = self.ask(|server, connection| {
-            let asked = preflight::now(connection)?;
-            BinlogSession::new(server, connection, &stands, join(server, &stands)?, asked)
+            let clock = Clock::ask(connection)?;
+            BinlogSession::new(server, connection, join(server, &stands, clock)?)
         })?;
         Ok(session.map(|session| Box::new(session) as Box<dyn LogSession>))
     }

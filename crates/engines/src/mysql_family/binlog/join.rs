@@ -6,7 +6,7 @@ use super::dump::Pull;
 use super::end::{End, Place};
 use super::event::MAGIC;
 use super::gtid::Gtids;
-use super::preflight::Server;
+use super::preflight::{Clock, Server};
 use super::walk::{Tail, Walk};
 use crate::mysql_family::Dialect;
 
@@ -15,6 +15,10 @@ const NEAR: u64 = 1 << 20;
 
 /// A log behind the end of its predecessor.
 pub(super) struct Joined {
+    /// The end of the predecessor, with its GTIDs.
+    pub base: End,
+    /// The server's clock before that.
+    pub clock: Clock,
     /// The next event is the first one behind it, if there is one.
     pub pull: Pull,
     /// The first events of the file, for a piece that begins behind them.
@@ -27,7 +31,7 @@ pub(super) struct Joined {
 ///
 /// # Errors
 /// The log is of another server or was reset, or the file is not there any more.
-pub(super) fn join(server: &Server, base: &End) -> Result<Joined> {
+pub(super) fn join(server: &Server, base: &End, clock: Clock) -> Result<Joined> {
     let place = &base.binlog;
     if base.server != server.identity {
         return Err(refused(
@@ -39,6 +43,7 @@ pub(super) fn join(server: &Server, base: &End) -> Result<Joined> {
         ));
     }
     let (mut pull, head) = read_head(server, place)?;
+    refuse_later_file(server, base, &pull.walk, clock)?;
     let tail = place.tail.filter(|_| place.offset > pull.walk.offset.max(NEAR) && u32::try_from(place.offset).is_ok());
     match tail {
         Some(tail) => {
@@ -50,8 +55,24 @@ pub(super) fn join(server: &Server, base: &End) -> Result<Joined> {
         None => up_to(&mut pull, server, place)?,
     }
     pull.restart();
+    let mut base = base.clone();
+    if let (true, Some(gtids)) = (base.binlog.gtid.is_empty(), &pull.walk.gtids) {
+        base.binlog.gtid = gtids.to_string();
+    }
+    pull.walk.believe(base.time(), clock.now);
     let has_more = pull.next()?;
-    Ok(Joined { pull, head, has_more })
+    Ok(Joined { base, clock, pull, head, has_more })
+}
+
+/// Refuses a file that was begun after the full was finished: then the log was reset meanwhile, and its files have the same
+/// names again. A log set knows its file by the checksum of the first event.
+fn refuse_later_file(server: &Server, base: &End, walk: &Walk, clock: Clock) -> Result<()> {
+    let Some((finished, begun)) = base.finished.zip(walk.file_begun) else { return Ok(()) };
+    if base.binlog.file_crc.is_none() && i64::from(begun) * 1_000_000 > finished.saturating_add(clock.ahead) {
+        let why = format!("{} was begun after the last set, so it is another file than that set ends in", walk.file);
+        return Err(refused(server, why));
+    }
+    Ok(())
 }
 
 /// The GTIDs up to a place, which was checked when it was read.
@@ -92,6 +113,10 @@ fn up_to(pull: &mut Pull, server: &Server, place: &Place) -> Result<()> {
     let same_tail = place.tail.is_none_or(|tail| pull.walk.tail == Some(tail));
     if pull.walk.offset != place.offset || pull.walk.file != place.file || !same_tail {
         return Err(changed(server, place));
+    }
+    // A full of a server that is written to knows its place, but not the GTIDs there.
+    if place.gtid.is_empty() && place.file_crc.is_none() {
+        return Ok(());
     }
     let known = known_gtids(server.dialect, place);
     let agrees = match (&pull.walk.gtids, &known) {

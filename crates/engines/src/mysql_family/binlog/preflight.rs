@@ -160,14 +160,26 @@ pub(super) fn status(connection: &mut Connection) -> Result<Option<Status>> {
     Ok(None)
 }
 
-/// The server's clock, in microseconds since 1970.
-///
-/// # Errors
-/// The connection is lost.
-pub(super) fn now(connection: &mut Connection) -> Result<i64> {
-    let answer = connection.query("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")?;
-    let now = answer.single().and_then(|text| text.parse().ok());
-    now.ok_or_else(|| connection.broken("it does not tell the time"))
+/// The server's clock at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    /// What it showed, in microseconds since 1970.
+    pub now: i64,
+    /// By how much it is ahead of the clock of this host, in microseconds.
+    pub ahead: i64,
+}
+
+impl Clock {
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn ask(connection: &mut Connection) -> Result<Self> {
+        let answer = connection.query("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")?;
+        let now: Option<i64> = answer.single().and_then(|text| text.parse().ok());
+        let now = now.ok_or_else(|| connection.broken("it does not tell the time"))?;
+        Ok(Self { now, ahead: now.saturating_sub(jiff::Timestamp::now().as_microsecond()) })
+    }
 }
 
 /// Whether the log has more than `place`; unknown places count as more.

@@ -59,6 +59,7 @@ mod tests {
     #[test]
     fn places_are_in_the_order_of_files_and_offsets_and_proved_by_checksums() {
         let end = |file: &str, offset, tail| End {
+            finished: None,
             binlog: Place { file: file.into(), offset, gtid: String::new(), file_crc: Some(1), tail },
             server: "11111111-1111-1111-1111-111111111111".into(),
             at: String::new(),

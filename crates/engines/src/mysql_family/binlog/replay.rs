@@ -17,6 +17,7 @@ use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayOn, Replayed, Unpacked
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, ResultSet};
 use crate::mysql_family::credentials::Credentials;
+use crate::mysql_family::outside::outside_files;
 use crate::mysql_family::start_check::{Running, ServerProgram, without_account};
 
 /// How often the server is asked how far it is.
@@ -81,6 +82,10 @@ impl LogReplay for Replay<'_> {
         }
         let mut options = options(dialect, &stage);
         options.extend(on.options.iter().cloned());
+        if dialect == Dialect::MariaDb && outside_files(dialect, on.position)?.is_empty() {
+            // `DATA DIRECTORY` in the log would write outside of the directory, perhaps into that of a live server.
+            options.push("symbolic-links=0".into());
+        }
         let account = Account::new(dialect, directory)?;
         options.extend(account.options.iter().cloned());
         let mut started =

@@ -12,7 +12,7 @@ use super::dump::Pull;
 use super::end::{End, LogEnd, Piece, Place, show_time};
 use super::event::MAGIC;
 use super::join::{Joined, join};
-use super::preflight::{self, Server, is_beyond, status};
+use super::preflight::{Clock, Server, is_beyond, status};
 use crate::engine::{LogSession, SetEnd};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
@@ -60,19 +60,13 @@ impl BinlogSession {
     /// The log continues none of them; the error has the reason for the first.
     pub fn open(dialect: Dialect, url: &str, bases: &[End], options: &Options) -> Result<(usize, Option<Self>)> {
         let (server, mut connection) = Server::open(dialect, url, options)?;
-        let (at, joined, asked) = join_first(&server, &mut connection, bases)?;
-        Ok((at, Self::new(&server, &mut connection, &bases[at], joined, asked)?))
+        let (at, joined) = join_first(&server, &mut connection, bases)?;
+        Ok((at, Self::new(&server, &mut connection, joined)?))
     }
 
     /// A session on a joined log; `None` if the log ends there.
-    pub(super) fn new(
-        server: &Server,
-        connection: &mut Connection,
-        base: &End,
-        joined: Joined,
-        asked: i64,
-    ) -> Result<Option<Self>> {
-        let Joined { mut pull, head, has_more } = joined;
+    pub(super) fn new(server: &Server, connection: &mut Connection, joined: Joined) -> Result<Option<Self>> {
+        let Joined { base, clock, mut pull, head, has_more } = joined;
         if !has_more {
             return Ok(None);
         }
@@ -85,13 +79,13 @@ impl BinlogSession {
         let stream = Stream { id: STREAMS[0].0, name: STREAMS[0].1.into(), unit: UNIT, size };
         Ok(Some(Self {
             pull: Mutex::new(State { pull, head: ready, given: 0, at_end: false }),
-            first: base.clone(),
+            first: base,
             expected: [stream],
             dialect: server.dialect,
             version: server.version.clone(),
             warnings: server.warnings.clone(),
             server: server.name(),
-            asked,
+            asked: clock.now,
             end: std::sync::OnceLock::new(),
         }))
     }
@@ -121,7 +115,7 @@ impl BinlogSession {
             tail: walk.tail,
         };
         let log = LogEnd {
-            end: End { binlog, server: self.first.server.clone(), at: show_time(at) },
+            end: End { binlog, server: self.first.server.clone(), at: show_time(at), finished: None },
             until: show_time((self.asked - SURELY).max(at)),
             transactions: walk.groups,
             anonymous: walk.anonymous,
@@ -132,13 +126,13 @@ impl BinlogSession {
     }
 }
 
-/// Joins the log to the first base that it continues; also gives the server's clock before that.
-pub(super) fn join_first(server: &Server, connection: &mut Connection, bases: &[End]) -> Result<(usize, Joined, i64)> {
-    let asked = preflight::now(connection)?;
+/// Joins the log to the first base that it continues.
+pub(super) fn join_first(server: &Server, connection: &mut Connection, bases: &[End]) -> Result<(usize, Joined)> {
+    let clock = Clock::ask(connection)?;
     let mut first = None;
     for (at, base) in bases.iter().enumerate() {
-        match join(server, base) {
-            Ok(joined) => return Ok((at, joined, asked)),
+        match join(server, base, clock) {
+            Ok(joined) => return Ok((at, joined)),
             Err(Error::Halted) => return Err(Error::Halted),
             Err(error) => drop(first.get_or_insert(error)),
         }

@@ -9,7 +9,7 @@ use fullbore_core::checksum::Crc32;
 use fullbore_core::media::Position;
 use fullbore_core::{Error, Result};
 
-use super::end::{End, LogEnd, Piece, Place, show_time};
+use super::end::{End, LogEnd, Piece, Place, micros, show_time};
 use super::event::{BODY_MAX, Body, CRC, Group, HEADER, Header, MAGIC, is_file_name, kind};
 use super::gtid::{Gtid, GtidList, GtidSet, Gtids, MariaGtid};
 use super::range::place;
@@ -47,6 +47,10 @@ pub(super) struct Stage {
     last_group: bool,
     /// The stop was reached.
     pub stopped: bool,
+    /// The first group since the last certain time whose time is not certain.
+    uncertain: Option<String>,
+    /// All groups up to this time are staged, in microseconds since 1970.
+    until: i64,
 }
 
 /// The relay log that is being written.
@@ -83,6 +87,8 @@ impl Stage {
             relay: None,
             last_group: false,
             stopped: false,
+            uncertain: None,
+            until: i64::MIN,
         }
     }
 
@@ -105,6 +111,8 @@ impl Stage {
         self.must_continue(set.name, &first, &last)?;
         let mut walk = Walk::new(&first.binlog.file, Gtids::parse(self.dialect, &first.binlog.gtid));
         walk.offset = first.binlog.offset;
+        self.until = micros(&last.until).ok_or_else(|| broken("its position is invalid: the time".into()))?;
+        walk.believe(self.stands.time(), self.until);
         let mut reader = Events { from: BufReader::with_capacity(BUFFER, stream), set: set.name, event: Vec::new() };
         for piece in &last.pieces {
             if self.stopped {
@@ -128,6 +136,7 @@ impl Stage {
             binlog: Place { file: walk.file, offset: walk.offset, gtid, file_crc, tail: walk.tail },
             server: last.end.server,
             at: newest.map(show_time).unwrap_or_default(),
+            finished: None,
         };
         self.servers.extend(walk.servers);
         Ok(())
@@ -188,19 +197,50 @@ impl Stage {
         }
         if let Some((stop, target)) = stop.zip(stop.and_then(place_of_stop)) {
             let at = |offset: u64| place_of(&walk.file, offset);
+            if at(walk.offset) == Some(target) && !is_between_groups(header, body) {
+                return Err(inside(stop, format!("the transaction before {}:{}", walk.file, walk.offset)));
+            }
             if at(walk.offset) >= Some(target) {
                 return Ok(true);
             }
             // Groups end where the next one, or the next file, begins.
             if at(walk.offset + u64::from(header.size)) > Some(target) {
-                let why = format!("is inside of the event at {}:{}", walk.file, walk.offset);
-                let hint = "give a place where a transaction begins: `mysqlbinlog` shows them as `# at`";
-                return Err(Error::usage(stop.option(), why, hint));
+                return Err(inside(stop, format!("the event at {}:{}", walk.file, walk.offset)));
             }
             return Ok(false);
         }
         let Body::Group(group) = body else { return Ok(false) };
+        if let Some(LogStop::Time(time)) = stop {
+            return self.is_later(walk, group, *time);
+        }
         Ok(self.last_group || is_behind(stop, group, &mut self.last_group))
+    }
+
+    /// True if a group was committed after `time`.
+    fn is_later(&mut self, walk: &Walk, group: &Group, time: i64) -> Result<bool> {
+        if !walk.is_certain(group) {
+            self.uncertain.get_or_insert_with(|| format!("{}:{}", walk.file, walk.offset));
+            return Ok(false);
+        }
+        if group.time > time {
+            self.refuse_uncertain()?;
+            return Ok(true);
+        }
+        self.uncertain = None;
+        Ok(false)
+    }
+
+    /// The error if a group may have been committed before or after the time to stop at.
+    fn refuse_uncertain(&self) -> Result<()> {
+        let Some(place) = &self.uncertain else { return Ok(()) };
+        Err(Error::refused(
+            "--stop-at",
+            format!(
+                "nobody knows whether the transaction at {place} was committed before that time: its own time is before \
+                 that of an earlier transaction, or in the future (SET timestamp, a long statement, a clock that was set)"
+            ),
+            "stop at a place or a GTID: --stop-at FILE:OFFSET, --stop-at-gtid or --stop-before-gtid",
+        ))
     }
 
     fn is_in_base(&self, file: &str, offset: u64) -> bool {
@@ -262,7 +302,9 @@ impl Stage {
     /// The staged sets do not have it.
     pub fn demand(&self, stop: Option<&LogStop>) -> Result<()> {
         let stop = match stop {
-            None | Some(LogStop::Time(_)) => return Ok(()),
+            None => return Ok(()),
+            Some(LogStop::Time(time)) if !self.stopped && *time < self.until => return self.refuse_uncertain(),
+            Some(LogStop::Time(_)) => return Ok(()),
             Some(_) if self.stopped => return Ok(()),
             Some(LogStop::Place(_)) if stop.and_then(place_of_stop) == place(&self.stands.binlog) => return Ok(()),
             Some(stop) => stop,
@@ -283,16 +325,26 @@ pub(super) fn clear(directory: &Path) {
     ours.for_each(|entry| drop(fs::remove_file(entry.path()))); // What stays does no harm.
 }
 
+/// True for an event that is not within a group.
+fn is_between_groups(header: &Header, body: &Body) -> bool {
+    !matches!(body, Body::Other)
+        || matches!(header.kind, kind::STOP | kind::MARIADB_CHECKPOINT | kind::MARIADB_ENCRYPTION)
+}
+
+fn inside(stop: &LogStop, what: String) -> Error {
+    let hint = "give a place where a transaction begins: `mysqlbinlog` shows them as `# at`";
+    Error::usage(stop.option(), format!("is inside of {what}"), hint)
+}
+
 /// True if a restore stops before a group. `last` becomes true at the group to stop behind.
 fn is_behind(stop: Option<&LogStop>, group: &Group, last: &mut bool) -> bool {
     match stop {
-        Some(LogStop::Time(time)) => group.time > *time,
         Some(LogStop::BeforeGtid(wanted)) => group.gtid.as_ref().is_some_and(|gtid| is_gtid(gtid, wanted)),
         Some(LogStop::ThroughGtid(wanted)) => {
             *last = group.gtid.as_ref().is_some_and(|gtid| is_gtid(gtid, wanted));
             false
         }
-        Some(LogStop::Place(_)) | None => false,
+        Some(LogStop::Place(_) | LogStop::Time(_)) | None => false,
     }
 }
 

@@ -92,7 +92,7 @@ impl Log {
 
     fn place(&self, offset: u64) -> End {
         let binlog = Place { file: self.file.clone(), offset, gtid: self.gtid_at(offset), file_crc: None, tail: None };
-        End { binlog, server: UUID.into(), at: show_time(1) }
+        End { binlog, server: UUID.into(), at: show_time(1), finished: None }
     }
 }
 
@@ -239,12 +239,32 @@ fn a_stop_is_before_the_first_group_that_is_behind_it() {
     }
     for wrong in [
         LogStop::Place(format!("binlog.000001:{}", one.groups[4] + 1)),
+        // Behind the first event of a group: within the group.
+        LogStop::Place(format!("binlog.000001:{}", one.groups[4] + 72)),
         LogStop::Place("binlog.000009:4".into()),
         LogStop::ThroughGtid(gtid(8)),
         LogStop::BeforeGtid("22222222-2222-2222-2222-222222222222:1".into()),
     ] {
         assert!(staged(&base, &[&set], Some(wrong.clone())).is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn a_time_that_a_session_made_up_does_not_decide_where_to_stop() {
+    let staged_to = |seconds: &[i64], stop: i64| {
+        let mut log = Log::new(1, 0);
+        seconds.iter().for_each(|second| log.group(*second));
+        let base = log.place(4);
+        let staged = staged(&base, &[&Set::of(&base, &[(&log, 4)])], Some(LogStop::Time(stop * SECOND)));
+        staged.map(|(_, stage)| stage.counts.0).map_err(|error| error.to_string())
+    };
+    for made_up in [5, 9_000] {
+        let seconds = [10, 20, made_up, 30];
+        assert_eq!((staged_to(&seconds, 15), staged_to(&seconds, 30)), (Ok(1), Ok(4)), "{made_up}");
+        assert!(staged_to(&seconds, 25).unwrap_err().contains("nobody knows whether"), "{made_up}");
+    }
+    // Whole seconds may differ by one.
+    assert_eq!(staged_to(&[10, 20, 19, 30], 25), Ok(3));
 }
 
 #[test]

@@ -9,6 +9,12 @@ use super::gtid::{Gtid, Gtids};
 /// Most ids of servers that are kept: of a log with more, one is drawn at random that is probably in none.
 const SERVERS_MAX: usize = 4096;
 
+/// Times of groups that are committed one after the other may differ by so much in the other direction, in microseconds:
+/// MariaDB has whole seconds.
+const SLACK: i64 = 1_000_000;
+/// A time that is so far in the future, in microseconds, is not the server's clock.
+const FUTURE: i64 = 3_600_000_000;
+
 /// The last event before a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tail {
@@ -27,12 +33,17 @@ pub struct Walk {
     pub offset: u64,
     /// The CRC-32 of the file's first event: the identity of the file.
     pub file_crc: Option<u32>,
+    /// When the file was begun, in seconds since 1970 by the server's clock.
+    pub file_begun: Option<u32>,
     /// The last event before `offset`.
     pub tail: Option<Tail>,
     /// All GTIDs up to here; `None` until they are known.
     pub gtids: Option<Gtids>,
-    /// When the newest group was committed, in microseconds since 1970.
+    /// When the newest group was committed, in microseconds since 1970. Groups without a [certain](Self::is_certain)
+    /// time do not count.
     pub newest: Option<i64>,
+    /// A time behind this one is not believed, in microseconds since 1970.
+    pub believed_until: i64,
     /// Groups so far.
     pub groups: u64,
     /// Groups without a GTID among them.
@@ -48,13 +59,21 @@ impl Walk {
             file: file.to_owned(),
             offset: MAGIC.len() as u64,
             file_crc: None,
+            file_begun: None,
             tail: None,
             gtids,
             newest: None,
+            believed_until: i64::MAX,
             groups: 0,
             anonymous: 0,
             servers: BTreeSet::new(),
         }
+    }
+
+    /// Believes times up to a little after `now`, and none before `newest`; both in microseconds since 1970.
+    pub fn believe(&mut self, newest: Option<i64>, now: i64) {
+        self.newest = newest;
+        self.believed_until = now.saturating_add(FUTURE);
     }
 
     /// Goes to another file, which must be the next one.
@@ -68,6 +87,7 @@ impl Walk {
                 return Err(format!("{file} follows it, so a file is missing between the two"));
             }
             self.file_crc = None;
+            self.file_begun = None;
             self.tail = None;
             file.clone_into(&mut self.file);
         }
@@ -98,7 +118,10 @@ impl Walk {
             Body::Format { checksums: false } => {
                 return Err("its events have no checksums (binlog_checksum = NONE)".into());
             }
-            Body::Format { .. } if self.offset == MAGIC.len() as u64 => self.file_crc = Some(crc),
+            Body::Format { .. } if self.offset == MAGIC.len() as u64 => {
+                self.file_crc = Some(crc);
+                self.file_begun = Some(header.timestamp);
+            }
             Body::Previous(set) => self.compare(&Gtids::MySql(set.clone()))?,
             Body::PreviousList(list) => self.compare(&Gtids::MariaDb(list.clone()))?,
             Body::Group(group) => self.begin(group)?,
@@ -140,8 +163,17 @@ impl Walk {
             None => self.anonymous += 1,
         }
         self.groups += 1;
-        self.newest = Some(self.newest.map_or(group.time, |newest| newest.max(group.time)));
+        if self.is_certain(group) {
+            self.newest = Some(self.newest.map_or(group.time, |newest| newest.max(group.time)));
+        }
         Ok(())
+    }
+
+    /// False for a group whose time says little about when it was committed: it is before that of an earlier group, or
+    /// in the future. `SET timestamp` makes such times in MariaDB, so does a long statement, and a clock that is set.
+    pub fn is_certain(&self, group: &Group) -> bool {
+        let goes_back = self.newest.is_some_and(|newest| group.time.saturating_add(SLACK) < newest);
+        !goes_back && group.time <= self.believed_until
     }
 }
 
