@@ -547,7 +547,7 @@ fn devices_that_take_one_set_and_a_second_follower_are_refused() {
         "--interval 5",
         "the unit is missing",
     );
-    world.run("log follow mysql://x --base a --to a/").refused(2, "--kind log", "no log backups");
+    world.run("log follow mysql://x --base a --to a/").refused(2, "mysql://x", "the account is missing");
     let app = kept_open(&world);
     let follower = following(&world, FOLLOW);
     set_of(&world, || app.execute_batch("INSERT INTO ledger VALUES (1, 1, NULL)").unwrap());
