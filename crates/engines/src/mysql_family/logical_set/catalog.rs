@@ -107,6 +107,10 @@ pub enum Object {
         name: String,
         /// As SHOW CREATE DATABASE has it.
         create: String,
+        /// Whether the set holds everything of it. Only then may a load drop the whole database. Sets of earlier versions
+        /// do not say: false.
+        #[serde(default)]
+        whole: bool,
     },
     /// A sequence of MariaDB.
     Sequence {
@@ -161,13 +165,15 @@ mod tests {
         let table = TableObject { schema: "a\nb".into(), name: "t`".into(), create: "x".into(), ..Default::default() };
         let code = Code { kind: "VIEW".into(), name: "v".into(), ..Default::default() };
         let objects = [
-            Object::Database { name: "a\nb".into(), create: "CREATE".into() },
+            Object::Database { name: "a\nb".into(), create: "CREATE".into(), whole: true },
             Object::Table(table),
             Object::Code(code),
         ];
         let text = written(&objects);
         assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 3);
         assert_eq!(read("c", &text).unwrap(), objects);
+        let earlier = read("c", br#"{"object":"database","name":"a","create":"x"}"#).unwrap();
+        assert!(matches!(earlier[..], [Object::Database { whole: false, .. }]));
         let error = read("shop/catalog.jsonl", b"{\"object\":\"engine\"}\n").unwrap_err().to_string();
         assert!(error.contains("shop/catalog.jsonl"), "{error}");
     }

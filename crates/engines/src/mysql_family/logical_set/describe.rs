@@ -47,7 +47,9 @@ pub fn describe(
         ask(connection, &statements, |at| names.get(at).map_or_else(String::new, |name| format!("database {name}")))?;
     for (name, row) in names.into_iter().zip(databases) {
         let create = utf8(&row, 1, || format!("database {name}"))?;
-        described.catalogs.insert(name.clone(), vec![Object::Database { name, create }]);
+        described
+            .catalogs
+            .insert(name.clone(), vec![Object::Database { whole: selection.takes_whole(&name), name, create }]);
     }
     described.tables(connection, listing)?;
     let wanted = wanted_code(connection, facts, selection, listing, &mut described.warnings)?;

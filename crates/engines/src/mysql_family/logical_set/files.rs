@@ -134,7 +134,7 @@ fn write_sql(folder: &Path, objects: &[Object], server: &str) -> Result<()> {
     let folders = tables.clone().map(|table| (table.name.as_str(), rows_of(folder, table))).collect::<BTreeMap<_, _>>();
     for object in objects {
         match object {
-            Object::Database { name, create } => {
+            Object::Database { name, create, .. } => {
                 let uses = format!("USE {};\n", quoted(name));
                 schema.push_str(&format!("{create};\n{uses}"));
                 load.push_str(&uses);

@@ -87,6 +87,11 @@ impl Selection {
         self.takes_database(schema) && (self.tables.is_empty() || self.databases.iter().any(|it| it == schema))
     }
 
+    /// Whether it takes every table and object of a database.
+    pub fn takes_whole(&self, schema: &str) -> bool {
+        self.takes_code(schema) && !self.excluded_tables.iter().any(|out| out.schema == schema)
+    }
+
     /// The condition for the rows of a table.
     pub fn condition(&self, schema: &str, table: &str) -> Option<&String> {
         self.conditions.get(&(schema.to_owned(), table.to_owned()))
@@ -132,10 +137,12 @@ mod tests {
     fn databases_tables_and_exclusions_join() {
         let all = selection("mysql://h", &[(&EXCLUDE, "old.*"), (&EXCLUDE, "shop.log")]).unwrap();
         assert!(all.takes_table("shop", "item") && all.takes_code("shop") && !all.takes_table("shop", "log"));
+        assert!(all.takes_whole("other") && !all.takes_whole("shop") && !all.takes_whole("old"));
         assert!(!all.takes_database("old") && !all.takes_database("mysql") && !all.takes_database(NOTES));
         let some = selection("mysql://h/shop", &[(&TABLE, "`a.b`.t"), (&WHERE, "a.t:x > ':'")]);
         let some = some.unwrap();
         assert!(some.takes_table("shop", "any") && some.takes_code("shop") && some.takes_table("a.b", "t"));
+        assert!(some.takes_whole("shop") && !some.takes_whole("a.b"));
         assert!(!some.takes_table("a.b", "u") && !some.takes_code("a.b") && !some.takes_database("c"));
         assert_eq!(some.condition("a", "t").unwrap(), "x > ':'");
         assert_eq!(some.missing(|schema, _| schema == "shop").unwrap(), "table a.b.t");

@@ -25,16 +25,12 @@ pub fn existing(connection: &mut Connection, plan: &Plan) -> Result<Vec<String>>
     for database in &plan.databases {
         let answer = connection.query(&format!(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = {} UNION ALL SELECT routine_name FROM \
-             information_schema.routines WHERE routine_schema = {0}",
+             information_schema.routines WHERE routine_schema = {0} UNION ALL SELECT event_name FROM \
+             information_schema.events WHERE event_schema = {0}",
             literal(&database.name)
         ))?;
         let names = answer.rows.into_iter().filter_map(|row| row.into_iter().next()?);
-        let is_planned = |name: &str| {
-            plan.tables
-                .iter()
-                .any(|table| table.schema == database.name && table.object.name.eq_ignore_ascii_case(name))
-        };
-        let taken = names.filter(|name| database.whole || is_planned(name));
+        let taken = names.filter(|name| database.whole || plan.holds(&database.name, name));
         found.extend(taken.map(|name| format!("{}.{name}", database.name)));
     }
     Ok(found)
@@ -49,21 +45,29 @@ pub fn not_empty(server: &str, found: &[String]) -> Error {
     Error::refused(server, format!("the target holds {named} already"), hint)
 }
 
-/// Drops what the target holds under the names of the plan.
+/// Drops what the target holds under the names of the plan. Nothing else of a database goes, unless the plan holds all of
+/// it.
 ///
 /// # Errors
 /// The server refuses.
 pub fn drop_all(connection: &mut Connection, plan: &Plan) -> Result<()> {
-    for database in &plan.databases {
-        if database.whole {
-            connection.query(&format!("DROP DATABASE IF EXISTS {}", quoted(&database.name)))?;
-            continue;
-        }
-        for table in plan.tables.iter().filter(|table| table.schema == database.name) {
-            connection.query(&format!("DROP TABLE IF EXISTS {}", table.quoted()))?;
-        }
-    }
-    Ok(())
+    drops(plan).iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
+}
+
+fn drops(plan: &Plan) -> Vec<String> {
+    let (whole, parts): (Vec<_>, Vec<_>) = plan.databases.iter().partition(|database| database.whole);
+    let is_part = |schema: &str| parts.iter().any(|database| database.name == schema);
+    let mut statements: Vec<String> =
+        whole.iter().map(|database| format!("DROP DATABASE IF EXISTS {}", quoted(&database.name))).collect();
+    let tables = plan.tables.iter().filter(|table| is_part(&table.schema));
+    statements.extend(tables.map(|table| format!("DROP TABLE IF EXISTS {}", table.quoted())));
+    let sequences = plan.sequences.iter().filter(|sequence| is_part(&sequence.schema));
+    statements.extend(sequences.map(|sequence| format!("DROP SEQUENCE IF EXISTS {}", sequence.quoted())));
+    // A trigger goes with its table. A trigger of this name on another table stays: the server refuses the new one.
+    let code = plan.code.iter().filter(|code| code.kind != "TRIGGER" && is_part(&code.schema));
+    let code = code.map(|code| format!("DROP {} IF EXISTS {}.{}", code.kind, quoted(&code.schema), quoted(&code.name)));
+    statements.extend(code);
+    statements
 }
 
 /// Creates databases, sequences and tables.
@@ -76,11 +80,12 @@ pub fn create(connection: &mut Connection, plan: &Plan) -> Result<()> {
         connection.query(&statement).map_err(|failure| refused(&format!("database {}", database.name), failure))?;
     }
     for sequence in &plan.sequences {
-        let shown = format!("sequence {}", sequence.quoted);
-        let create = format!("CREATE SEQUENCE {}{}", sequence.quoted, sequence.options);
+        let place = sequence.quoted();
+        let shown = format!("sequence {place}");
+        let create = format!("CREATE SEQUENCE {place}{}", sequence.options);
         connection.query(&create).map_err(|failure| refused(&shown, failure))?;
         if sequence.next.parse::<i128>().is_ok() {
-            connection.query(&format!("SELECT SETVAL({}, {}, 0)", sequence.quoted, sequence.next))?;
+            connection.query(&format!("SELECT SETVAL({place}, {}, 0)", sequence.next))?;
         }
     }
     // A foreign key without a database means the current one.
@@ -211,5 +216,39 @@ fn refused(what: &str, failure: Failure) -> Error {
             "the target may be another version or vendor: leave the object out with --table, or load into another server",
         ),
         Failure::Fault(error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::PlannedDatabase;
+    use super::*;
+    use crate::mysql_family::logical_set::catalog::TableObject;
+
+    #[test]
+    fn replace_drops_a_database_only_if_the_set_holds_all_of_it() {
+        let database = |name: &str, whole| PlannedDatabase { name: name.into(), options: String::new(), whole };
+        let table = |schema: &str| PlannedTable {
+            object: TableObject { schema: "old".into(), name: "a".into(), ..TableObject::default() },
+            schema: schema.into(),
+            split: super::super::ddl::Split::default(),
+            columns: Vec::new(),
+        };
+        let code = |kind: &str, schema: &str| Code {
+            kind: kind.into(),
+            schema: schema.into(),
+            name: "c".into(),
+            ..Code::default()
+        };
+        let plan = Plan {
+            databases: vec![database("all", true), database("part", false)],
+            tables: vec![table("all"), table("part")],
+            code: vec![code("VIEW", "all"), code("TRIGGER", "part"), code("PROCEDURE", "part")],
+            ..Plan::default()
+        };
+        let expected =
+            ["DROP DATABASE IF EXISTS `all`", "DROP TABLE IF EXISTS `part`.`a`", "DROP PROCEDURE IF EXISTS `part`.`c`"];
+        assert_eq!(drops(&plan), expected);
+        assert!(plan.holds("part", "A") && plan.holds("part", "c") && !plan.holds("part", "log"));
     }
 }

@@ -19,7 +19,7 @@ pub struct PlannedDatabase {
     pub name: String,
     /// What follows the name in CREATE DATABASE.
     pub options: String,
-    /// Whether all of it is loaded.
+    /// Whether all of it is stored in the set, and loaded: `--replace` drops the whole database only then.
     pub whole: bool,
 }
 
@@ -51,12 +51,21 @@ impl PlannedTable {
 /// A sequence of MariaDB.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedSequence {
-    /// For statements in the target.
-    pub quoted: String,
+    /// Its database in the target.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
     /// What follows the name in CREATE SEQUENCE.
     pub options: String,
     /// Its next value.
     pub next: String,
+}
+
+impl PlannedSequence {
+    /// For statements in the target.
+    pub fn quoted(&self) -> String {
+        format!("{}.{}", quoted(&self.schema), quoted(&self.name))
+    }
 }
 
 /// Everything to load.
@@ -153,19 +162,18 @@ impl Plan {
 
     fn add(&mut self, object: Object, chosen: &Chosen, known: &mut Vec<String>) -> Result<()> {
         match object {
-            Object::Database { name, create } => {
+            Object::Database { name, create, whole } => {
                 if chosen.takes_any(&name) {
                     let options = after_name(&create, &name).to_owned();
-                    let whole = chosen.whole(&name);
+                    let whole = whole && chosen.whole(&name);
                     self.databases.push(PlannedDatabase { name: chosen.name(&name).to_owned(), options, whole });
                 }
                 known.push(name);
             }
             Object::Sequence { schema, name, create, next } => {
                 if chosen.takes(&schema, &name) {
-                    let quoted_name = format!("{}.{}", quoted(chosen.name(&schema)), quoted(&name));
-                    let options = after_name(&create, &name).to_owned();
-                    self.sequences.push(PlannedSequence { quoted: quoted_name, options, next });
+                    let (schema, options) = (chosen.name(&schema).to_owned(), after_name(&create, &name).to_owned());
+                    self.sequences.push(PlannedSequence { schema, name, options, next });
                 }
             }
             Object::Table(object) => {
@@ -182,6 +190,14 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// Whether it has an object of this name in a database of the target. A trigger goes with its table.
+    pub fn holds(&self, schema: &str, name: &str) -> bool {
+        let is = |its_schema: &str, its_name: &str| its_schema == schema && its_name.eq_ignore_ascii_case(name);
+        self.tables.iter().any(|table| is(&table.schema, &table.object.name))
+            || self.sequences.iter().any(|sequence| is(&sequence.schema, &sequence.name))
+            || self.code.iter().any(|code| code.kind != "TRIGGER" && is(&code.schema, &code.name))
     }
 
     fn demand(&self, chosen: &Chosen, known: &[String]) -> Result<()> {
