@@ -333,14 +333,14 @@ fn prepared(
     facts: &Facts,
 ) -> Result<notes::Earlier> {
     let server = login.address.name();
-    let earlier = notes::read(control)?;
+    let (earlier, selection) = (notes::read(control)?, notes::selection(order));
     let same = earlier.set.as_deref() == Some(&order.set.to_string());
     if order.resume && same && earlier.created {
-        return Ok(earlier);
+        return if earlier.selection == selection { Ok(earlier) } else { Err(other_selection(server)) };
     }
     if earlier.set.is_some() && !order.replace {
         let why = "the target holds a load that was interrupted";
-        let hint = if same {
+        let hint = if same && earlier.created {
             "continue it with --resume, or begin again with --replace"
         } else {
             "begin again with --replace"
@@ -361,10 +361,17 @@ fn prepared(
         objects::drop_all(control, plan)?;
         notes::remove(control)?;
     }
-    notes::begin(control, order.set)?;
+    notes::begin(control, order.set, &selection)?;
     objects::create(control, plan)?;
     notes::created(control)?;
     Ok(notes::Earlier::default())
+}
+
+/// The error of a load that goes on with other tables or names: rows that the first run passed over would be missing.
+fn other_selection(server: String) -> Error {
+    let why = "the interrupted load in the target has other --table or --map options";
+    let hint = "give the same options as in its first run, or begin again with --replace and without --resume";
+    Error::refused(server, why, hint)
 }
 
 /// Refuses names that are one for the target.

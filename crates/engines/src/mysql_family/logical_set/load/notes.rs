@@ -3,11 +3,20 @@
 
 use std::collections::HashSet;
 
+use fullbore_core::checksum::xxh3_128;
 use fullbore_core::{Error, Result};
+use serde_json::json;
 use uuid::Uuid;
 
+use crate::engine::LoadOrder;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::selection::NOTES;
+
+/// The columns of the notes. A database with others is not ours.
+const COLUMNS: [(&str, &str); 4] =
+    [("load", "set_id"), ("load", "created"), ("load", "selection"), ("streams", "stream")];
+/// The columns that every version has written first.
+const FIRST: usize = 2;
 
 /// What the target holds of an earlier load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,42 +25,84 @@ pub struct Earlier {
     pub set: Option<String>,
     /// Whether its tables were created.
     pub created: bool,
+    /// The digest of what was chosen; see [`selection`].
+    pub selection: String,
     /// The streams that are complete.
     pub streams: HashSet<u32>,
+}
+
+/// The digest of `--table` and `--map`. The order in which they are given does not matter.
+pub fn selection(order: &LoadOrder) -> String {
+    let (mut tables, mut maps) = (order.tables.clone(), order.maps.clone());
+    tables.sort();
+    maps.sort();
+    tables.dedup();
+    maps.dedup();
+    format!("{:032x}", xxh3_128(0, json!([tables, maps]).to_string().as_bytes()))
 }
 
 /// Reads the notes.
 ///
 /// # Errors
-/// The server refuses.
+/// The server refuses, or it has a database of this name that no load has made.
 pub fn read(connection: &mut Connection) -> Result<Earlier> {
-    let there = connection.query(&format!(
-        "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = '{NOTES}' AND table_name IN ('load', \
-         'streams')"
-    ))?;
-    if there.single() != Some("2") {
+    let there = connection
+        .query(&format!("SELECT schema_name FROM information_schema.schemata WHERE schema_name = '{NOTES}'"))?;
+    if there.rows.is_empty() {
         return Ok(Earlier::default());
     }
-    let load = connection.query(&format!("SELECT set_id, created FROM {NOTES}.`load`"))?;
+    let columns = connection.query(&format!(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = '{NOTES}'"
+    ))?;
+    let columns: Vec<(String, String)> = columns
+        .rows
+        .into_iter()
+        .filter_map(|row| match <[_; 2]>::try_from(row) {
+            Ok([Some(table), Some(column)]) => Some((table, column)),
+            _ => None,
+        })
+        .collect();
+    if !are_ours(&columns) {
+        let why = format!("it has a database `{NOTES}`, which is not the notes of a load");
+        let hint = "a load keeps its notes under this name: rename the database, or drop it if nobody needs it";
+        return Err(Error::refused(connection.name(), why, hint));
+    }
+    if columns.len() < COLUMNS.len() {
+        // Of an earlier version, or of a load that ended while it made its notes.
+        return Ok(Earlier { set: Some(String::new()), ..Earlier::default() });
+    }
+    let load = connection.query(&format!("SELECT set_id, created, selection FROM {NOTES}.`load`"))?;
     let streams = connection.query(&format!("SELECT stream FROM {NOTES}.streams"))?;
     let numbers = streams.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok());
     Ok(Earlier {
-        set: Some(load.single().unwrap_or_default().to_owned()),
+        set: Some(load.value(0, 0).unwrap_or_default().to_owned()),
         created: load.value(0, 1) == Some("1"),
+        selection: load.value(0, 2).unwrap_or_default().to_owned(),
         streams: numbers.collect(),
     })
+}
+
+/// Whether a database with these columns is the notes of a load, also of one that ended early.
+fn are_ours(columns: &[(String, String)]) -> bool {
+    let is = |(table, column): &(String, String), known: &(&str, &str)| table == known.0 && column == known.1;
+    let first = COLUMNS.iter().take(FIRST);
+    first.clone().all(|known| columns.iter().any(|column| is(column, known)))
+        && columns.iter().all(|column| COLUMNS.iter().any(|known| is(column, known)))
 }
 
 /// Makes the notes of a new load.
 ///
 /// # Errors
-/// The server refuses.
-pub fn begin(connection: &mut Connection, set: Uuid) -> Result<()> {
+/// The server refuses, also because the database exists.
+pub fn begin(connection: &mut Connection, set: Uuid, selection: &str) -> Result<()> {
     for statement in [
-        format!("CREATE DATABASE IF NOT EXISTS {NOTES}"),
-        format!("CREATE TABLE {NOTES}.`load` (set_id VARCHAR(36) PRIMARY KEY, created TINYINT NOT NULL) ENGINE=InnoDB"),
+        format!("CREATE DATABASE {NOTES}"),
+        format!(
+            "CREATE TABLE {NOTES}.`load` (set_id VARCHAR(36) PRIMARY KEY, created TINYINT NOT NULL, selection \
+             VARCHAR(32) NOT NULL) ENGINE=InnoDB"
+        ),
         format!("CREATE TABLE {NOTES}.streams (stream INT UNSIGNED PRIMARY KEY) ENGINE=InnoDB"),
-        format!("INSERT INTO {NOTES}.`load` VALUES ('{set}', 0)"),
+        format!("INSERT INTO {NOTES}.`load` VALUES ('{set}', 0, '{selection}')"),
     ] {
         connection.query(&statement).map_err(|failure| {
             Error::from(failure)
@@ -82,4 +133,49 @@ pub fn done(stream: u32) -> String {
 pub fn remove(connection: &mut Connection) -> Result<()> {
     connection.query(&format!("DROP DATABASE IF EXISTS {NOTES}"))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_a_selection_depends_on_tables_and_maps_and_not_on_their_order() {
+        let digest = |tables: &[&str], maps: &[(&str, &str)]| {
+            let tables: Vec<String> = tables.iter().map(|&name| name.to_owned()).collect();
+            let maps = maps.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
+            selection(&LoadOrder { tables, maps, ..order() })
+        };
+        assert_eq!(digest(&["a.b", "a.c"], &[]), digest(&["a.c", "a.b", "a.b"], &[]));
+        assert_ne!(digest(&["a.b"], &[]), digest(&[], &[]));
+        assert_ne!(digest(&[], &[("a", "b")]), digest(&[], &[("b", "a")]));
+        assert_eq!(digest(&[], &[]).len(), 32);
+    }
+
+    fn order() -> LoadOrder {
+        LoadOrder {
+            set: Uuid::nil(),
+            engine: String::new(),
+            position: serde_json::Value::Null,
+            catalogs: Vec::new(),
+            streams: Vec::new(),
+            tables: Vec::new(),
+            maps: Vec::new(),
+            replace: false,
+            resume: false,
+            check: false,
+            dry_run: false,
+            at_once: 1,
+        }
+    }
+
+    #[test]
+    fn a_database_with_other_columns_is_not_ours() {
+        let are = |columns: &[(&str, &str)]| {
+            let columns: Vec<_> = columns.iter().map(|(table, name)| ((*table).into(), (*name).into())).collect();
+            are_ours(&columns)
+        };
+        assert!(are(&COLUMNS) && are(&COLUMNS[..2]) && are(&[COLUMNS[0], COLUMNS[1], COLUMNS[3]]));
+        assert!(!are(&[]) && !are(&COLUMNS[2..]) && !are(&[&COLUMNS[..], &[("orders", "id")]].concat()));
+    }
 }
