@@ -26,7 +26,7 @@ use crate::Options;
 use crate::engine::{Load, LoadOrder, Loaded};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
-use plan::Plan;
+use plan::{Plan, PlannedTable};
 use rows::{Loader, Way};
 
 /// The mode for loading: no value is cut off or replaced silently, and all dates that can be stored are accepted.
@@ -347,7 +347,7 @@ fn prepared(
         };
         return Err(Error::refused(server, why, hint));
     }
-    if facts.lower_case_table_names == 1 {
+    if facts.lower_case_table_names != 0 {
         demand_names(plan, &server)?;
     }
     let found = objects::existing(control, plan)?;
@@ -377,10 +377,10 @@ fn other_selection(server: String) -> Error {
 /// Refuses names that are one for the target.
 fn demand_names(plan: &Plan, server: &str) -> Result<()> {
     let mut seen = HashMap::new();
-    for table in &plan.tables {
-        let key = table.shown().to_lowercase();
-        if let Some(other) = seen.insert(key, table.shown()) {
-            let why = format!("it compares names without case, and the set has both {other} and {}", table.shown());
+    let databases = plan.databases.iter().map(|database| database.name.clone());
+    for shown in databases.chain(plan.tables.iter().map(PlannedTable::shown)) {
+        if let Some(other) = seen.insert(shown.to_lowercase(), shown.clone()) {
+            let why = format!("it compares names without case, and the set has both {other} and {shown}");
             return Err(Error::refused(server, why, "load into a server with lower_case_table_names = 0"));
         }
     }

@@ -1,6 +1,6 @@
 //! What is loaded: the objects of the set that were chosen, under their names in the target.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fullbore_core::{Error, Result};
 
@@ -9,6 +9,7 @@ use crate::engine::LoadOrder;
 use crate::mysql_family::logical::columns::Column;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::{self, Code, Object, TableObject};
+use crate::mysql_family::logical_set::selection::{NOTES, OWN};
 use crate::mysql_family::logical_set::set::Detail;
 use crate::mysql_family::single_table::TableName;
 
@@ -101,6 +102,7 @@ impl Chosen {
                 None => tables.push(TableName::parse(name)?),
             }
         }
+        demand_maps(&order.maps)?;
         Ok(Self { databases, tables, maps: order.maps.iter().cloned().collect() })
     }
 
@@ -119,6 +121,28 @@ impl Chosen {
     fn name<'n>(&'n self, schema: &'n str) -> &'n str {
         self.maps.get(schema).map_or(schema, String::as_str)
     }
+}
+
+/// Whether a name is of the server itself, or of the notes of a load. No load may drop or fill such a database.
+fn is_reserved(name: &str) -> bool {
+    OWN.iter().chain([&NOTES]).any(|reserved| reserved.eq_ignore_ascii_case(name))
+}
+
+/// Refuses maps that would destroy a database, or join two into one.
+fn demand_maps(maps: &[(String, String)]) -> Result<()> {
+    for (place, (from, to)) in maps.iter().enumerate() {
+        let others = || maps.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, map)| map);
+        let why = match () {
+            () if is_reserved(to) => format!("`{to}` is a database of the server itself, or the notes of a load"),
+            () if others().any(|(other, _)| other == from) => format!("`{from}` gets two names"),
+            () if others().any(|(_, other)| other == to) => format!("two databases get the name `{to}`"),
+            // Names are replaced one map after another.
+            () if others().any(|(other, _)| other == to) => format!("`{to}` itself gets another name"),
+            () => continue,
+        };
+        return Err(Error::usage(format!("--map {from}={to}"), why, "choose another name"));
+    }
+    Ok(())
 }
 
 /// What follows the quoted name in a CREATE statement.
@@ -142,6 +166,7 @@ impl Plan {
             }
         }
         plan.demand(&chosen, &known)?;
+        plan.demand_databases()?;
         let large = large(order);
         let of_large = |name: &(String, String)| large.contains_key(name);
         let all = std::mem::take(&mut plan.tables);
@@ -218,6 +243,23 @@ impl Plan {
         }
     }
 
+    /// Each database of the target is one of the set, and none is the server's own.
+    fn demand_databases(&self) -> Result<()> {
+        let names = || self.databases.iter().map(|database| &database.name);
+        if let Some(name) = names().find(|name| is_reserved(name)) {
+            let why = format!("it has a database `{name}`, which is the server's own or the notes of a load");
+            return Err(Error::usage("media set", why, "give it another name with --map OLD=NEW"));
+        }
+        let mut seen = HashSet::new();
+        match names().find(|name| !seen.insert(*name)) {
+            None => Ok(()),
+            Some(name) => {
+                let why = format!("two databases of the set would have the name `{name}`");
+                Err(Error::usage("--map", why, "choose another name"))
+            }
+        }
+    }
+
     /// Gives a database another name in views and foreign keys. Bodies of routines are not understood.
     fn rename(&mut self, from: &str, to: &str) {
         let (old, new) = (quoted(from), quoted(to));
@@ -263,4 +305,65 @@ fn split(object: &TableObject, large: bool, is_large: &dyn Fn(&(String, String))
         plain.is_none_or(|name| is_large(&(object.schema.clone(), name.to_owned())))
     };
     parsed.whole(parsed.referred().iter().any(refers))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The database `shop` as a whole, with tables `a` and `log`; a trigger on each; and the database `b`.
+    pub(crate) fn order(tables: &[&str], maps: &[(&str, &str)]) -> LoadOrder {
+        let database = |name: &str| Object::Database {
+            name: name.into(),
+            create: format!("CREATE DATABASE `{name}` /* x */"),
+            whole: true,
+        };
+        let table = |name: &str| {
+            Object::Table(TableObject {
+                schema: "shop".into(),
+                name: name.into(),
+                create: format!("CREATE TABLE `{name}` (\n  `i` int\n) ENGINE=InnoDB"),
+                ..TableObject::default()
+            })
+        };
+        let objects = [database("shop"), table("a"), table("log"), database("b")];
+        LoadOrder {
+            set: uuid::Uuid::nil(),
+            engine: "mysql".into(),
+            position: serde_json::Value::Null,
+            catalogs: vec![("shop/catalog.jsonl".into(), catalog::written(&objects))],
+            streams: Vec::new(),
+            tables: tables.iter().map(|&name| name.to_owned()).collect(),
+            maps: maps.iter().map(|&(from, to)| (from.to_owned(), to.to_owned())).collect(),
+            replace: false,
+            resume: false,
+            check: false,
+            dry_run: false,
+            at_once: 1,
+        }
+    }
+
+    #[test]
+    fn a_map_never_leads_to_a_database_of_the_server_or_joins_two() {
+        let plan = |maps: &[(&str, &str)]| Plan::of(&order(&[], maps), false);
+        assert_eq!(plan(&[("shop", "new")]).unwrap().databases[0].name, "new");
+        for maps in [
+            &[("shop", "fullbore_load")][..],
+            &[("shop", "MySQL")],
+            &[("shop", "sys")],
+            &[("shop", "x"), ("b", "x")],
+            &[("shop", "x"), ("shop", "y")],
+            &[("shop", "b"), ("b", "c")],
+            &[("shop", "b")],
+        ] {
+            assert_eq!(plan(maps).unwrap_err().exit_kind().exit_code(), 2, "{maps:?}");
+        }
+    }
+
+    #[test]
+    fn a_database_is_whole_only_if_everything_is_loaded() {
+        let whole = |tables: &[&str]| Plan::of(&order(tables, &[]), false).unwrap().databases[0].whole;
+        assert!(whole(&[]) && whole(&["shop.*"]) && !whole(&["shop.a"]));
+    }
 }
