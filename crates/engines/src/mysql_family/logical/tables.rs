@@ -13,6 +13,11 @@ const TABLES_MAX: usize = 60_000;
 pub const OTHERS: &str = "FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine <> 'InnoDB' \
                           AND table_schema NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema')";
 
+/// Whether tables of this engine have their own rows on this server; see [`Table::has_rows`].
+pub fn has_rows(engine: &str) -> bool {
+    !["MRG_MYISAM", "FEDERATED", "BLACKHOLE"].iter().any(|without| engine.eq_ignore_ascii_case(without))
+}
+
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Table {
@@ -43,7 +48,7 @@ impl Table {
     /// Whether it has its own rows on this server: a MERGE table shows the rows of other tables, a FEDERATED table the
     /// rows of another server, and a BLACKHOLE table has no rows.
     pub fn has_rows(&self) -> bool {
-        !["MRG_MYISAM", "FEDERATED", "BLACKHOLE"].iter().any(|engine| self.engine.eq_ignore_ascii_case(engine))
+        has_rows(&self.engine)
     }
 
     /// Whether the server forgets its rows when it stops.

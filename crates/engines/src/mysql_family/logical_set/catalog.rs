@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::logical::columns::Column;
 use super::super::logical::names::quoted;
+use super::super::logical::tables::has_rows;
 
 /// The longest catalog of one database, in bytes: a million columns are less.
 pub const CATALOG_MAX: u64 = 512 << 20;
@@ -48,6 +49,11 @@ impl TableObject {
     /// For messages.
     pub fn shown(&self) -> String {
         format!("{}.{}", self.schema, self.name)
+    }
+
+    /// Whether it has its own rows: those of a MERGE or FEDERATED table are rows of other tables.
+    pub fn has_rows(&self) -> bool {
+        has_rows(&self.engine)
     }
 
     /// How the stored columns are queried and written.

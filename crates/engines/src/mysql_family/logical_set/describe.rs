@@ -20,6 +20,9 @@ const NAMED_MAX: usize = 10;
 /// The answers to a question about an object that the account may not see.
 const HIDDEN: [u32; 5] = [1142, 1044, 1227, 1370, 1305];
 
+/// The answers of a server without such a table: MySQL 9.0 and 9.1 have no libraries.
+const NO_TABLE: [u32; 2] = [1109, 1146];
+
 /// The objects by database, and what is not among them.
 #[derive(Debug, Default)]
 pub struct Described {
@@ -54,6 +57,7 @@ pub fn describe(
     described.tables(connection, listing)?;
     let wanted = wanted_code(connection, facts, selection, listing, &mut described.warnings)?;
     described.code(connection, wanted)?;
+    described.warnings.extend(libraries(connection, facts, selection)?);
     Ok(described)
 }
 
@@ -134,6 +138,27 @@ impl Described {
         }
         Ok(())
     }
+}
+
+/// A warning that names the libraries of the databases, which a set does not hold.
+fn libraries(connection: &mut Connection, facts: &Facts, selection: &Selection) -> Result<Option<String>> {
+    if facts.dialect != Dialect::MySql || facts.series < (9, 0) {
+        return Ok(None);
+    }
+    let within = selection.databases_in("library_schema");
+    let asked = format!("SELECT library_schema, library_name FROM information_schema.libraries WHERE {within}");
+    let answer = match connection.query(&asked) {
+        Ok(answer) => answer,
+        Err(Failure::Server(error)) if NO_TABLE.contains(&error.code) => return Ok(None),
+        Err(failure) => return Err(failure.into()),
+    };
+    let name = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
+        Ok([Some(schema), Some(name)]) if selection.takes_code(&schema) => Some(format!("{schema}.{name}")),
+        _ => None,
+    };
+    let names: Vec<String> = answer.rows.into_iter().filter_map(name).collect();
+    let warning = || format!("this backup holds no libraries (CREATE LIBRARY): {}", named(&names));
+    Ok((!names.is_empty()).then(warning))
 }
 
 fn show_create(kind: Kind, quoted: &str) -> String {

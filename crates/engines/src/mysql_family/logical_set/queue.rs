@@ -9,7 +9,7 @@ use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 
 use super::key::{KeyValue, Range};
-use super::listing::{Kind, Listing};
+use super::listing::{Kind, Listed, Listing};
 
 /// A table with fewer estimated bytes is read together with others, in one batch of statements.
 const SMALL_BYTES: u64 = 128 << 10;
@@ -78,7 +78,8 @@ impl Queue {
     /// For a listing: catalogs, then tables, the largest first.
     pub fn new(listing: &Listing, readers: usize) -> Self {
         let mut waiting: VecDeque<Work> = (0..listing.databases.len()).map(Work::Catalog).collect();
-        let tables = || listing.tables.iter().enumerate().filter(|(_, table)| table.kind == Kind::Table);
+        let has_rows = |table: &Listed| table.kind == Kind::Table && table.object.has_rows();
+        let tables = || listing.tables.iter().enumerate().filter(|(_, table)| has_rows(table));
         let mut large: Vec<_> = tables().filter(|(_, table)| table.bytes > SMALL_BYTES).collect();
         large.sort_by_key(|(_, table)| std::cmp::Reverse(table.bytes));
         waiting.extend(large.into_iter().map(|(place, _)| Work::Part(place, Range::default())));
