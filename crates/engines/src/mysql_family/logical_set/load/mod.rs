@@ -314,6 +314,7 @@ fn control(login: &Login) -> Result<Connection> {
         connection.query(&statement)?;
     }
     connection.query("SET SESSION foreign_key_checks = 0, autocommit = 1")?;
+    connection.query(&format!("SET SESSION max_error_count = {}", rows::SHOWN_MAX))?;
     let of_dialect: &[&str] = match login.address.dialect {
         Dialect::MySql => {
             &["SET SESSION sql_require_primary_key = 0", "SET SESSION sql_generate_invisible_primary_key = 0"]

@@ -5,13 +5,15 @@ use fullbore_core::{Error, Result};
 
 use super::plan::PlannedTable;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
-use crate::mysql_family::logical::columns::{Column, Form};
+use crate::mysql_family::logical::columns::Column;
 use crate::mysql_family::logical::literal;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::tsv::{self, unescape};
 
 /// An INSERT statement ends with the row that makes it longer than this, in bytes.
 const INSERT: usize = 512 << 10;
+/// The most warnings that a statement may give: the server keeps as many texts.
+pub const SHOWN_MAX: usize = 4096;
 /// How rows are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -43,8 +45,18 @@ impl Loader {
     /// # Errors
     /// The server refuses them, or does not take each of them as it is.
     pub fn load(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<()> {
-        // Number 0 of an ENUM is refused in strict mode.
-        let strict = !table.columns.iter().any(|column| column.form == Form::Members);
+        let enums = enums(table);
+        if !rows.split_inclusive(|byte| *byte == b'\n').any(|row| has_empty_member(row, &enums)) {
+            return self.load_as(table, rows, true);
+        }
+        // Each such member gives a warning, and the server must show all of them.
+        for group in groups(rows, SHOWN_MAX / enums.len().max(1)) {
+            self.load_as(table, group, false)?;
+        }
+        Ok(())
+    }
+
+    fn load_as(&mut self, table: &PlannedTable, rows: &[u8], strict: bool) -> Result<()> {
         if self.strict != Some(strict) {
             let mode = super::MODE;
             let more = if strict { ",STRICT_ALL_TABLES" } else { "" };
@@ -62,9 +74,7 @@ impl Loader {
         let changed = self.connection.load_local(&statement, rows).map_err(|failure| refused(table, failure))?;
         // LOCAL makes warnings of errors, and leaves out rows with a key that is there.
         let sent = rows.iter().filter(|byte| **byte == b'\n').count() as u64;
-        if changed.warnings > 0 {
-            self.judge_warnings(table)?;
-        }
+        self.judge_warnings(table, changed.warnings)?;
         if changed.rows == sent {
             return Ok(());
         }
@@ -72,15 +82,29 @@ impl Loader {
         Err(Error::refused(format!("table {}", table.shown()), why, DOUBLED))
     }
 
-    fn judge_warnings(&mut self, table: &PlannedTable) -> Result<()> {
+    /// Each warning means that a value changed, except that of number 0 of an ENUM.
+    fn judge_warnings(&mut self, table: &PlannedTable, count: u16) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
         let lenient = self.strict == Some(false);
-        let told = self.connection.query("SHOW WARNINGS LIMIT 100")?;
-        let code = |row: &[Option<String>]| row.get(1).cloned().flatten().unwrap_or_default();
-        let Some(row) = told.rows.iter().find(|row| !(lenient && code(row) == TRUNCATED)) else { return Ok(()) };
-        let text = row.get(2).cloned().flatten().unwrap_or_default();
-        let number = code(row).parse().unwrap_or(0);
-        let error = ServerError::new(self.connection.name(), number, "", text.as_bytes());
-        Err(refused(table, Failure::Server(error)))
+        let told = self.connection.query("SHOW WARNINGS")?;
+        let text = |row: &[Option<String>], column: usize| row.get(column).cloned().flatten().unwrap_or_default();
+        let enums: Vec<&str> =
+            enums(table).into_iter().filter_map(|at| Some(&table.columns.get(at)?.name[..])).collect();
+        let is_known =
+            |row: &[Option<String>]| lenient && text(row, 1) == TRUNCATED && names_one(&text(row, 2), &enums);
+        if let Some(row) = told.rows.iter().find(|row| !is_known(row)) {
+            let number = text(row, 1).parse().unwrap_or(0);
+            let error = ServerError::new(self.connection.name(), number, "", text(row, 2).as_bytes());
+            return Err(refused(table, Failure::Server(error)));
+        }
+        if told.rows.len() < usize::from(count) {
+            let why = format!("the server has {count} warnings for its rows, and shows {}", told.rows.len());
+            let hint = "raise max_error_count on the target, then continue with --resume";
+            return Err(Error::refused(format!("table {}", table.shown()), why, hint));
+        }
+        Ok(())
     }
 
     fn insert(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<()> {
@@ -105,8 +129,39 @@ impl Loader {
     }
 
     fn run(&mut self, table: &PlannedTable, statement: &[u8]) -> Result<()> {
-        self.connection.change(statement).map(drop).map_err(|failure| refused(table, failure))
+        let changed = self.connection.change(statement).map_err(|failure| refused(table, failure))?;
+        self.judge_warnings(table, changed.warnings)
     }
+}
+
+/// The places of the ENUM columns.
+fn enums(table: &PlannedTable) -> Vec<usize> {
+    let columns = table.object.columns.iter().enumerate();
+    columns.filter(|(_, column)| column.data_type.eq_ignore_ascii_case("enum")).map(|(at, _)| at).collect()
+}
+
+/// Whether a row has number 0 in one of these columns: strict mode refuses it.
+fn has_empty_member(row: &[u8], enums: &[usize]) -> bool {
+    let Some(last) = enums.last() else { return false };
+    let row = row.strip_suffix(b"\n").unwrap_or(row);
+    let fields = row.split(|byte| *byte == b'\t').take(last + 1).enumerate();
+    fields.into_iter().any(|(at, field)| field == b"0" && enums.contains(&at))
+}
+
+/// Rows in groups of at most `count`.
+fn groups(rows: &[u8], count: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = rows;
+    std::iter::from_fn(move || {
+        let ends = rest.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let (group, later) = rest.split_at(ends.take(count.max(1)).last().unwrap_or(rest.len()));
+        rest = later;
+        (!group.is_empty()).then_some(group)
+    })
+}
+
+/// Whether a warning is about one of these columns. The words around the name depend on the server's language.
+fn names_one(warning: &str, columns: &[&str]) -> bool {
+    columns.iter().any(|name| warning.contains(&format!("'{name}'")))
 }
 
 const DOUBLED: &str =
@@ -192,6 +247,16 @@ mod tests {
         let end = "(`a`, @v1, @v2, `b`) SET `j` = CONVERT(@v1 USING utf8mb4), `e` = CAST(@v2 AS UNSIGNED)";
         assert!(statement.ends_with(end), "{statement}");
         assert!(load_statement(&table(&[])).ends_with("(@v)"));
+    }
+
+    #[test]
+    fn only_the_warning_of_an_empty_enum_is_harmless_and_rows_come_in_groups() {
+        assert!(has_empty_member(b"5\t0\t0\n", &[1]) && !has_empty_member(b"0\t3\t0\n", &[1]));
+        assert!(has_empty_member(b"0\n", &[0]) && !has_empty_member(b"0\n", &[]) && !has_empty_member(b"1\n", &[3]));
+        assert_eq!(groups(b"a\nb\nc\n", 2).collect::<Vec<_>>(), [&b"a\nb\n"[..], b"c\n"]);
+        assert_eq!(groups(b"a\nb\n", 0).count() + groups(b"", 2).count(), 2);
+        assert!(names_one("Data truncated for column 'e' at row 1", &["d", "e"]));
+        assert!(!names_one("Data truncated for column 'text' at row 1", &["e"]));
     }
 
     #[test]
