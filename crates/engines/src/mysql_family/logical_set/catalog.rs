@@ -80,6 +80,9 @@ pub struct Code {
     pub name: String,
     /// What it is, in the words of SQL: `VIEW`, `PROCEDURE`, `FUNCTION`, `TRIGGER`, `EVENT`, `PACKAGE`.
     pub kind: String,
+    /// The table of a trigger; empty for others, and in sets of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub table: String,
     /// As SHOW CREATE has it.
     pub create: String,
     /// The mode that its body was parsed in; empty for a view.

@@ -61,6 +61,15 @@ pub fn describe(
     Ok(described)
 }
 
+/// A routine, trigger or event to describe.
+struct Wanted {
+    schema: String,
+    kind: &'static str,
+    name: String,
+    /// Of a trigger.
+    table: String,
+}
+
 impl Described {
     fn add(&mut self, schema: &str, object: Object) {
         self.catalogs.entry(schema.to_owned()).or_default().push(object);
@@ -102,14 +111,14 @@ impl Described {
         Ok(())
     }
 
-    fn code(&mut self, connection: &mut Connection, wanted: Vec<(String, &'static str, String)>) -> Result<()> {
-        let show = |(schema, kind, name): &(String, &str, String)| {
+    fn code(&mut self, connection: &mut Connection, wanted: Vec<Wanted>) -> Result<()> {
+        let show = |Wanted { schema, kind, name, .. }: &Wanted| {
             format!("SHOW CREATE {kind} {}.{}", quoted(schema), quoted(name))
         };
         let statements: Vec<String> = wanted.iter().map(show).collect();
         let mut hidden = Vec::new();
         let rows = ask_some(connection, &statements)?;
-        for ((schema, kind, name), row) in wanted.into_iter().zip(rows) {
+        for (Wanted { schema, kind, name, table }, row) in wanted.into_iter().zip(rows) {
             let shown = format!("{} {schema}.{name}", kind.to_lowercase());
             // An event has its time zone before its statement.
             let at = if kind == "EVENT" { 3 } else { 2 };
@@ -127,6 +136,7 @@ impl Described {
                 kind: kind.to_owned(),
                 schema: schema.clone(),
                 name,
+                table,
             };
             self.add(&schema, Object::Code(code));
         }
@@ -182,7 +192,7 @@ fn wanted_code(
     selection: &Selection,
     listing: &Listing,
     warnings: &mut Vec<String>,
-) -> Result<Vec<(String, &'static str, String)>> {
+) -> Result<Vec<Wanted>> {
     let kinds = ["PACKAGE", "PACKAGE BODY", "FUNCTION", "PROCEDURE", "TRIGGER", "EVENT"];
     let within = |column| selection.databases_in(column);
     let statements = [
@@ -212,13 +222,13 @@ fn wanted_code(
             let kind = kinds.iter().find(|known| **known == kind);
             let taken =
                 if table.is_empty() { selection.takes_code(&schema) } else { selection.takes_table(&schema, &table) };
-            wanted.extend(kind.filter(|_| taken).map(|kind| (schema, *kind, name)));
+            wanted.extend(kind.filter(|_| taken).map(|kind| Wanted { schema, kind, name, table }));
             Ok(())
         })?;
     }
     // A package is made before its body.
     let order = |kind: &str| kinds.iter().position(|known| *known == kind);
-    wanted.sort_by_key(|(_, kind, _)| order(kind));
+    wanted.sort_by_key(|wanted: &Wanted| order(wanted.kind));
     for privilege in ["TRIGGER", "EVENT"] {
         let without: Vec<String> =
             listing.databases.iter().filter(|name| !facts.allows(name, privilege)).cloned().collect();

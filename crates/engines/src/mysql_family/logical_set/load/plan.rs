@@ -208,9 +208,16 @@ impl Plan {
                 }
             }
             Object::Code(code) => {
-                let whole = chosen.whole(&code.schema);
-                if whole || code.kind == "VIEW" && chosen.takes(&code.schema, &code.name) {
+                let taken = match &code.kind[..] {
+                    "VIEW" => chosen.takes(&code.schema, &code.name),
+                    "TRIGGER" => chosen.takes(&code.schema, &code.table),
+                    _ => chosen.whole(&code.schema),
+                };
+                if taken {
                     self.code.push(code);
+                } else if code.kind == "TRIGGER" && code.table.is_empty() && chosen.takes_any(&code.schema) {
+                    let shown = code.shown();
+                    self.warnings.push(format!("{shown} is not loaded: the set does not say which table it is of"));
                 }
             }
         }
@@ -312,8 +319,9 @@ fn split(object: &TableObject, large: bool, is_large: &dyn Fn(&(String, String))
 mod tests {
     use super::*;
 
-    /// The database `shop` as a whole, with tables `a` and `log`; a trigger on each; and the database `b`.
-    pub(crate) fn order(tables: &[&str], maps: &[(&str, &str)]) -> LoadOrder {
+    /// The database `shop` as a whole, with tables `a` and `log`, a trigger on each, and one of an earlier version; and
+    /// the database `b`.
+    fn order(tables: &[&str], maps: &[(&str, &str)]) -> LoadOrder {
         let database = |name: &str| Object::Database {
             name: name.into(),
             create: format!("CREATE DATABASE `{name}` /* x */"),
@@ -327,7 +335,12 @@ mod tests {
                 ..TableObject::default()
             })
         };
-        let objects = [database("shop"), table("a"), table("log"), database("b")];
+        let trigger = |name: &str, table: &str| {
+            let (schema, kind) = ("shop".into(), "TRIGGER".into());
+            Object::Code(catalog::Code { schema, name: name.into(), kind, table: table.into(), ..Default::default() })
+        };
+        let triggers = [trigger("of_a", "a"), trigger("of_log", "log"), trigger("early", "")];
+        let objects = [[database("shop"), table("a"), table("log"), database("b")].as_slice(), &triggers].concat();
         LoadOrder {
             set: uuid::Uuid::nil(),
             engine: "mysql".into(),
@@ -365,5 +378,13 @@ mod tests {
     fn a_database_is_whole_only_if_everything_is_loaded() {
         let whole = |tables: &[&str]| Plan::of(&order(tables, &[]), false).unwrap().databases[0].whole;
         assert!(whole(&[]) && whole(&["shop.*"]) && !whole(&["shop.a"]));
+    }
+
+    #[test]
+    fn the_triggers_of_a_chosen_table_come_with_it_and_others_are_named() {
+        let plan = Plan::of(&order(&["shop.a"], &[]), false).unwrap();
+        assert_eq!(plan.code.iter().map(|code| &code.name[..]).collect::<Vec<_>>(), ["of_a"]);
+        assert!(plan.warnings.len() == 1 && plan.warnings[0].contains("shop.early"), "{:?}", plan.warnings);
+        assert_eq!(Plan::of(&order(&[], &[]), false).unwrap().code.len(), 3);
     }
 }
