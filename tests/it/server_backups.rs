@@ -84,7 +84,8 @@ fn every_knob_of_the_command_line_reaches_the_server() {
         "CHECKSUM, DIFFERENTIAL, COMPRESSION (ALGORITHM = ZSTD, LEVEL = LOW), BLOCKSIZE = 65536, BUFFERCOUNT = 50, \
          MAXTRANSFERSIZE = 4194304, CONTINUE_AFTER_ERROR, NAME = N'nightly', NOFORMAT, NOINIT, STATS = 5"
     );
-    assert_eq!(stub.batches("SET"), ["SET LOCK_TIMEOUT -1"]);
+    assert_eq!(stub.batches("SET LOCK_TIMEOUT"), ["SET LOCK_TIMEOUT -1"]);
+    assert!(stub.batches("SET LANGUAGE").iter().all(|batch| batch == "SET LANGUAGE us_english"));
 }
 
 #[test]
