@@ -20,7 +20,7 @@ const RESTORED: &str = "restored";
 /// Restores the chosen database into `scratch`, and opens its tables.
 ///
 /// # Errors
-/// As of a restore; or the sets are of an engine whose tables are not read.
+/// The errors of a restore. Also: the sets belong to an engine whose tables fullbore cannot read.
 pub(super) fn tables(
     request: &Request,
     scratch: &Path,

@@ -30,9 +30,10 @@ pub(in crate::job) fn choice(
     }
     let (why, hint) = match logs().count() {
         0 => ("there are no log sets here", "take log backups: backup --kind log, or log follow"),
-        _ => {
-            ("no log set has it", "give one that is in a log set; `inspect manifest` shows where a set begins and ends")
-        }
+        _ => (
+            "no log set has it",
+            "give one that is in a log set; `fullbore inspect files --json` shows where a set begins and ends",
+        ),
     };
     Err(Error::refused(stop.option(), why, hint))
 }

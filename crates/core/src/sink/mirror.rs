@@ -6,7 +6,8 @@ use super::{DeviceAccount, Sink};
 use crate::error::Result;
 use crate::pool::Piece;
 
-/// A sink of two sinks; the first may be such a sink, too. Pieces are shared, not copied: a buffer returns to its pool when both have written it.
+/// A sink of two sinks; the first may be such a sink, too. Pieces are shared, not copied: a buffer returns to its pool
+/// when both have written it.
 pub struct MirrorSink {
     first: Box<dyn Sink>,
     second: Box<dyn Sink>,

@@ -240,7 +240,7 @@ pub struct ForeignMediaSet {
     pub labels: Vec<Row>,
     /// Its backup sets, in the order of their positions.
     pub sets: Vec<ForeignSet>,
-    /// Other devices with a family that one of `devices` has too.
+    /// More copies of families: devices that hold the same family as one of `devices`.
     pub copies: Vec<ForeignCopy>,
     /// True if a backup can store its pages by their places: a full, and its families are not compressed.
     pub has_pages_by_place: bool,

@@ -9,7 +9,7 @@ use super::page::{PAGE, PAGES_PER_EXTENT, PageId};
 
 /// The type of a PFS page.
 pub const PFS: u8 = 11;
-/// Pages that one PFS page describes, with one byte for each page.
+/// Pages in the interval of a PFS page. The PFS page has one byte for each of them.
 pub const INTERVAL: u32 = 8088;
 /// Where these bytes begin: behind the header of the page and the head of its record.
 const FIRST: usize = 100;

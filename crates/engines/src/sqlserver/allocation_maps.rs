@@ -25,7 +25,7 @@ pub const GAM: u8 = 8;
 pub const IAM: u8 = 10;
 /// Types of pages that belong to an allocation unit: data, index, and text of two kinds.
 pub const OWNED: std::ops::RangeInclusive<u8> = 1..=4;
-/// Extents that one GAM, SGAM or IAM page describes.
+/// Extents in the interval of a GAM, SGAM or IAM page. The page has one bit for each of them.
 const INTERVAL: u32 = 63_904;
 /// The GAM page of the first interval; those of the others are their first pages.
 const FIRST_GAM: u32 = 2;

@@ -50,7 +50,7 @@ impl AllocationMaps {
         let id = PageId { file, page: extent.saturating_mul(crate::sqlserver::page::PAGES_PER_EXTENT) };
         let pfs = with.in_use.changed_at(id).is_some_and(|lsn| lsn < with.unchanged_before);
         found.add(is_unchanged && pfs, || {
-            format!("{}: SGAM page {file}:{sgam} calls it mixed, and PFS says that one object has all its pages", of())
+            format!("{}: SGAM page {file}:{sgam} calls it mixed, and PFS says that one object owns all its pages", of())
         });
     }
 
