@@ -268,6 +268,15 @@ def median_ratio(figures, name, others, key="durable_s"):
     return statistics.median(row[0] / max(row[1:]) for row in rounds) if columns and rounds else None
 
 
+def targets(ratios):
+    """The ratios of a run (what, value, wanted) as a table."""
+    lines = ["", "| target | ratio | wanted | |", "|---|---:|---:|---|"]
+    for what, value, target in ratios:
+        shown, verdict = judged(value, target)
+        lines.append(f"| {what} | {shown} | ≥ {round(target, 2)} | {verdict} |")
+    return lines
+
+
 def judged(value, target):
     """A ratio and what to say of it, for a table."""
     if value is None:

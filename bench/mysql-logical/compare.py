@@ -24,8 +24,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from measure import (MIB, TARGET, Case, in_words, judged, machine, median_ratio, run_rounds, say, size_of, table,  # noqa: E402
-                     write_results)
+from measure import (MIB, TARGET, Case, in_words, machine, median_ratio, run_rounds, say, size_of, table,  # noqa: E402
+                     targets, write_results)
 from servers import Server  # noqa: E402
 
 KINDS = ("mysql-9", "mariadb-11.8", "mariadb-10.11")
@@ -151,10 +151,7 @@ def markdown(result):
              f"{result['size'] >> 20} MiB of rows in each shape, {result['tables']} small tables, {result['rounds']} counted "
              f"rounds, {in_words(result['machine'])}", ""]
     lines += table(result["figures"], result["failures"])
-    lines += ["", "| target | ratio | wanted | |", "|---|---:|---:|---|"]
-    for what, value, target in result["ratios"]:
-        shown, verdict = judged(value, target)
-        lines.append(f"| {what} | {shown} | ≥ {target:.2f} | {verdict} |")
+    lines += targets(result["ratios"])
     return "\n".join(lines) + "\n"
 
 

@@ -29,7 +29,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import blocked  # noqa: E402
 from measure import (DEPTH, MIB, TARGET, TRANSFER, Case, Failed, fio_engine, fio_seconds, in_words,  # noqa: E402
-                     judged, machine, measure, median_ratio, run_rounds, say, size_of, table, write_results)
+                     machine, measure, median_ratio, run_rounds, say, size_of, table, targets, write_results)
 from servers import Server, data_files, fill  # noqa: E402
 
 KINDS = ("mariadb-11.8", "mariadb-10.11", "mysql-9")
@@ -225,10 +225,7 @@ def markdown(result):
              f"{result['size'] >> 20} MiB in {result['tables']} tables, {max(result['rounds'], 0)} counted rounds, "
              f"{in_words(result['machine'])}", ""]
     lines += table(result["figures"], result["failures"])
-    lines += ["", "| target | ratio | wanted | |", "|---|---:|---:|---|"]
-    for what, value, target in result["ratios"]:
-        shown, verdict = judged(value, target)
-        lines.append(f"| {what} | {shown} | ≥ {target} | {verdict} |")
+    lines += targets(result["ratios"])
     return "\n".join(lines + result["limits"] + result["blocked"] + result["matrix"]) + "\n"
 
 

@@ -16,7 +16,7 @@ use fullbore_core::pool::{Buffer, Piece, Pool};
 use fullbore_core::sink::{self, Sink};
 use fullbore_core::supply::{self, Supply};
 use fullbore_core::{Error, Result};
-use fullbore_engines::compressed::{PlainStream, typed};
+use fullbore_engines::compressed::PlainStream;
 use uuid::Uuid;
 
 use crate::report::Report;
@@ -135,7 +135,7 @@ fn fill(stream: &mut impl Read, buffer: &mut [u8]) -> Result<usize> {
         match stream.read(rest) {
             Ok(0) => break,
             Ok(more) => filled += more,
-            Err(error) => return Err(typed(error, "the plain stream")),
+            Err(error) => return Err(Error::of_read("the plain stream", error)),
         }
     }
     Ok(filled)

@@ -134,6 +134,12 @@ impl Error {
         Error::Io { action: action.into(), thing: thing.into(), source, hint }
     }
 
+    /// The error of this program inside `source`, or that of a failed read of `thing`. A device that is read through a
+    /// supply, and a signal, have such an error inside.
+    pub fn of_read(thing: impl Into<String>, source: io::Error) -> Self {
+        source.downcast().unwrap_or_else(|source| Self::io("read", thing, source))
+    }
+
     /// A wrong flag, URL or size.
     pub fn usage(thing: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { thing: thing.into(), why: why.into(), hint: hint.into() }

@@ -1,5 +1,6 @@
 //! Quantities as people write them.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 pub use crate::error::counted;
@@ -7,6 +8,13 @@ use crate::{Error, Result};
 
 /// Bytes in a MiB.
 pub const MIB: f64 = 1_048_576.0;
+
+/// The first names, with commas between them, and `…` if there are more than `most`.
+pub fn first_of<T: Display>(names: impl IntoIterator<Item = T>, most: usize) -> String {
+    let mut names = names.into_iter();
+    let first: Vec<String> = names.by_ref().take(most).map(|name| name.to_string()).collect();
+    first.join(", ") + if names.next().is_some() { ", …" } else { "" }
+}
 
 /// Bytes from `65536`, `64KiB`, `1MiB`, `4 GiB`, `1MB` (= 1,000,000) …
 ///
@@ -142,6 +150,13 @@ pub fn mib_per_s(bytes: u64, seconds: f64) -> f64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_beyond_the_most_become_an_ellipsis() {
+        assert_eq!(first_of(["a", "b"], 2), "a, b");
+        assert_eq!(first_of(["a", "b", "c"], 2), "a, b, …");
+        assert_eq!(first_of(Vec::<String>::new(), 2), "");
+    }
 
     #[test]
     fn sizes_are_understood_as_people_write_them() {

@@ -64,9 +64,6 @@ fn first_difference(found: &ForeignDevices, copy: &ForeignCopy, conduct: &Conduc
 fn fill(from: &mut dyn Read, into: &mut Vec<u8>, device: &str) -> Result<()> {
     into.clear();
     let read = from.take(READ as u64).read_to_end(into);
-    match read.map_err(|error| error.downcast::<Error>()) {
-        Ok(_) => Ok(()),
-        Err(Ok(error)) => Err(error),
-        Err(Err(error)) => Err(Error::io("read", device, error)),
-    }
+    read.map_err(|error| Error::of_read(device, error))?;
+    Ok(())
 }

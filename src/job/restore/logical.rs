@@ -15,7 +15,7 @@ use super::media::of_a_database;
 use super::{Check, Into, Request, of_another_engine, plan_line, unfinished};
 use crate::report::Report;
 
-/// The longest catalog of one database, in bytes: it is held in memory.
+/// The longest catalog of one database, in bytes: it is held in memory. A million columns are less.
 const CATALOG_MAX: u64 = 512 << 20;
 /// The name for the verdict of the work after the rows.
 const INDEXES: &str = "indexes and other objects";
@@ -173,7 +173,6 @@ fn order(
     Ok(LoadOrder {
         set: manifest.backup_set_id,
         engine: manifest.engine.clone(),
-        position: manifest.position.last.value(),
         catalogs,
         streams: manifest.streams.clone(),
         tables: request.tables.iter().flat_map(|tables| tables.names.clone()).collect(),

@@ -33,14 +33,12 @@ pub trait LogicalEngine: Sync {
 }
 
 /// What is loaded, and how.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct LoadOrder {
     /// The set.
     pub set: Uuid,
     /// The engine of the set.
     pub engine: String,
-    /// Its position, from the manifest.
-    pub position: Value,
     /// The catalogs: names and bytes.
     pub catalogs: Vec<(String, Vec<u8>)>,
     /// The streams of the set.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fullbore_core::units::counted;
+use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
 use crate::mysql_family::connection::Connection;
@@ -57,14 +57,13 @@ impl Tablespaces {
             .map(|(_, it)| it)
             .collect();
         let Some(first) = lacks.first() else { return Ok(()) };
-        let named = lacks.iter().take(NAMED_MAX).map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
-        let more = if lacks.len() > NAMED_MAX { ", …" } else { "" };
+        let named = first_of(lacks.iter().map(|it| &it.name), NAMED_MAX);
         let tablespaces = |kind| counted(lacks.len() as u64, kind);
         if lacks.iter().all(|tablespace| tablespace.encrypted) {
             return Err(Error::refused(
                 &first.name,
                 format!(
-                    "the server has no key for {}, and leaves this out of the clone ({named}{more})",
+                    "the server has no key for {}, and leaves this out of the clone ({named})",
                     tablespaces("encrypted tablespace")
                 ),
                 "give the server its keyring back (see performance_schema.keyring_component_status and its error log) \
@@ -73,7 +72,7 @@ impl Tablespaces {
         }
         Err(Error::refused(
             &first.name,
-            format!("the server leaves {} out of the clone ({named}{more})", tablespaces("tablespace")),
+            format!("the server leaves {} out of the clone ({named})", tablespaces("tablespace")),
             "look into the server's error log: a clone does not contain a file that the server cannot open; repair or \
              drop the table, and start the backup again",
         ))

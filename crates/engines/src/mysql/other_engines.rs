@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullbore_core::source::{Extent, Stream};
+use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 use serde_json::{Value, json};
 
@@ -323,6 +324,5 @@ fn demand_privileges(server: &str, grants: &Grants, listed: &[Table]) -> Result<
 
 /// The first tables, for a message.
 fn named(tables: &[Table]) -> String {
-    let names = tables.iter().take(NAMED_MAX).map(Table::shown).collect::<Vec<_>>().join(", ");
-    if tables.len() > NAMED_MAX { names + ", …" } else { names }
+    first_of(tables.iter().map(Table::shown), NAMED_MAX)
 }

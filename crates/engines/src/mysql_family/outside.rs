@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 use serde_json::Value;
 
@@ -78,15 +79,13 @@ pub fn to_be_moved(files: &[OutsideFile]) -> Option<String> {
     /// How many a warning names.
     const NAMED_MAX: usize = 5;
     let shown = |path: &Path| path.display().to_string();
-    let moves: Vec<String> =
-        files.iter().take(NAMED_MAX).map(|file| format!("`{}` to `{}`", shown(&file.path), shown(&file.was))).collect();
-    let more = if files.len() > NAMED_MAX { ", …" } else { "" };
+    let moves = files.iter().map(|file| format!("`{}` to `{}`", shown(&file.path), shown(&file.was)));
     (!files.is_empty()).then(|| {
         format!(
-            "tablespaces that were outside of the data directory: {}; before the server is started, move {}{more}; \
+            "tablespaces that were outside of the data directory: {}; before the server is started, move {}; \
              --place-outside does it",
             files.len(),
-            moves.join(", ")
+            first_of(moves, NAMED_MAX)
         )
     })
 }

@@ -50,7 +50,7 @@ impl Input {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(cannot_read(&self.device, error)),
+                Err(error) => return Err(Error::of_read(&self.device, error)),
             }
         }
         self.at += filled as u64;
@@ -62,7 +62,7 @@ impl Input {
     /// # Errors
     /// As of [`read`](Self::read).
     pub fn share(&mut self, length: usize) -> Result<Option<Piece>> {
-        let shared = self.bytes.share(length).map_err(|error| cannot_read(&self.device, error))?;
+        let shared = self.bytes.share(length).map_err(|error| Error::of_read(&self.device, error))?;
         self.at += shared.as_ref().map_or(0, |piece| piece.len() as u64);
         Ok(shared)
     }
@@ -82,7 +82,7 @@ impl Input {
     pub fn bytes(&mut self, length: u64, inside: &str) -> Result<Vec<u8>> {
         let mut found = Vec::new();
         let read = (&mut self.bytes).take(length).read_to_end(&mut found);
-        read.map_err(|error| cannot_read(&self.device, error))?;
+        read.map_err(|error| Error::of_read(&self.device, error))?;
         self.at += found.len() as u64;
         if (found.len() as u64) < length { Err(self.ends(inside)) } else { Ok(found) }
     }
@@ -95,7 +95,7 @@ impl Input {
         let Some(left_out) = length.checked_sub(1) else { return Ok(()) };
         let last = self.at.checked_add(left_out).filter(|last| *last < i64::MAX as u64);
         let last = last.ok_or_else(|| self.damaged(self.at, "a stream is longer than any file can be"))?;
-        self.bytes.skip(left_out).map_err(|error| cannot_read(&self.device, error))?;
+        self.bytes.skip(left_out).map_err(|error| Error::of_read(&self.device, error))?;
         self.at = last;
         self.exact(&mut [0], "a stream")
     }
@@ -124,14 +124,5 @@ impl Input {
     pub fn ends(&self, inside: &str) -> Error {
         let why = format!("ends at byte {} inside {inside}: the file was cut off", self.at);
         Error::incomplete(format!("`{}`", self.device), why, "copy the whole file again from where it was made")
-    }
-}
-
-/// The error of a device that cannot be read.
-pub fn cannot_read(device: &str, error: io::Error) -> Error {
-    // Inside may be an error of this program: a device that is read through a supply, or a signal.
-    match error.downcast::<Error>() {
-        Ok(inner) => inner,
-        Err(error) => Error::io("read", device, error),
     }
 }

@@ -3,11 +3,11 @@
 use std::io::{self, Cursor, Read};
 use std::num::NonZero;
 
-use fullbore_core::Result;
 use fullbore_core::pool::Piece;
+use fullbore_core::{Error, Result};
 
 use super::compressed::{MAGIC, PlainStream};
-use super::input::{Input, cannot_read};
+use super::input::Input;
 use crate::engine::ForeignFamily;
 use crate::foreign_set::bytes::{FamilyBytes, InOrder};
 
@@ -19,7 +19,7 @@ pub fn open(family: ForeignFamily) -> Result<Input> {
     let ForeignFamily { device, mut bytes } = family;
     let mut head = Vec::new();
     let read = (&mut bytes).take(MAGIC.len() as u64).read_to_end(&mut head);
-    read.map_err(|error| cannot_read(&device, error))?;
+    read.map_err(|error| Error::of_read(&device, error))?;
     let is_compressed = head == MAGIC;
     let rejoined = Rejoined { head: Cursor::new(head), rest: bytes };
     let bytes: Box<dyn FamilyBytes> = if is_compressed {

@@ -3,13 +3,12 @@
 
 use std::collections::HashMap;
 
-use fullbore_core::Result;
+use fullbore_core::{Error, Result};
 
 use super::compressed::MAGIC;
 use super::configuration::Configuration;
 use super::extent_set::ExtentSet;
 use super::foreign::described;
-use super::input::cannot_read;
 use super::media::{self, Looked};
 use super::page::{EXTENT, PAGE, PAGES_PER_EXTENT, place};
 use super::verify;
@@ -64,7 +63,7 @@ pub fn survey(families: Vec<ForeignFamily>, to: &Inlet) -> Result<Surveyed> {
             (Ok(length), _) => length,
             // A device that cannot be read any more says only that. What ended its reading is among the damage.
             (Err(_), Some(_)) => return Err(surveyed.verification.damage.swap_remove(0)),
-            (Err(error), None) => return Err(cannot_read(&device, error)),
+            (Err(error), None) => return Err(Error::of_read(&device, error)),
         };
         surveyed.layouts.push(layouts.finish(number, length));
         found.extend(looked.family(device, length, is_plain.get(&number) == Some(&false)));

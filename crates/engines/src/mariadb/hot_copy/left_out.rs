@@ -20,7 +20,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use fullbore_core::error::counted;
+use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
 use super::listing::OtherFile;
@@ -177,9 +177,7 @@ pub fn warnings(left_out: &[LeftOut]) -> Vec<String> {
 }
 
 fn named(tables: &[&LeftOut]) -> String {
-    let first = tables.iter().take(NAMED_MAX).map(|left| format!("{} ({})", left.table, left.engine));
-    let names = first.collect::<Vec<_>>().join(", ");
-    if tables.len() > NAMED_MAX { names + ", …" } else { names }
+    first_of(tables.iter().map(|left| format!("{} ({})", left.table, left.engine)), NAMED_MAX)
 }
 
 #[cfg(test)]

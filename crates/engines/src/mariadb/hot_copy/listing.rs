@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use fullbore_core::error::counted;
+use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
 use super::places::Places;
@@ -119,12 +119,11 @@ pub fn list(places: &Places) -> Result<Listing> {
         }
     }
     if !unknown.is_empty() {
-        let named = unknown.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         listing.passed_over.push(format!(
-            "not in this backup: {} of an unknown kind in the folders of databases: {named}{}; --accept-left-out \
+            "not in this backup: {} of an unknown kind in the folders of databases: {}; --accept-left-out \
              switches this warning off",
             counted(unknown.len() as u64, "file"),
-            if unknown.len() > NAMED_MAX { ", …" } else { "" }
+            first_of(&unknown, NAMED_MAX)
         ));
     }
     Ok(listing)

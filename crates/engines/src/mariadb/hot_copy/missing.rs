@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::time::Duration;
 
+use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 use super::listing::{Listing, list};
@@ -105,8 +106,7 @@ fn lost(file: &str) -> Error {
 }
 
 fn named(tables: &[String], what: &str) -> String {
-    let first = tables.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-    format!("InnoDB tables {what}: {} ({first}{})", tables.len(), if tables.len() > NAMED_MAX { ", …" } else { "" })
+    format!("InnoDB tables {what}: {} ({})", tables.len(), first_of(tables, NAMED_MAX))
 }
 
 /// The InnoDB tables with a definition and without a file, by the server's internal name: `shop/item`.

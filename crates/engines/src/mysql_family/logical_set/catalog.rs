@@ -7,9 +7,6 @@ use super::super::logical::columns::Column;
 use super::super::logical::names::quoted;
 use super::super::logical::tables::has_rows;
 
-/// The longest catalog of one database, in bytes: a million columns are less.
-pub const CATALOG_MAX: u64 = 512 << 20;
-
 /// A column whose values are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredColumn {

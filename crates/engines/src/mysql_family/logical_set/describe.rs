@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fullbore_core::error::counted;
+use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
 use super::catalog::{Code, Object};
@@ -181,8 +181,7 @@ fn show_create(kind: Kind, quoted: &str) -> String {
 }
 
 fn named(names: &[String]) -> String {
-    let more = if names.len() > NAMED_MAX { ", …" } else { "" };
-    names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ") + more
+    first_of(names, NAMED_MAX)
 }
 
 /// The routines, triggers and events to describe, in the order in which they are created.

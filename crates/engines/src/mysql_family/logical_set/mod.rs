@@ -22,6 +22,8 @@ mod small;
 mod snapshot;
 mod tsv;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use fullbore_core::{Error, Result};
 use serde_json::Value;
 
@@ -29,6 +31,11 @@ use crate::Options;
 use crate::engine::{Load, LoadOrder, LogicalEngine};
 use crate::mysql_family::server_options::{LOGICAL, METHOD, OF_LOGICAL};
 use crate::mysql_family::url::ServerAddress;
+
+/// Locks what a thread that has panicked leaves as it is, too.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The field of a position that names the method of its backup.
 const METHOD_FIELD: &str = "method";

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use fullbore_core::halt::Halt;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
+use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 use serde_json::{Value, json};
 
-use super::catalog;
 use super::describe::{Described, describe};
 use super::listing::{Kind, Listed, Listing};
 use super::queue::Queue;
@@ -20,6 +20,7 @@ use super::server::{Facts as ServerFacts, Login};
 use super::set::{self, Detail};
 use super::snapshot::{self, How};
 use super::tsv::Tally;
+use super::{catalog, lock};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::server_options::LOGICAL;
@@ -78,10 +79,6 @@ pub struct LogicalSession {
     warnings: Vec<String>,
     streams: Mutex<Streams>,
     expected: [Stream; 1],
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LogicalSession {
@@ -165,8 +162,8 @@ impl LogicalSession {
     pub(super) fn chunk(&self, table: &Listed) -> Result<NewStream> {
         let object = &table.object;
         let of_schema = self.listing.databases.binary_search(&object.schema).unwrap_or(0);
-        let key = |table: &Listed| (table.object.schema.clone(), table.object.name.clone());
-        let number = self.listing.tables.binary_search_by_key(&key(table), key).unwrap_or(0);
+        let order = |other: &Listed| (&other.object.schema, &other.object.name).cmp(&(&object.schema, &object.name));
+        let number = self.listing.tables.binary_search_by(order).unwrap_or(0);
         let folder = set::table_folder(&object.schema, of_schema, &object.name, number);
         let name = |streams: &mut Streams| {
             let number = streams.chunks.entry(folder.clone()).or_default();
@@ -246,10 +243,6 @@ fn changed(login: &Login, what: &str) -> Error {
 fn warnings_of(facts: &ServerFacts, listing: &Listing, taken: &snapshot::Snapshot) -> Vec<String> {
     let mut warnings = Vec::new();
     let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
-    let listed = |names: Vec<String>| {
-        let more = if names.len() > NAMED_MAX { ", …" } else { "" };
-        names.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ") + more
-    };
     let others: Vec<String> = tables()
         .filter(|table| !table.object.engine.eq_ignore_ascii_case("InnoDB"))
         .map(|table| format!("{} ({})", table.object.shown(), table.object.engine))
@@ -257,12 +250,13 @@ fn warnings_of(facts: &ServerFacts, listing: &Listing, taken: &snapshot::Snapsho
     if !others.is_empty() {
         warnings.push(format!(
             "tables of engines without transactions are read at later moments than the others: {}",
-            listed(others)
+            first_of(others, NAMED_MAX)
         ));
     }
     let versioned: Vec<String> = tables().filter(|table| table.versioned).map(|table| table.object.shown()).collect();
     if !versioned.is_empty() {
-        warnings.push(format!("the history of system-versioned tables is not stored: {}", listed(versioned)));
+        warnings
+            .push(format!("the history of system-versioned tables is not stored: {}", first_of(versioned, NAMED_MAX)));
     }
     if taken.how == How::Alone && facts.binary_log {
         warnings.push(

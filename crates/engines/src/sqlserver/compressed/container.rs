@@ -5,7 +5,6 @@ use std::io::{BufReader, ErrorKind, Read};
 use fullbore_core::{Error, Result};
 
 use super::block::Block;
-use super::plain_stream::typed;
 use super::record::{HEAD, HEADER, INDEX_HEAD, Record, UNIT, check_header, checksum_from, unknown};
 
 /// Bytes of the common header of an MTF block.
@@ -174,7 +173,7 @@ impl<R: Read> Container<R> {
                 Ok(0) => break,
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(typed(error, &self.device)),
+                Err(error) => return Err(Error::of_read(&self.device, error)),
             }
         }
         self.at = self.at.saturating_add(filled as u64);

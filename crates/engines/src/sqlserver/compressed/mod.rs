@@ -18,7 +18,7 @@ pub mod xpress;
 
 pub use block::Block;
 pub use container::{Container, filemark_length, header_checksum};
-pub use plain_stream::{PlainStream, typed};
+pub use plain_stream::PlainStream;
 pub use record::{MAGIC, checksum};
 #[cfg(any(test, feature = "testkit"))]
 pub use writer::Writer;

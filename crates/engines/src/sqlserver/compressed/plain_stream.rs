@@ -162,8 +162,3 @@ impl<R: Read> Read for PlainStream<R> {
         Ok(now)
     }
 }
-
-/// The error of this program inside an [`io::Error`], or an error of the read of `device`.
-pub fn typed(error: io::Error, device: &str) -> Error {
-    error.downcast::<Error>().unwrap_or_else(|error| Error::io("read", device, error))
-}

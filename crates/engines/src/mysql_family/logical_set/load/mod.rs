@@ -9,8 +9,8 @@ mod rows;
 mod vendor;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fullbore_core::error::counted;
@@ -18,6 +18,7 @@ use fullbore_core::threads::in_turns;
 use fullbore_core::unpack::Target;
 use fullbore_core::{Error, Result};
 
+use super::lock;
 use super::server::{Facts, Login};
 use super::set::Detail;
 use super::small::Sections;
@@ -25,7 +26,7 @@ use super::tsv::Tally;
 use crate::Options;
 use crate::engine::{Load, LoadOrder, Loaded};
 use crate::mysql_family::Dialect;
-use crate::mysql_family::connection::Connection;
+use crate::mysql_family::connection::{Connection, Failure};
 use plan::{Plan, PlannedTable};
 use rows::{Loader, Way};
 
@@ -76,10 +77,6 @@ pub struct ServerLoad {
     loaded_rows: AtomicU64,
     begun: Mutex<&'static str>,
     notes: Vec<String>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ServerLoad {
@@ -203,15 +200,16 @@ impl ServerLoad {
             *carry = rest.to_vec();
             return Ok(());
         }
-        match carry.is_empty() {
+        let loaded = match carry.is_empty() {
             true => loader.load(table, rows)?,
             false => {
                 carry.extend_from_slice(rows);
-                loader.load(table, carry)?;
+                let loaded = loader.load(table, carry)?;
                 carry.clear();
+                loaded
             }
-        }
-        self.count(rows);
+        };
+        self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
         carry.extend_from_slice(rest);
         Ok(())
     }
@@ -227,8 +225,8 @@ impl ServerLoad {
             }
             // A set of an earlier version has rows of MERGE tables, which are rows of other tables.
             if !done && !rows.is_empty() && table.object.has_rows() {
-                loader.load(table, rows).map_err(SectionError::Failed)?;
-                self.count(rows);
+                let loaded = loader.load(table, rows).map_err(SectionError::Failed)?;
+                self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
             }
             Ok(())
         });
@@ -236,11 +234,6 @@ impl ServerLoad {
             SectionError::Failed(error) => error,
             SectionError::Bad(why) => Error::incomplete("media set", why, "use another set"),
         })
-    }
-
-    fn count(&self, rows: &[u8]) {
-        let count = rows.iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.loaded_rows.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Does something with each table, on several connections.
@@ -323,7 +316,7 @@ fn control(login: &Login) -> Result<Connection> {
     };
     for statement in of_dialect {
         // Some accounts may not set them, and some versions do not have them.
-        if let Err(crate::mysql_family::connection::Failure::Fault(error)) = connection.query(statement) {
+        if let Err(Failure::Fault(error)) = connection.query(statement) {
             return Err(error);
         }
     }

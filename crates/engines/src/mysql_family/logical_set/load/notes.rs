@@ -144,29 +144,12 @@ mod tests {
         let digest = |tables: &[&str], maps: &[(&str, &str)]| {
             let tables: Vec<String> = tables.iter().map(|&name| name.to_owned()).collect();
             let maps = maps.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
-            selection(&LoadOrder { tables, maps, ..order() })
+            selection(&LoadOrder { tables, maps, ..LoadOrder::default() })
         };
         assert_eq!(digest(&["a.b", "a.c"], &[]), digest(&["a.c", "a.b", "a.b"], &[]));
         assert_ne!(digest(&["a.b"], &[]), digest(&[], &[]));
         assert_ne!(digest(&[], &[("a", "b")]), digest(&[], &[("b", "a")]));
         assert_eq!(digest(&[], &[]).len(), 32);
-    }
-
-    fn order() -> LoadOrder {
-        LoadOrder {
-            set: Uuid::nil(),
-            engine: String::new(),
-            position: serde_json::Value::Null,
-            catalogs: Vec::new(),
-            streams: Vec::new(),
-            tables: Vec::new(),
-            maps: Vec::new(),
-            replace: false,
-            resume: false,
-            check: false,
-            dry_run: false,
-            at_once: 1,
-        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 use super::plan::{Plan, PlannedTable};
@@ -38,8 +39,7 @@ pub fn existing(connection: &mut Connection, plan: &Plan) -> Result<Vec<String>>
 
 /// The error of a target that holds something already.
 pub fn not_empty(server: &str, found: &[String]) -> Error {
-    let more = if found.len() > NAMED_MAX { ", …" } else { "" };
-    let named = found.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ") + more;
+    let named = first_of(found, NAMED_MAX);
     let hint = "choose another server, give the database another name with --map OLD=NEW, or drop what is there with \
                 --replace";
     Error::refused(server, format!("the target holds {named} already"), hint)

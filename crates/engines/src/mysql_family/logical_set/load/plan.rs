@@ -342,18 +342,11 @@ mod tests {
         let triggers = [trigger("of_a", "a"), trigger("of_log", "log"), trigger("early", "")];
         let objects = [[database("shop"), table("a"), table("log"), database("b")].as_slice(), &triggers].concat();
         LoadOrder {
-            set: uuid::Uuid::nil(),
             engine: "mysql".into(),
-            position: serde_json::Value::Null,
             catalogs: vec![("shop/catalog.jsonl".into(), catalog::written(&objects))],
-            streams: Vec::new(),
             tables: tables.iter().map(|&name| name.to_owned()).collect(),
             maps: maps.iter().map(|&(from, to)| (from.to_owned(), to.to_owned())).collect(),
-            replace: false,
-            resume: false,
-            check: false,
-            dry_run: false,
-            at_once: 1,
+            ..LoadOrder::default()
         }
     }
 

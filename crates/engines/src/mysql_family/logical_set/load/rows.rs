@@ -14,6 +14,7 @@ use crate::mysql_family::logical_set::tsv::{self, unescape};
 const INSERT: usize = 512 << 10;
 /// The most warnings that a statement may give: the server keeps as many texts.
 pub const SHOWN_MAX: usize = 4096;
+
 /// How rows are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -40,23 +41,22 @@ impl Loader {
         Self { connection, way, strict: None }
     }
 
-    /// Loads whole rows.
+    /// Loads whole rows, and counts them.
     ///
     /// # Errors
     /// The server refuses them, or does not take each of them as it is.
-    pub fn load(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<()> {
+    pub fn load(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
         let enums = enums(table);
-        if !rows.split_inclusive(|byte| *byte == b'\n').any(|row| has_empty_member(row, &enums)) {
+        let mut each = rows.split_inclusive(|byte| *byte == b'\n');
+        if enums.is_empty() || !each.any(|row| has_empty_member(row, &enums)) {
             return self.load_as(table, rows, true);
         }
         // Each such member gives a warning, and the server must show all of them.
-        for group in groups(rows, SHOWN_MAX / enums.len().max(1)) {
-            self.load_as(table, group, false)?;
-        }
-        Ok(())
+        groups(rows, SHOWN_MAX / enums.len())
+            .try_fold(0, |loaded, group| Ok(loaded + self.load_as(table, group, false)?))
     }
 
-    fn load_as(&mut self, table: &PlannedTable, rows: &[u8], strict: bool) -> Result<()> {
+    fn load_as(&mut self, table: &PlannedTable, rows: &[u8], strict: bool) -> Result<u64> {
         if self.strict != Some(strict) {
             let mode = super::MODE;
             let more = if strict { ",STRICT_ALL_TABLES" } else { "" };
@@ -69,14 +69,14 @@ impl Loader {
         }
     }
 
-    fn load_data(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<()> {
+    fn load_data(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
         let statement = load_statement(table);
         let changed = self.connection.load_local(&statement, rows).map_err(|failure| refused(table, failure))?;
         // LOCAL makes warnings of errors, and leaves out rows with a key that is there.
         let sent = rows.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.judge_warnings(table, changed.warnings)?;
         if changed.rows == sent {
-            return Ok(());
+            return Ok(sent);
         }
         let why = format!("the server took {} of {sent} rows", changed.rows);
         Err(Error::refused(format!("table {}", table.shown()), why, DOUBLED))
@@ -107,9 +107,9 @@ impl Loader {
         Ok(())
     }
 
-    fn insert(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<()> {
+    fn insert(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
         let head = insert_head(table);
-        let mut statement = Vec::new();
+        let (mut statement, mut sent) = (Vec::new(), 0);
         for row in rows.split_inclusive(|byte| *byte == b'\n') {
             let row = row.strip_suffix(b"\n").unwrap_or(row);
             match statement.is_empty() {
@@ -120,12 +120,16 @@ impl Loader {
                 let why = format!("the set has {what} for it");
                 Error::incomplete(format!("table {}", table.shown()), why, "use another set")
             })?;
+            sent += 1;
             if statement.len() >= INSERT {
                 self.run(table, &statement)?;
                 statement.clear();
             }
         }
-        if statement.is_empty() { Ok(()) } else { self.run(table, &statement) }
+        if !statement.is_empty() {
+            self.run(table, &statement)?;
+        }
+        Ok(sent)
     }
 
     fn run(&mut self, table: &PlannedTable, statement: &[u8]) -> Result<()> {
