@@ -353,6 +353,8 @@ fn tenths(session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result
         let mut known = lock(model);
         let running = known.running.entry(session).or_default();
         if running.killed {
+            // The client may ask for what runs as soon as it has the answer.
+            known.running.remove(&session);
             drop(known);
             let mut reply = Reply::to(stream);
             reply.error(596, 21, "Cannot continue the execution because the session is in the kill state.");
@@ -373,6 +375,7 @@ fn tenths(session: i64, model: &Mutex<Model>, stream: &mut Stream) -> io::Result
         percent += 10;
         known.running.insert(session, Running { percent, killed: false });
         if faults.gone_at == Some(percent) {
+            known.running.remove(&session);
             known.is_gone = true;
             stream.shutdown()?;
             return Ok(false);
