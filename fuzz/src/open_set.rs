@@ -7,7 +7,7 @@ use fullbore_core::Result;
 use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
-use fullbore_core::media::{Manifest, ManifestMap, ManifestStream, SetHeader, SetKind};
+use fullbore_core::media::{FORMAT_VERSION, Manifest, ManifestMap, ManifestStream, SetHeader, SetKind};
 use fullbore_core::meter::Progress;
 use fullbore_core::pipeline::{Backup, map_window};
 use fullbore_core::plan::{Knobs, Plan, TransferSize};
@@ -114,6 +114,7 @@ fn write(source: &Played, base: Option<&BaseMap>) -> Vec<u8> {
     let knobs = Knobs { transfer_size, readers: Some(1), workers: Some(1), ..Knobs::default() };
     let plan = Plan::backup(&knobs, 1, compression, base.is_some()).expect("a plan");
     let set = SetHeader {
+        format_version: FORMAT_VERSION,
         media_set_id: Uuid::from_u128(1),
         backup_set_id: Uuid::from_u128(if base.is_some() { 3 } else { 2 }),
         families: 1,

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use fullbore_core::cipher::{CipherId, DataKey, SecretKey, wrap_for};
 use fullbore_core::halt::Halt;
 use fullbore_core::media::{
-    Label, Manifest, ManifestFamily, ManifestMap, ManifestStream, SetHeader, SetKind, StreamRecord,
+    FORMAT_VERSION, Label, Manifest, ManifestFamily, ManifestMap, ManifestStream, SetHeader, SetKind, StreamRecord,
 };
 use fullbore_core::meter::Progress;
 use fullbore_core::pipeline::{Backup, BackupOutcome, map_window};
@@ -126,6 +126,7 @@ impl SetWriter<'_> {
             ordered: source.is_ordered(stream.id),
         };
         Ok(SetHeader {
+            format_version: FORMAT_VERSION,
             media_set_id,
             backup_set_id: Uuid::now_v7(),
             families: self.families,

@@ -23,6 +23,7 @@ DATA, MAP, INDEX, MANIFEST, TRAILER = 1, 2, 3, 4, 5
 DATA_RUN, ZERO_RUN, MAPPED_RUN = 0, 1, 2
 ANY_ORDER, ORDERED = 1, 2  # roles of streams
 MANIFEST_LIMIT = 64 << 20
+NEWEST_VERSION = 1
 FOOTER_LENGTH, BLOCK_HEADER_LENGTH = 4096, 64
 
 
@@ -205,7 +206,7 @@ class Family:
             self.require(condition, 0, f"header: {what}")
 
         check(head.magic == b"FULLBORE", "no family of fullbore")
-        check(head.format_version == 0, f"format version {head.format_version}: made by a newer fullbore")
+        check(head.format_version <= NEWEST_VERSION, f"format version {head.format_version}: made by a newer fullbore")
         # The checksum covers header_length bytes, so this one number is bounded before it.
         check(4096 <= head.header_length <= 1 << 20, f"header_length {head.header_length}")
         self.raw_header = raw = self.read(0, head.header_length)

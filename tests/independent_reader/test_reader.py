@@ -279,7 +279,7 @@ class Refusals(Directory):
         self.assertIn("has no base", self.refused(self.paths, other).what)
 
     def test_a_newer_version_is_named_before_its_checksum(self):
-        self.flip(self.paths[0], 8 * 8)
+        self.flip(self.paths[0], 8 * 8 + 1)
         self.assertIn("newer fullbore", self.refused(self.paths).what)
 
 

@@ -35,6 +35,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 import encryption
 
+FORMAT_VERSION = 1
 CODECS = {"none": 0, "lz4": 1, "zstd": 2, "gzip": 3}
 DATA, MAP, INDEX, MANIFEST, TRAILER = 1, 2, 3, 4, 5
 RUN_DATA, RUN_ZERO, RUN_MAPPED = 0, 1, 2
@@ -174,7 +175,7 @@ class Writer:
         sample, first = self.sample, self.number == 1
         length = len(self.bytes) + 4096
         length += -length % sample.block_size
-        foot = b"FBFOOTER" + struct.pack("<HHHH", 0, self.number, sample.families, 1 if first else 0)
+        foot = b"FBFOOTER" + struct.pack("<HHHH", FORMAT_VERSION, self.number, sample.families, 1 if first else 0)
         foot += sample.ids["media_set_id"] + sample.ids["backup_set_id"]
         foot += struct.pack("<QQII", length, *self.trailer, 0)
         foot += struct.pack("<QQ", len(self.entries), sum(len(each.entries) for each in writers) if first else 0)
@@ -233,7 +234,7 @@ def header(sample, number):
     rest = b"".join(wrapped) + b"".join(table) + label
     length = max(4096, 256 + len(rest))
     length += -length % sample.block_size
-    fixed = b"FULLBORE" + struct.pack("<HHI", 0, 0, length)
+    fixed = b"FULLBORE" + struct.pack("<HHI", FORMAT_VERSION, 0, length)
     fixed += sample.ids["media_set_id"] + sample.ids["backup_set_id"]
     fixed += struct.pack("<HHHBB", number, sample.families, 0, 1 if sample.data_key else 0, 1 if sample.kind == "full" else 2)
     fixed += struct.pack("<IIIBbHq", sample.block_size, sample.transfer_size, sample.window, CODECS["zstd"], 1, 1 if sample.open else 0, STARTED_AT)

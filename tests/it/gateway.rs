@@ -1,6 +1,5 @@
 //! The gateway, as S3 clients meet it. The clients are curl, which signs by itself.
 
-use std::path::Path;
 use std::time::Duration;
 
 use fullbore_test_servers::{Call, S3Client, wait_until};
@@ -59,14 +58,8 @@ pub fn prepared(lines: &str) -> World {
     let repository = world.at("repo").display().to_string();
     std::fs::write(world.at("fullbore.toml"), format!("[repository.nightly]\nto = [\"{repository}/\"]\n{lines}\n"))
         .unwrap();
-    write_secret(&world.at("keys"), KEYS);
+    world.write_secret("keys", KEYS.as_bytes());
     world
-}
-
-fn write_secret(path: &Path, text: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Starts a gateway with these options.

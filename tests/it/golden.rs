@@ -1,11 +1,10 @@
-//! Golden media: written once, restorable for ever. `format_v0/` has small media sets, the key of the encrypted ones and
-//! `digests`: BLAKE3 of the file that each set restores to.
+//! Golden media: written once, restorable forever. Each version of the format has a directory with small media sets, the
+//! key of the encrypted ones and `digests`: BLAKE3 of the file that each set restores to.
 //!
-//! They are never regenerated once the format is frozen. Until then: remove the directory, then
+//! Nobody writes them again. The directory of a new version of the format is written by
 //! `cargo test --test it -- --ignored write_the_golden_media`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,8 +24,23 @@ const SETS: [(&str, usize, Option<&str>); 8] = [
     ("encrypted-diff", 1, Some("encrypted")),
 ];
 
-fn media() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/format_v0")
+/// The directories of all versions of the format, the newest at the end.
+pub const VERSIONS: [&str; 2] = ["format_v0", "format_v1"];
+
+/// The golden media of a version.
+pub fn media(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(version)
+}
+
+/// The directory for golden media of this kind, which the newest version does not have yet.
+///
+/// # Panics
+/// If the newest version has it: golden media are not overwritten.
+pub fn new_media(kind: &str) -> PathBuf {
+    let directory = media(VERSIONS[VERSIONS.len() - 1]).join(kind);
+    fs::create_dir_all(directory.parent().unwrap()).unwrap();
+    fs::create_dir(&directory).expect("golden media are not overwritten");
+    directory
 }
 
 fn independent_reader() -> Command {
@@ -34,17 +48,14 @@ fn independent_reader() -> Command {
 }
 
 /// A world with a copy of the media in `media/`, and the key closed to others as it has to be.
-fn with_media() -> World {
+fn with_media(version: &str) -> World {
     let world = World::new();
     fs::create_dir(world.at("media")).unwrap();
-    for entry in fs::read_dir(media()).unwrap() {
+    for entry in fs::read_dir(media(version).join("sqlite")).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
-            continue; // Those of servers: see `golden_servers`.
-        }
         fs::copy(&path, world.at("media").join(path.file_name().unwrap())).unwrap();
     }
-    fs::set_permissions(world.at("media/golden.key"), fs::Permissions::from_mode(0o600)).unwrap();
+    world.write_secret("media/golden.key", &world.read("media/golden.key"));
     world
 }
 
@@ -61,39 +72,61 @@ fn key_for(set: &str) -> &'static str {
     if set.starts_with("encrypted") { "--key media/golden.key" } else { "" }
 }
 
-fn digest(path: &Path) -> String {
+/// BLAKE3 of a file.
+pub fn digest(path: &Path) -> String {
     blake3::hash(&fs::read(path).unwrap()).to_hex().to_string()
 }
 
-fn expected(set: &str) -> String {
-    let text = fs::read_to_string(media().join("digests")).unwrap();
+/// What the file `digests` of a directory says of a set.
+pub fn expected(media: &Path, set: &str) -> String {
+    let text = fs::read_to_string(media.join("digests")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(' ').map(str::to_owned));
     line.unwrap_or_else(|| panic!("no digest of {set}"))
 }
 
+fn expected_of(version: &str, set: &str) -> String {
+    expected(&media(version).join("sqlite"), set)
+}
+
 #[test]
 fn golden_media_restore_to_what_they_always_did() {
-    let world = with_media();
-    for (set, count, base) in SETS {
-        let named = [families(set, count), base_of(base)].concat();
-        let from: String = named.iter().map(|family| format!("--from {family} ")).collect();
-        world.run(&format!("verify {from} {}", key_for(set))).done();
-        world.run(&format!("restore {from} --into sqlite:{set}.db --integrity-check {}", key_for(set))).done();
-        assert_eq!(digest(&world.at(&format!("{set}.db"))), expected(set), "{set}");
-        database::contents(&world.at(&format!("{set}.db")));
+    for version in VERSIONS {
+        let world = with_media(version);
+        for (set, count, base) in SETS {
+            let named = [families(set, count), base_of(base)].concat();
+            let from: String = named.iter().map(|family| format!("--from {family} ")).collect();
+            world.run(&format!("verify {from} {}", key_for(set))).done();
+            world.run(&format!("restore {from} --into sqlite:{set}.db --integrity-check {}", key_for(set))).done();
+            assert_eq!(digest(&world.at(&format!("{set}.db"))), expected_of(version, set), "{version} {set}");
+            database::contents(&world.at(&format!("{set}.db")));
+        }
     }
 }
 
 #[test]
 fn golden_media_restore_through_a_pipe() {
-    let world = with_media();
-    for set in ["none", "zstd", "gzip"] {
-        let mut command =
-            program::command(world.folder(), ["restore", "--from", "-", "--into", &format!("sqlite:{set}.db")]);
-        command.stdin(fs::File::open(world.at(&format!("media/{set}-1.bore"))).unwrap());
-        program::run(command).done();
-        assert_eq!(digest(&world.at(&format!("{set}.db"))), expected(set), "{set}");
+    for version in VERSIONS {
+        let world = with_media(version);
+        for set in ["none", "zstd", "gzip"] {
+            let mut command =
+                program::command(world.folder(), ["restore", "--from", "-", "--into", &format!("sqlite:{set}.db")]);
+            command.stdin(fs::File::open(world.at(&format!("media/{set}-1.bore"))).unwrap());
+            program::run(command).done();
+            assert_eq!(digest(&world.at(&format!("{set}.db"))), expected_of(version, set), "{version} {set}");
+        }
     }
+}
+
+#[test]
+fn a_footer_of_another_version_than_its_header_is_damage() {
+    let world = with_media("format_v1");
+    let mut family = world.read("media/none-1.bore");
+    let at = family.len() - 4096;
+    family[at + 8] = 0;
+    let crc = fullbore_core::checksum::crc32c(&family[at..at + 4092]);
+    family[at + 4092..].copy_from_slice(&crc.to_le_bytes());
+    world.write("media/none-1.bore", &family);
+    world.run("verify --from media/none-1.bore").refused(3, "none-1.bore", "different families");
 }
 
 /// Runs the independent reader; `None`, loudly, where its environment cannot be made.
@@ -110,20 +143,22 @@ pub fn python(world: &World, test: &str, arguments: &[String]) -> Option<program
 
 #[test]
 fn golden_media_restore_with_the_independent_reader_too() {
-    let world = with_media();
-    for (set, count, base) in SETS {
-        let mut arguments = families(set, count);
-        arguments.extend(["--stream-into".into(), set.into()]);
-        arguments.extend(key_for(set).split_whitespace().map(str::to_owned));
-        let base = base_of(base);
-        if !base.is_empty() {
-            arguments.push("--base".into());
-            arguments.extend(base);
+    for version in VERSIONS {
+        let world = with_media(version);
+        for (set, count, base) in SETS {
+            let mut arguments = families(set, count);
+            arguments.extend(["--stream-into".into(), set.into()]);
+            arguments.extend(key_for(set).split_whitespace().map(str::to_owned));
+            let base = base_of(base);
+            if !base.is_empty() {
+                arguments.push("--base".into());
+                arguments.extend(base);
+            }
+            fs::create_dir(world.at(set)).unwrap();
+            let Some(ended) = python(&world, "golden media with the independent reader", &arguments) else { return };
+            ended.done();
+            assert_eq!(digest(&world.at(set).join("golden.db")), expected_of(version, set), "{version} {set}");
         }
-        fs::create_dir(world.at(set)).unwrap();
-        let Some(ended) = python(&world, "golden media with the independent reader", &arguments) else { return };
-        ended.done();
-        assert_eq!(digest(&world.at(set).join("golden.db")), expected(set), "{set}");
     }
 }
 
@@ -215,10 +250,9 @@ pub fn files_below(root: &Path) -> std::collections::BTreeMap<std::path::PathBuf
 }
 
 #[test]
-#[ignore = "writes tests/it/format_v0; only when the format changes before it is frozen"]
+#[ignore = "writes golden media of a new version of the format"]
 fn write_the_golden_media() {
-    let media = media();
-    fs::create_dir(&media).expect("remove the directory first: golden media are not overwritten");
+    let media = new_media("sqlite");
     let world = World::new();
     fs::create_dir(world.at("media")).unwrap();
     let shape = Shape { rows: 20, ..Shape::default() };

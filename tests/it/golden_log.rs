@@ -1,31 +1,26 @@
-//! Golden log sets: `format_v0/sqlite_log/` has a full, two log sets with several commits, and `digests`: BLAKE3 of the file that they restore to, at the
+//! Golden log sets: `sqlite_log/` of each version of the format has a full, two log sets with several commits, and `digests`: BLAKE3 of the file that they restore to, at the
 //! newest commit and at times (microseconds since 1970).
 //!
-//! They are never regenerated once the format is frozen. Until then: remove the directory, then
-//! `cargo test --test it -- --ignored write_the_golden_log_sets`.
+//! Nobody writes them again. `write_the_golden_log_sets` writes the directory of a new version.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::database::{self, Shape};
-use crate::golden::python;
+use crate::golden::{self, VERSIONS, digest, python};
 use crate::log::kept_open;
 use crate::world::World;
 
 const SETS: [&str; 3] = ["full.bore", "log-1.bore", "log-2.bore"];
 
-fn media() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/format_v0/sqlite_log")
-}
-
-fn digest(path: &Path) -> String {
-    blake3::hash(&fs::read(path).unwrap()).to_hex().to_string()
+fn media(version: &str) -> PathBuf {
+    golden::media(version).join("sqlite_log")
 }
 
 /// Times in microseconds, `None` for the newest, each with the digest of what they restore to.
-fn expected() -> Vec<(Option<i64>, String)> {
-    let text = fs::read_to_string(media().join("digests")).unwrap();
+fn expected(version: &str) -> Vec<(Option<i64>, String)> {
+    let text = fs::read_to_string(media(version).join("digests")).unwrap();
     let parts = text.lines().map(|line| line.split_once(' ').unwrap());
     parts.map(|(time, digest)| (time.parse().ok(), digest.to_owned())).collect()
 }
@@ -34,45 +29,49 @@ fn show(micros: i64) -> String {
     jiff::Timestamp::from_microsecond(micros).unwrap().to_string()
 }
 
-fn with_media() -> World {
+fn with_media(version: &str) -> World {
     let world = World::new();
     for name in SETS {
-        fs::copy(media().join(name), world.at("a").join(name)).unwrap();
+        fs::copy(media(version).join(name), world.at("a").join(name)).unwrap();
     }
     world
 }
 
 #[test]
 fn golden_log_sets_restore_to_what_they_always_did() {
-    let world = with_media();
-    world.run("verify --from a").done();
-    for (time, digest_then) in expected() {
-        let stop = time.map_or_else(String::new, |time| format!("--stop-at {}", show(time)));
-        world.run(&format!("restore --from a --into sqlite:copy.db --integrity-check {stop}")).done();
-        assert_eq!(digest(&world.at("copy.db")), digest_then, "{stop}");
-        fs::remove_file(world.at("copy.db")).unwrap();
+    for version in VERSIONS {
+        let world = with_media(version);
+        world.run("verify --from a").done();
+        for (time, digest_then) in expected(version) {
+            let stop = time.map_or_else(String::new, |time| format!("--stop-at {}", show(time)));
+            world.run(&format!("restore --from a --into sqlite:copy.db --integrity-check {stop}")).done();
+            assert_eq!(digest(&world.at("copy.db")), digest_then, "{version} {stop}");
+            fs::remove_file(world.at("copy.db")).unwrap();
+        }
     }
 }
 
 #[test]
 fn golden_log_sets_restore_with_the_independent_reader_too() {
-    let world = with_media();
-    for (number, (time, digest_then)) in expected().into_iter().enumerate() {
-        let into = format!("into-{number}");
-        fs::create_dir(world.at(&into)).unwrap();
-        let stop = time.map_or_else(String::new, |time| format!("--stop-at {time}"));
-        let line = format!("a/full.bore --stream-into {into} --log a/log-1.bore --log a/log-2.bore {stop}");
-        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let Some(ended) = python(&world, "golden log sets with the independent reader", &arguments) else { return };
-        ended.done();
-        assert_eq!(digest(&world.at(&into).join("golden.db")), digest_then, "{stop}");
+    for version in VERSIONS {
+        let world = with_media(version);
+        for (number, (time, digest_then)) in expected(version).into_iter().enumerate() {
+            let into = format!("into-{number}");
+            fs::create_dir(world.at(&into)).unwrap();
+            let stop = time.map_or_else(String::new, |time| format!("--stop-at {time}"));
+            let line = format!("a/full.bore --stream-into {into} --log a/log-1.bore --log a/log-2.bore {stop}");
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let Some(ended) = python(&world, "golden log sets with the independent reader", &arguments) else { return };
+            ended.done();
+            assert_eq!(digest(&world.at(&into).join("golden.db")), digest_then, "{version} {stop}");
+        }
     }
 }
 
 #[test]
-#[ignore = "writes tests/it/format_v0/sqlite_log; only when the format changes before it is frozen"]
+#[ignore = "writes golden media of a new version of the format"]
 fn write_the_golden_log_sets() {
-    fs::create_dir(media()).expect("remove the directory first: golden media are not overwritten");
+    let media = golden::new_media("sqlite_log");
     let world = World::new();
     database::make(&world.at("app.db"), Shape { rows: 20, page_size: 512, ..Shape::default() });
     database::sql(&world.at("app.db"), "DROP TABLE words; VACUUM");
@@ -112,9 +111,9 @@ fn write_the_golden_log_sets() {
         }
     }
     for name in SETS {
-        fs::copy(world.at("a").join(name), media().join(name)).unwrap();
+        fs::copy(world.at("a").join(name), media.join(name)).unwrap();
     }
-    fs::write(media().join("digests"), digests).unwrap();
-    let bytes: u64 = fs::read_dir(media()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    fs::write(media.join("digests"), digests).unwrap();
+    let bytes: u64 = fs::read_dir(&media).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(bytes < 100 << 10, "{bytes} bytes of golden log sets");
 }

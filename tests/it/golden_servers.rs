@@ -1,8 +1,7 @@
 //! Golden media of servers: open sets that a real MySQL and a real MariaDB gave, restorable for ever, and startable as long as the series can
 //! be had. `format_v0/servers/` has them, with `digests`: one BLAKE3 for all files (names and bytes) that each set restores to.
 //!
-//! They are never regenerated once the format is frozen. Until then: remove the directory, then
-//! `cargo test --test it -- --ignored write_the_golden_media_of_servers`.
+//! Nobody writes them again. [`golden_kinds`](crate::golden_kinds) has the servers' sets of version 1.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -11,7 +10,7 @@ use std::time::Instant;
 
 use fullbore_test_servers::{Kind, Options, Server};
 
-use crate::golden::{files_below, python};
+use crate::golden::{self, files_below, python};
 use crate::world::World;
 
 /// Set, what it is based on, and the server that gave it.
@@ -24,7 +23,7 @@ const SETS: [(&str, Option<&str>, Kind); 3] = [
 const ASKED: &str = "SELECT COUNT(*), SUM(id), MAX(t) FROM golden.item";
 
 fn media() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/format_v0/servers")
+    golden::media("format_v0").join("servers")
 }
 
 /// A world with a copy of the media in `a/`.
@@ -45,7 +44,7 @@ fn from(set: &str, base: Option<&str>) -> String {
 }
 
 /// One digest of all files below `root`; empty files too, but not directories.
-fn digest(root: &Path) -> String {
+pub fn digest(root: &Path) -> String {
     let mut hasher = blake3::Hasher::new();
     for (path, bytes) in files_below(root) {
         hasher.update(format!("{} {}\n", path.display(), blake3::hash(&bytes).to_hex()).as_bytes());
@@ -55,9 +54,7 @@ fn digest(root: &Path) -> String {
 
 /// Digest, and what the tables hold.
 fn expected(set: &str) -> (String, String) {
-    let text = fs::read_to_string(media().join("digests")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(' ').map(str::to_owned));
-    let line = line.unwrap_or_else(|| panic!("no digest of {set}"));
+    let line = golden::expected(&media(), set);
     let (digest, rows) = line.split_once(' ').unwrap();
     (digest.to_owned(), rows.to_owned())
 }
@@ -184,39 +181,4 @@ fn golden_media_of_servers_restore_with_the_independent_reader_too() {
         files.retain(|path, _| !path.starts_with("#clone")); // The engine's own marks.
         assert!(files == files_below(&world.at(&format!("{set}-again"))), "{set}");
     }
-}
-
-#[test]
-#[ignore = "writes tests/it/format_v0/servers; only when the format changes before it is frozen"]
-fn write_the_golden_media_of_servers() {
-    let media = media();
-    fs::create_dir(&media).expect("remove the directory first: golden media are not overwritten");
-    let world = World::new();
-    let mut digests = String::new();
-    for kind in [Kind::Mariadb10, Kind::Mysql9] {
-        let server = Server::start(kind, &options(kind));
-        fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
-        server.sql("CREATE DATABASE golden; CREATE TABLE golden.item (id INT PRIMARY KEY, t VARCHAR(99), KEY (t)) ENGINE=InnoDB; INSERT INTO golden.item VALUES (1, 'one'), (2, 'two'), (3, 'three')");
-        let scheme = if kind == Kind::Mysql9 { "mysql" } else { "mariadb" };
-        for (set, base, _) in SETS.into_iter().filter(|(_, _, of)| *of == kind) {
-            let differential = base.map_or(String::new(), |_| {
-                server.sql("INSERT INTO golden.item VALUES (4, 'zwei')");
-                format!("--kind differential --base a/{scheme}-1.bore --base a/{scheme}-2.bore")
-            });
-            let rows = server.sql(ASKED);
-            let plugin = if kind == Kind::Mysql9 { "--install-clone-plugin" } else { "" };
-            let url = format!("{scheme}://root@127.0.0.1:{}", server.port());
-            let ended = world.run(&format!("backup {url} --password-file password --to a/{set}-1.bore --to a/{set}-2.bore --compression zstd:19 --name golden {plugin} {differential}"));
-            assert!([0, 4].contains(&ended.code), "{ended}"); // A server without a binary log is worth a warning.
-            world.run(&format!("restore {} --into dir:{set}", from(set, base))).done();
-            digests += &format!("{set} {} {}\n", digest(&world.at(set)), rows.trim());
-        }
-        fs::copy(world.at("password"), password(kind)).unwrap();
-    }
-    for name in world.names("a") {
-        fs::copy(world.at("a").join(&name), media.join(&name)).unwrap();
-    }
-    fs::write(media.join("digests"), digests).unwrap();
-    let bytes: u64 = fs::read_dir(&media).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
-    assert!(bytes < 4 << 20, "{bytes} bytes of golden media");
 }

@@ -41,6 +41,7 @@ mod gateway;
 mod gateway_faults;
 mod gateway_media;
 mod golden;
+mod golden_kinds;
 mod golden_log;
 mod golden_servers;
 mod heaps;

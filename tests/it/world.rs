@@ -192,4 +192,10 @@ impl World {
     pub fn write(&self, name: &str, bytes: &[u8]) {
         fs::write(self.at(name), bytes).unwrap();
     }
+
+    /// A file that only its owner may read.
+    pub fn write_secret(&self, name: &str, bytes: &[u8]) {
+        self.write(name, bytes);
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
 }

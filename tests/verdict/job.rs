@@ -8,7 +8,7 @@ pub use fullbore_model::verdict::Limit;
 use fullbore_core::cipher::CipherId;
 use fullbore_core::codec::Compression;
 use fullbore_core::halt::Halt;
-use fullbore_core::media::{Label, Manifest, ManifestFamily, SetHeader, SetKind, StreamRecord};
+use fullbore_core::media::{FORMAT_VERSION, Label, Manifest, ManifestFamily, SetHeader, SetKind, StreamRecord};
 use fullbore_core::meter::{Progress, Stage};
 use fullbore_core::pipeline::Backup;
 use fullbore_core::plan::{Knobs, Plan, TransferSize, UnpackPlan};
@@ -281,6 +281,7 @@ pub fn knobs() -> Knobs {
 fn header(source: &PacedSource, stripes: usize, compression: Compression) -> SetHeader {
     let stream = &source.streams()[0];
     SetHeader {
+        format_version: FORMAT_VERSION,
         media_set_id: Uuid::now_v7(),
         backup_set_id: Uuid::now_v7(),
         families: stripes as u16,

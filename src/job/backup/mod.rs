@@ -20,7 +20,7 @@ use fullbore_core::codec::Compression;
 use fullbore_core::device::Device;
 use fullbore_core::halt::Halt;
 use fullbore_core::io::Mode;
-use fullbore_core::media::{Label, Manifest, SetHeader, SetKind};
+use fullbore_core::media::{FORMAT_VERSION, Label, Manifest, SetHeader, SetKind};
 use fullbore_core::order::window_of;
 use fullbore_core::pipeline::{Backup, BackupOutcome};
 use fullbore_core::plan::{Knobs, Plan};
@@ -356,6 +356,7 @@ fn prepare(
         None => (request.kind == SetKind::Full).then(random_seed),
     };
     let set = SetHeader {
+        format_version: FORMAT_VERSION,
         media_set_id,
         backup_set_id: session.set_id().unwrap_or_else(Uuid::now_v7),
         families: devices.len() as u16,

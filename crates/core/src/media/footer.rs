@@ -17,6 +17,8 @@ const CRC_AT: usize = FOOTER - 4;
 /// The end of a family, as values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
+    /// Version of the media format: that of the header.
+    pub format_version: u16,
     /// Which family, from 1.
     pub family: u16,
     /// Number of families.
@@ -87,7 +89,7 @@ impl Footer {
         }
         let fixed = Fixed {
             magic: MAGIC,
-            format_version: U16::new(FORMAT_VERSION),
+            format_version: U16::new(self.format_version),
             family: U16::new(self.family),
             families: U16::new(self.families),
             flags: U16::new(if commit.is_some() { COMMIT } else { 0 }),
@@ -145,6 +147,7 @@ impl Footer {
             "digests or blocks of the set without a commit record",
         )?;
         Ok(Self {
+            format_version: fixed.format_version.get(),
             family,
             families,
             media_set_id: Uuid::from_bytes(fixed.media_set_id),
@@ -178,6 +181,7 @@ mod tests {
 
     fn sample() -> Footer {
         Footer {
+            format_version: FORMAT_VERSION,
             family: 1,
             families: 2,
             media_set_id: Uuid::from_u128(1),

@@ -109,6 +109,8 @@ pub struct StreamRecord {
 /// What all families of a set have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetHeader {
+    /// Version of the media format, at most [`FORMAT_VERSION`].
+    pub format_version: u16,
     /// Identity of the media.
     pub media_set_id: Uuid,
     /// Identity of the backup.
@@ -218,7 +220,7 @@ impl FamilyHeader {
             round_up(content.max(HEADER_MIN) as u64, u64::from(set.block_size.max(HEADER_MIN as u32))) as usize;
         let fixed = Fixed {
             magic: FAMILY_MAGIC,
-            format_version: U16::new(FORMAT_VERSION),
+            format_version: U16::new(set.format_version),
             reserved_a: [0; 2],
             header_length: U32::new(length as u32),
             media_set_id: *set.media_set_id.as_bytes(),
@@ -365,6 +367,7 @@ fn decode_checked(fixed: &Fixed, bytes: &[u8]) -> Result<FamilyHeader, Flaw> {
     Ok(FamilyHeader {
         family: fixed.family.get(),
         set: SetHeader {
+            format_version: fixed.format_version.get(),
             media_set_id: Uuid::from_bytes(fixed.media_set_id),
             backup_set_id: Uuid::from_bytes(fixed.backup_set_id),
             families: fixed.families.get(),
@@ -458,6 +461,7 @@ mod tests {
         FamilyHeader {
             family: 2,
             set: SetHeader {
+                format_version: FORMAT_VERSION,
                 media_set_id: Uuid::from_u128(7),
                 backup_set_id: Uuid::from_u128(8),
                 families: 4,

@@ -34,8 +34,8 @@ pub(crate) use manifest::{join_manifest, joined_length};
 pub(crate) use paths::check_path;
 pub use trailer::{BlockReference, MAX_MANIFEST_PARTS, Trailer};
 
-/// The version of the format that this program writes, and the newest it reads.
-pub const FORMAT_VERSION: u16 = 0;
+/// The version of the format that this program writes, and the newest it reads. It reads all older ones.
+pub const FORMAT_VERSION: u16 = 1;
 
 /// Why bytes are not what the format says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -188,6 +188,7 @@ impl<'a> Finisher<'a> {
             digests: all.iter().map(|family| family.digest).collect(),
         });
         let footer = Footer {
+            format_version: self.set.format_version,
             family,
             families: self.set.families,
             media_set_id: self.set.media_set_id,

@@ -3,12 +3,13 @@
 use uuid::Uuid;
 
 use crate::cipher::CipherId;
-use crate::media::{Changes, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind};
+use crate::media::{Changes, FORMAT_VERSION, Manifest, ManifestFamily, ManifestStream, Position, SetHeader, SetKind};
 use crate::source::Stream;
 
 /// The header of a closed full without streams, keys, window or label. `transfer_size` is in bytes.
 pub fn plain_header(engine: &str, families: u16, transfer_size: u32) -> SetHeader {
     SetHeader {
+        format_version: FORMAT_VERSION,
         media_set_id: Uuid::now_v7(),
         backup_set_id: Uuid::now_v7(),
         families,

@@ -219,7 +219,8 @@ pub(super) fn check_place(block: &BlockHeader, family: &FamilyHeader) -> Result<
 
 /// A footer must belong to the header of its family.
 pub(super) fn check_footer(device: &str, offset: u64, header: &FamilyHeader, footer: &Footer) -> Result<()> {
-    let same = footer.family == header.family
+    let same = footer.format_version == header.set.format_version
+        && footer.family == header.family
         && footer.families == header.set.families
         && footer.media_set_id == header.set.media_set_id
         && footer.backup_set_id == header.set.backup_set_id;
