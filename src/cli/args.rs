@@ -9,7 +9,7 @@ use fullbore::job::reading::Reading;
 use fullbore_core::media::SetKind;
 
 use super::advise::GoalFlags;
-use super::engine_options::{BackupOptions, RestoreOptions};
+use super::engine_options::{BackupOptions, OptionsOfSet, RestoreOptions};
 use super::listing::{ListFlags, ReportFlags};
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
 use super::server::ServerFlags;
@@ -490,26 +490,17 @@ pub struct Restore {
     #[arg(long, value_name = "DEPTH", conflicts_with_all = ["integrity_check", "start_check"])]
     pub check: Option<CheckDepth>,
     /// The same as --check full.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "table")]
     pub integrity_check: bool,
     /// The same as --check full.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "table")]
     pub start_check: bool,
-    /// Restore only this InnoDB table (DATABASE.TABLE) from a server's backup, ready for IMPORT TABLESPACE. A private
-    /// server recovers the files that the table needs. Not as root. From a logical backup: load only this table, or this
-    /// database (DATABASE.*). Repeatable.
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["start_check", "integrity_check"], help_heading = "MySQL and MariaDB")]
-    pub table: Vec<String>,
+    /// The options that the engine of the set has.
+    #[command(flatten)]
+    pub set_options: OptionsOfSet,
     /// Give a database of a logical backup another name in the target: OLD=NEW. Repeatable.
     #[arg(long, value_name = "OLD=NEW", help_heading = "MySQL and MariaDB")]
     pub map: Vec<String>,
-    /// Server program for --check full, --table and log sets, of the same series as the backup [default: mariadbd or
-    /// mysqld in PATH].
-    #[arg(long, value_name = "PATH", help_heading = "MySQL and MariaDB")]
-    pub server_program: Option<PathBuf>,
-    /// Option for that server, without dashes: NAME=VALUE. Repeatable. An encrypted server needs its keys.
-    #[arg(long, value_name = "OPTION", help_heading = "MySQL and MariaDB")]
-    pub server_option: Vec<String>,
     /// Restore tablespaces outside the server's data directory (DATA DIRECTORY) to their old places. Nothing may exist
     /// there.
     #[arg(long, conflicts_with = "table", help_heading = "MySQL and MariaDB")]

@@ -4,8 +4,11 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use fullbore::Result;
+use fullbore::config::Config;
 use fullbore_engines::all_engines;
-use fullbore_engines::engine::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
+use fullbore_engines::engine::{
+    AlsoIn, Engine, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue, SetOptions,
+};
 
 /// The options that were given, with their values as text. `VERB` is the verb that takes them.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +18,8 @@ const BACKUP: u8 = 0;
 const ESTIMATES: u8 = 1;
 const LOG_FOLLOW: u8 = 2;
 const RESTORE: u8 = 3;
+const OF_SET: u8 = 4;
+const RESTORE_TEST: u8 = 5;
 
 /// The options that `backup` takes.
 pub type BackupOptions = EngineOptions<BACKUP>;
@@ -24,6 +29,15 @@ pub type EstimateOptions = EngineOptions<ESTIMATES>;
 pub type FollowOptions = EngineOptions<LOG_FOLLOW>;
 /// The options of these that `restore` takes, into a server that runs it itself.
 pub type RestoreOptions = EngineOptions<RESTORE>;
+/// The options that `restore` takes for the engine of the set.
+pub type OptionsOfSet = EngineOptions<OF_SET>;
+/// The options of these that `restore-test` takes.
+pub type RestoreTestOptions = EngineOptions<RESTORE_TEST>;
+
+/// The options of `engine` that the verb has among its own.
+fn options_of(engine: &'static dyn Engine, verb: u8) -> &'static [&'static EngineOption] {
+    if matches!(verb, OF_SET | RESTORE_TEST) { engine.restore_options() } else { engine.options() }
+}
 
 impl<const VERB: u8> EngineOptions<VERB> {
     /// Each option once, although engines share some.
@@ -32,15 +46,24 @@ impl<const VERB: u8> EngineOptions<VERB> {
             ESTIMATES => option.also.contains(&AlsoIn::Estimates),
             LOG_FOLLOW => option.also.contains(&AlsoIn::LogFollow),
             RESTORE => option.also.contains(&AlsoIn::Restore),
+            RESTORE_TEST => option.also.contains(&AlsoIn::RestoreTest),
             _ => true,
         };
         let mut all: Vec<&EngineOption> = Vec::new();
-        for &option in all_engines().flat_map(|engine| engine.options()) {
+        for &option in all_engines().flat_map(|engine| options_of(engine, VERB)) {
             if is_wanted(option) && !all.contains(&option) {
                 all.push(option);
             }
         }
         all
+    }
+
+    /// The options of a restore, with those of the configuration.
+    ///
+    /// # Errors
+    /// A value is not of the kind of its option.
+    pub fn of_set(&self, config: &Config) -> Result<SetOptions> {
+        Ok(SetOptions::new(self.given()?, config.engine.clone()))
     }
 
     /// The options with their values.
@@ -61,9 +84,11 @@ impl<const VERB: u8> EngineOptions<VERB> {
 }
 
 /// The engines that have an option.
-fn heading(option: &EngineOption) -> String {
-    let engines: Vec<&str> =
-        all_engines().filter(|engine| engine.options().contains(&option)).map(|engine| engine.title()).collect();
+fn heading(option: &EngineOption, verb: u8) -> String {
+    let engines: Vec<&str> = all_engines()
+        .filter(|&engine| options_of(engine, verb).contains(&option))
+        .map(|engine| engine.title())
+        .collect();
     match engines.split_last() {
         Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
         _ => engines.concat(),
@@ -94,7 +119,7 @@ impl<const VERB: u8> FromArgMatches for EngineOptions<VERB> {
 impl<const VERB: u8> Args for EngineOptions<VERB> {
     fn augment_args(command: Command) -> Command {
         Self::known().into_iter().fold(command, |command, option| {
-            let arg = Arg::new(option.name).long(option.name).help(option.help).help_heading(heading(option));
+            let arg = Arg::new(option.name).long(option.name).help(option.help).help_heading(heading(option, VERB));
             let arg = match option.kind {
                 OptionKind::Texts(_) => arg.action(ArgAction::Append),
                 _ => arg,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::args::{OutputFlags, SetFlags};
+use super::engine_options::RestoreTestOptions;
 use super::listing::{ListFlags, ReportFlags};
 use super::tuning::ReadTuning;
 
@@ -25,12 +26,9 @@ pub struct RestoreTest {
     /// An existing directory with room for the database [default: the system's directory for temporary files].
     #[arg(long, value_name = "DIRECTORY")]
     pub scratch: Option<PathBuf>,
-    /// Server program, of the same series as the backup [default: mariadbd or mysqld in PATH].
-    #[arg(long, value_name = "PATH")]
-    pub server_program: Option<PathBuf>,
-    /// Option for that server, without dashes: NAME=VALUE. Repeatable.
-    #[arg(long, value_name = "OPTION")]
-    pub server_option: Vec<String>,
+    /// The options that the engine of the set has.
+    #[command(flatten)]
+    pub set_options: RestoreTestOptions,
     /// The key that opens encrypted media.
     #[arg(long, value_name = "KEYFILE")]
     pub key: Option<PathBuf>,

@@ -4,7 +4,7 @@ use fullbore::chain::moment;
 use fullbore::config::Config;
 use fullbore::job::foreign;
 use fullbore::job::repository::{self, Setting};
-use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request, StartCheck, Tables};
+use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request};
 use fullbore::{Error, Result};
 
 use fullbore_engines::GivenOptions;
@@ -20,7 +20,6 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     }
     server::refuse_in_own_restore(args)?;
     let config = &args.repository.config(config);
-    let server = || StartCheck { program: args.server_program.clone(), options: args.server_option.clone() };
     let mut reading = super::args::reading(args.from.clone(), args.key.as_ref(), &args.chosen, &args.tuning, config)?;
     let stop = stop(args)?;
     reading.choice.stop_at = stop.as_ref().and_then(LogStop::time);
@@ -39,7 +38,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         resume: args.resume,
         dry_run: args.dry_run,
         check: check(args),
-        server: server(),
+        set_options: args.set_options.of_set(config)?,
         place_outside: args.place_outside,
         owner: args.owner.as_deref().map(Owner::parse).transpose()?,
         continue_after_error: args.continue_after_error,
@@ -47,7 +46,6 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         file: args.file,
         whole_chain: args.chain,
         needed: restore::NeededSets::default(),
-        tables: (!args.table.is_empty()).then(|| Tables { names: args.table.clone(), server: server() }),
         stop: stop.filter(|stop| stop.time().is_none()),
         maps: args.map.iter().map(|text| mapped(text)).collect::<Result<_>>()?,
         target_options,

@@ -3,7 +3,6 @@
 use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::job::repository::{Setting, restore_test};
-use fullbore::job::restore::StartCheck;
 
 use super::args::reading;
 use super::closing;
@@ -16,7 +15,7 @@ pub fn run(args: &RestoreTest, config: &Config) -> Result<u8> {
         database: args.database.clone(),
         reading: reading(Vec::new(), args.key.as_ref(), &args.chosen, &args.tuning, config)?,
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
-        server: StartCheck { program: args.server_program.clone(), options: args.server_option.clone() },
+        set_options: args.set_options.of_set(config)?,
     };
     super::with_report(
         "restore-test",

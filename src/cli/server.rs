@@ -215,10 +215,8 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         check,
         integrity_check,
         start_check,
-        table,
+        set_options,
         map,
-        server_program,
-        server_option,
         place_outside,
         owner,
         stop_at,
@@ -239,14 +237,13 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         served: _,
         shown,
     } = args;
-    let servers = server_program.is_some() || !server_option.is_empty() || *place_outside || owner.is_some();
     refuse(&[
         ("--repo", repository.repo.is_some(), "the server reads the files; --task-in records the run in a repository"),
         ("--mkdir", *mkdir, "make the directory on the server's host"),
         ("--resume", *resume, "run the restore again"),
         ("--check", check.is_some() || *integrity_check || *start_check, "run DBCC CHECKDB afterwards"),
-        ("--table, --map", !(table.is_empty() && map.is_empty()), "the server restores whole databases"),
-        ("--server-program, --server-option, --place-outside, --owner", servers, "they are for MySQL and MariaDB"),
+        ("--map", !map.is_empty(), "the server restores whole databases"),
+        ("--place-outside, --owner", *place_outside || owner.is_some(), "they are for MySQL and MariaDB"),
         ("--stop-at-gtid, --stop-before-gtid", stop_at_gtid.is_some() || stop_before_gtid.is_some(), "it has no GTIDs"),
         ("--before", before.is_some(), "choose the set with --set"),
         ("--profile", profile.is_some(), "the server moves the bytes"),
@@ -254,6 +251,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         ("--key", key.is_some(), OWN_MEDIA),
         ("--kind auto", *kind == Some(Kind::Auto), "say full, differential or log"),
     ])?;
+    refuse_options(&set_options.given()?)?;
     let ReadTuning { shared: Tuning { buffer_count, queue_depth, workers }, throttle } = tuning;
     refuse_threads(*queue_depth, *workers, throttle.is_some())?;
     let stop_at = stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?;
@@ -271,6 +269,13 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         buffer_count: *buffer_count,
         stats: shown.stats,
     })
+}
+
+/// Refuses options of sets of fullbore.
+fn refuse_options(of_sets: &GivenOptions) -> Result<()> {
+    let Some(option) = of_sets.iter().next() else { return Ok(()) };
+    let why = "has no word in T-SQL: it is for the restores of other engines";
+    Err(Error::usage(format!("--{}", option.name), why, "leave it out"))
 }
 
 /// Refuses flags of such a server in a restore that fullbore does itself.

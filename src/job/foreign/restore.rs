@@ -68,14 +68,17 @@ fn refuse_flags(request: &Request, title: &str) -> Result<()> {
         ("--place-outside", request.place_outside),
         ("--owner", request.owner.is_some()),
         ("--continue-after-error", request.continue_after_error),
-        ("--table", request.tables.is_some()),
         ("--stop-at", choice.stop_at.is_some()),
         ("--before", choice.before.is_some()),
         ("--stop-at, --stop-at-gtid, --stop-before-gtid", request.stop.is_some()),
         ("--throttle", request.reading.knobs.throttle.is_some()),
     ];
+    let wrong = |flag: &str| Err(Error::usage(flag, format!("does not work with a {title}"), "leave it out"));
+    if let Some(option) = request.set_options.flags().iter().next() {
+        return wrong(&format!("--{}", option.name));
+    }
     match given.into_iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(Error::usage(flag, format!("does not work with a {title}"), "leave it out")),
+        Some((flag, _)) => wrong(flag),
         None => Ok(()),
     }
 }

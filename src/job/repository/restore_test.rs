@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::Depth;
+use fullbore_engines::engine::{Depth, SetOptions};
 
 use super::Setting;
 use super::databases::{meant, to_choose_from};
@@ -12,7 +12,7 @@ use super::restore::ChosenChain;
 use super::scratch::Scratch;
 use crate::job::reading::Reading;
 use crate::job::repository::verify::put_verdict;
-use crate::job::restore::{self, Check, Into, StartCheck};
+use crate::job::restore::{self, Check, Into};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::counted;
@@ -31,8 +31,8 @@ pub struct Request {
     /// `--scratch`: the place for the restored database, which is removed afterwards. Leftovers of killed test restores
     /// in it are removed too.
     pub scratch: PathBuf,
-    /// The server's program and options, for the databases of servers.
-    pub server: StartCheck,
+    /// The options that the engine of the set has.
+    pub set_options: SetOptions,
 }
 
 /// Restores the newest chain of a database, opens it, removes it; fills `report`, also when it fails.
@@ -110,7 +110,7 @@ fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> 
     restore::Request {
         mkdir: media.is_some(),
         check: (file.is_none() && media.is_none()).then_some(Check::Full),
-        server: if file.is_none() { request.server.clone() } else { StartCheck::default() },
+        set_options: if file.is_none() { request.set_options.clone() } else { SetOptions::default() },
         ..restore::Request::plain(chain.reading.clone(), into)
     }
 }

@@ -10,7 +10,7 @@ use fullbore_core::media::{Manifest, ManifestStream, total};
 use fullbore_core::unpack::{BaseTarget, DirectoryTarget, MediaSet, NullTarget, Target};
 use fullbore_core::{Error, Result};
 use fullbore_engines::Restorer;
-use fullbore_engines::engine::{DirectoryEngine, DirectoryRestore};
+use fullbore_engines::engine::{DirectoryEngine, DirectoryRestore, SERVER_OPTION, SERVER_PROGRAM};
 use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::outside::{self, OutsideFile};
 
@@ -20,8 +20,7 @@ use super::outside::{Placed, must_have_places};
 use super::resume::{self, PartialRestore};
 use super::start::Prepared;
 use super::{
-    Check, Into, Owner, Request, SYNCING, StartCheck, log, of_another_engine, other_tables, plan_line, replay,
-    unfinished,
+    Check, Into, Owner, Request, SYNCING, log, of_another_engine, other_tables, plan_line, replay, unfinished,
 };
 use crate::report::{Report, ResumedReport};
 use fullbore_core::conduct::Conduct;
@@ -48,11 +47,11 @@ pub(super) fn restore(
     let dialect = Dialect::named(engine);
     let elsewhere = dialect.map_or(Ok(Vec::new()), |dialect| outside::outside_files(dialect, position))?;
     refuse_damage(manifest, &last_title(chain), request, report)?;
-    let full = request.check == Some(Check::Full);
-    let start = full.then(|| Prepared::new(&request.server, manifest)).transpose()?;
+    let options = &request.set_options.of(engine);
+    let start = (request.check == Some(Check::Full)).then(|| Prepared::new(options, manifest)).transpose()?;
     let replay = !logs.is_empty() && matches!(request.into, Into::Directory(_));
-    refuse_unused_server(request, full || replay)?;
-    let replay = replay.then(|| replay::Prepared::new(request, manifest, position)).transpose()?;
+    refuse_unused_server(request, start.is_some() || replay)?;
+    let replay = replay.then(|| replay::Prepared::new(options, manifest, position)).transpose()?;
     let has_to_be_placed = request.place_outside || !dialect.is_some_and(outside::are_found_inside);
     check_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
     let moved = if request.place_outside { &elsewhere[..] } else { &[] };
@@ -129,14 +128,10 @@ fn check_start(
 
 /// Refuses options of a server that is not started.
 fn refuse_unused_server(request: &Request, is_started: bool) -> Result<()> {
-    let option = match &request.server {
-        _ if is_started || request.into == Into::Null => return Ok(()),
-        StartCheck { program: Some(_), .. } => "--server-program",
-        StartCheck { options, .. } if !options.is_empty() => "--server-option",
-        StartCheck { .. } => return Ok(()),
-    };
+    let asked = request.set_options.flags().iter().find(|option| [&SERVER_PROGRAM, &SERVER_OPTION].contains(option));
+    let Some(option) = asked.filter(|_| !is_started && request.into != Into::Null) else { return Ok(()) };
     let why = "no server is started: that is for --check full, --table and log sets";
-    Err(Error::usage(option, why, "add --check full, or leave it out"))
+    Err(Error::usage(format!("--{}", option.name), why, "add --check full, or leave it out"))
 }
 
 /// Looks at each page of the restored files by itself, as `verify` does.

@@ -15,10 +15,7 @@ use fullbore_engines::engine::{Depth, Over, Restorer};
 use super::super::reading;
 use super::media::of_a_database;
 use super::state::State;
-use super::{
-    CHECKING, Check, Into, Recovery, Request, SYNCING, log, of_another_engine, plan_line, refuse_server, resume, steps,
-    table,
-};
+use super::{CHECKING, Check, Into, Recovery, Request, SYNCING, log, of_another_engine, plan_line, resume, steps};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
@@ -37,8 +34,7 @@ pub(super) fn restore(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    refuse_server(request)?;
-    table::refuse(request)?;
+    request.set_options.refuse_others(bases.last().map_or("", |base| &base.header.engine))?;
     let bytes = total(bases.iter().map(|found| found.database_bytes.unwrap_or(0)));
     conduct.progress.total.store(bytes, Ordering::Relaxed);
     let mut staging: Option<Staging> = None;
@@ -97,8 +93,7 @@ pub(super) fn restore_piped(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    refuse_server(request)?;
-    table::refuse(request)?;
+    request.set_options.refuse_others(&set.header().engine)?;
     if request.recovery == Recovery::Later {
         let why = "a set from a pipe is restored in one step";
         return Err(Error::usage("--no-recovery", why, "put the set into a file first"));

@@ -5,7 +5,7 @@ use fullbore_core::media::Manifest;
 use fullbore_core::units::counted;
 use fullbore_core::unpack::NullTarget;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{LoadOrder, Loaded, LogicalEngine};
+use fullbore_engines::engine::{LoadOrder, Loaded, LogicalEngine, SERVER_OPTION, SERVER_PROGRAM};
 use fullbore_engines::{Options, Restorer};
 use fullbore_repository::discovery;
 
@@ -103,16 +103,17 @@ fn refuse_flags(request: &Request) -> Result<()> {
     let into_server = matches!(request.into, Into::Server { .. });
     let wrong = |flag: &str, why: &str| Err(Error::usage(flag, why, "leave it out"));
     let server = "a logical set has no files that a server starts on";
+    let given = request.set_options.flags();
     match request {
         _ if request.place_outside => wrong("--place-outside", server),
-        _ if request.server.program.is_some() => wrong("--server-program", server),
-        _ if !request.server.options.is_empty() => wrong("--server-option", server),
+        _ if given.value(&SERVER_PROGRAM).is_some() => wrong("--server-program", server),
+        _ if given.value(&SERVER_OPTION).is_some() => wrong("--server-option", server),
         _ if into_server && request.owner.is_some() => wrong("--owner", "the server owns its files"),
         _ if into_server && request.check == Some(Check::Quick) => {
             Err(Error::usage("--check quick", "rows have no pages", "use --check full: it reads all rows again"))
         }
         _ if into_server => Ok(()),
-        _ if request.tables.is_some() => {
+        _ if !request.tables().is_empty() => {
             wrong("--table", "single tables are loaded into a server only (--into mysql://…)")
         }
         _ if request.resume => wrong("--resume", "a logical set in a directory is restored as a whole"),
@@ -175,7 +176,7 @@ fn order(
         engine: manifest.engine.clone(),
         catalogs,
         streams: manifest.streams.clone(),
-        tables: request.tables.iter().flat_map(|tables| tables.names.clone()).collect(),
+        tables: request.tables().to_vec(),
         maps: request.maps.clone(),
         replace: request.replace,
         resume: request.resume,

@@ -239,12 +239,15 @@ pub(super) fn refuse_flags(request: &Request, title: &str) -> Result<()> {
         ("--check", matches!(request.check, Some(Check::Quick | Check::Full))),
         ("--place-outside", request.place_outside),
         ("--owner", request.owner.is_some()),
-        ("--table", request.tables.is_some()),
         ("--stop-at", request.reading.choice.stop_at.is_some()),
         ("--stop-at, --stop-at-gtid, --stop-before-gtid", request.stop.is_some()),
     ];
+    let wrong = |flag: &str| Err(Error::usage(flag, format!("does not work with a {title}"), "leave it out"));
+    if let Some(option) = request.set_options.flags().iter().next() {
+        return wrong(&format!("--{}", option.name));
+    }
     match given.into_iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(Error::usage(flag, format!("does not work with a {title}"), "leave it out")),
+        Some((flag, _)) => wrong(flag),
         None => Ok(()),
     }
 }

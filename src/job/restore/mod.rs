@@ -25,13 +25,11 @@ use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{LogStop, refuse_target_options};
+use fullbore_engines::engine::{LogStop, ONLY_TABLE, SetOptions, refuse_target_options};
 use fullbore_engines::{ENGINES, FOREIGN_MEDIA, GivenOptions};
 
 pub(in crate::job) use file::found_by_check;
 pub use owner::Owner;
-pub use start::StartCheck;
-pub use table::Tables;
 
 use super::reading::{self, Media, Reading};
 use crate::report::Report;
@@ -182,8 +180,8 @@ pub struct Request {
     pub dry_run: bool,
     /// `--check`: of the restored database, before it gets its name.
     pub check: Option<Check>,
-    /// `--server-program` and `--server-option`: the server to start on a restored directory.
-    pub server: StartCheck,
+    /// The options that the engine of the set has.
+    pub set_options: SetOptions,
     /// `--continue-after-error`: restores a set as it is, with pages that were damaged at the source.
     pub continue_after_error: bool,
     /// `--place-outside`: restores tablespaces outside of the data directory to their former places.
@@ -194,8 +192,6 @@ pub struct Request {
     pub moves: Vec<(String, PathBuf)>,
     /// `--file`: the position of a set on the media of another program.
     pub file: Option<u16>,
-    /// `--table`: exports single tables, and restores nothing else.
-    pub tables: Option<Tables>,
     /// `--stop-at FILE:OFFSET`, `--stop-at-gtid`, `--stop-before-gtid`: where to stop in the log, if that is not a time.
     pub stop: Option<LogStop>,
     /// `--chain`: gives back the files of another program of all sets that the chosen one needs.
@@ -220,19 +216,23 @@ impl Request {
             resume: false,
             dry_run: false,
             check: None,
-            server: StartCheck::default(),
+            set_options: SetOptions::default(),
             continue_after_error: false,
             place_outside: false,
             owner: None,
             moves: Vec::new(),
             file: None,
-            tables: None,
             stop: None,
             whole_chain: false,
             needed: NeededSets::default(),
             maps: Vec::new(),
             target_options: fullbore_engines::GivenOptions::default(),
         }
+    }
+
+    /// `--table`: only these tables, and nothing else.
+    pub(super) fn tables(&self) -> &[String] {
+        self.set_options.flags().texts(&ONLY_TABLE)
     }
 
     /// Where to stop in the log.
@@ -411,8 +411,8 @@ fn restore_found(
     }
     let engine = sequence.last().and_then(|found| fullbore_engines::named(&found.header.engine));
     if engine.is_none_or(|engine| engine.directory().is_some()) {
-        if let Some(tables) = &request.tables {
-            return table::restore(&sequence, opened, request, tables, conduct, report);
+        if !request.tables().is_empty() {
+            return table::restore(&sequence, opened, request, conduct, report);
         }
         return directory::restore((&sequence, &logs), opened, request, key, conduct, report);
     }
@@ -434,16 +434,6 @@ fn state_of(into: &Into) -> Result<Option<state::State>> {
         Into::File { path, .. } => state::State::at(path),
         Into::Directory(_) | Into::Media { .. } | Into::Server { .. } | Into::Null => Ok(None),
     }
-}
-
-/// Refuses options of a server for a database that is one file.
-fn refuse_server(request: &Request) -> Result<()> {
-    let option = match &request.server {
-        StartCheck { program: Some(_), .. } => "--server-program",
-        StartCheck { options, .. } if !options.is_empty() => "--server-option",
-        _ => return Ok(()),
-    };
-    Err(Error::usage(option, "the backup is of a database in one file, which needs no server", "leave it out"))
 }
 
 /// Refuses `--map` for a set that holds files.

@@ -8,7 +8,7 @@ use fullbore_core::halt::Halt;
 use fullbore_core::media::Manifest;
 use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{LogReplay, ReplayOn, SetEnd, UnpackedLog};
+use fullbore_engines::engine::{GivenOptions, LogReplay, ReplayOn, SERVER_OPTION, SERVER_PROGRAM, SetEnd, UnpackedLog};
 use fullbore_repository::chain;
 use fullbore_repository::discovery;
 
@@ -27,11 +27,11 @@ impl<'a> Prepared<'a> {
     ///
     /// # Errors
     /// The engine has no log backups, or its server is not here.
-    pub fn new(request: &'a Request, manifest: &'a Manifest, position: &'a serde_json::Value) -> Result<Self> {
+    pub fn new(options: &'a GivenOptions, manifest: &'a Manifest, position: &'a serde_json::Value) -> Result<Self> {
         let engine = log::engine_of(&manifest.engine)?;
         let on = ReplayOn {
-            program: request.server.program.as_deref(),
-            options: &request.server.options,
+            program: options.file(&SERVER_PROGRAM),
+            options: options.texts(&SERVER_OPTION),
             engine_version: &manifest.engine_version,
             position,
             streams: &manifest.streams,

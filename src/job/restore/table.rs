@@ -8,6 +8,7 @@ use fullbore_core::halt::Halt;
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Restorer;
+use fullbore_engines::engine::{SERVER_OPTION, SERVER_PROGRAM};
 use fullbore_engines::mysql_family::Dialect;
 use fullbore_engines::mysql_family::single_table::export::{Export, Exported};
 use fullbore_engines::mysql_family::single_table::{self, Selection, TableName};
@@ -15,29 +16,11 @@ use fullbore_engines::mysql_family::start_check::{ServerProgram, TABLE};
 
 use super::super::reading;
 use super::directory::{check_owner, last_title, manifests, refuse_damage, size_of, unpack_files};
-use super::{Into, Request, StartCheck, plan_line, unfinished};
+use super::{Into, Request, plan_line, unfinished};
 use crate::report::{Report, TableReport, TablesReport};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
 use fullbore_repository::discovery;
-
-/// What the user asked for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tables {
-    /// `--table`: `DATABASE.TABLE`, one or more.
-    pub names: Vec<String>,
-    /// `--server-program` and `--server-option`.
-    pub server: StartCheck,
-}
-
-/// Refuses backups other than the physical backup of a server: only that has tables in their own files.
-pub(super) fn refuse(request: &Request) -> Result<()> {
-    if request.tables.is_none() {
-        return Ok(());
-    }
-    let why = "tables can only be taken from the physical backup of a MySQL or MariaDB server, in files, into dir:PATH";
-    Err(Error::usage("--table", why, "leave it out"))
-}
 
 /// The restored files, and the exported tables, in the directory with the working name.
 const DATA: &str = "data";
@@ -48,7 +31,6 @@ pub(super) fn restore(
     chain: &[discovery::Found],
     mut opened: reading::Opened,
     request: &Request,
-    wanted: &Tables,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
@@ -60,12 +42,13 @@ pub(super) fn restore(
     let Into::Directory(target) = &request.into else {
         return Err(Error::usage("--table", "tables are exported into a directory", "name it with --into dir:PATH"));
     };
-    let names = wanted.names.iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
+    let names = request.tables().iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
     let Some(dialect) = Dialect::named(engine) else {
         return Err(Error::usage(TABLE, "only tables of MySQL and MariaDB can be exported", "leave it out"));
     };
     let selection = Selection::of(dialect, last, position, &names)?;
-    let named = wanted.server.program.as_deref();
+    let given = request.set_options.of(engine);
+    let named = given.file(&SERVER_PROGRAM);
     let program = ServerProgram::find(engine, &manifest.engine_version, named, TABLE)?;
     let origin = last_title(chain);
     refuse_damage(manifest, &origin, request, report)?;
@@ -87,7 +70,7 @@ pub(super) fn restore(
     unpack_files(chain, &mut opened, &manifests, &is_needed, &data, false, conduct, report)?;
     single_table::prepare(dialect, &data, position, last)?;
     fullbore_engines::directory(engine)?.lengthen(&data, position)?;
-    let options = &wanted.server.options;
+    let options = given.texts(&SERVER_OPTION);
     let export =
         Export { program: &program, data: &data, out: &out, position, options, selection: &selection, origin: &origin };
     let halt = Halt::new();

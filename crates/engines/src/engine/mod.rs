@@ -15,6 +15,7 @@ mod options;
 mod pages;
 mod password;
 mod restorer;
+mod set_options;
 pub(crate) mod server_url;
 
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ pub use options::{EngineDefaults, refuse_target_options, resolve_options};
 pub use pages::{PageCheck, PageEngine};
 pub use password::{PASSWORD_FILE, check_password, password_file};
 pub use restorer::Restorer;
+pub use set_options::{ONLY_TABLE, SERVER_OPTION, SERVER_PROGRAM, SetOptions};
 
 use crate::{Options, Session};
 
@@ -81,6 +83,11 @@ pub trait Engine: Sync {
     /// The options that not all engines have: flags, parameters of a URL, keys of the configuration. Engines with the same
     /// option name the same `static`.
     fn options(&self) -> &'static [&'static EngineOption] {
+        &[]
+    }
+
+    /// The options that a restore of its sets has, as [`Engine::options`] names those of a backup.
+    fn restore_options(&self) -> &'static [&'static EngineOption] {
         &[]
     }
 

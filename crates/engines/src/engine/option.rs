@@ -17,7 +17,7 @@ pub struct EngineOption {
     pub help: &'static str,
     /// Why it is an error with another engine.
     pub elsewhere: &'static str,
-    /// The verbs that take it besides `backup`.
+    /// The verbs that take it besides `backup`; of an option of restores, besides `restore`.
     pub also: &'static [AlsoIn],
 }
 
@@ -30,6 +30,8 @@ pub enum AlsoIn {
     LogFollow,
     /// `restore` into a server that runs the restore itself.
     Restore,
+    /// `restore-test`.
+    RestoreTest,
 }
 
 /// What the value of an option is.

@@ -27,7 +27,8 @@ impl EngineDefaults {
             let known = || ENGINES.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
             let engine = named(name).ok_or_else(|| format!("`{name}` is not an engine (known: {})", known()))?;
             for (name, setting) in options {
-                let option = find(engine, name).ok_or_else(|| unknown(engine, name))?;
+                let of_restores = engine.restore_options().iter().copied().find(|option| option.name == name);
+                let option = find(engine, name).or(of_restores).ok_or_else(|| unknown(engine, name))?;
                 let value = option.kind.parse(name, &setting.text()).map_err(|error| error.one_line())?;
                 all.push((engine.name(), option, value));
             }
@@ -35,7 +36,7 @@ impl EngineDefaults {
         Ok(Self(all))
     }
 
-    fn of(&self, engine: &dyn Engine, option: &EngineOption) -> Option<&OptionValue> {
+    pub(super) fn of(&self, engine: &dyn Engine, option: &EngineOption) -> Option<&OptionValue> {
         let mine =
             |(name, known, _): &&(&str, &'static EngineOption, OptionValue)| *name == engine.name() && *known == option;
         self.0.iter().find(mine).map(|(_, _, value)| value)

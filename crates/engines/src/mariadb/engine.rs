@@ -14,7 +14,9 @@ use crate::mysql_family::binlog::engine::Binlog;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::logical_set::{self, LogicalSets};
-use crate::mysql_family::server_options::{ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, PASSWORD_FILE, TABLE, WHERE};
+use crate::mysql_family::server_options::{
+    ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, WHERE,
+};
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
@@ -64,6 +66,10 @@ impl Engine for MariaDb {
 
     fn options(&self) -> &'static [&'static EngineOption] {
         &OPTIONS
+    }
+
+    fn restore_options(&self) -> &'static [&'static EngineOption] {
+        &OF_RESTORES
     }
 
     fn log(&self) -> Option<&dyn LogEngine> {

@@ -1,7 +1,7 @@
 //! The options that MySQL and MariaDB share.
 
 pub use crate::engine::PASSWORD_FILE;
-use crate::engine::{AlsoIn, EngineOption, OptionKind};
+use crate::engine::{AlsoIn, EngineOption, ONLY_TABLE, OptionKind, SERVER_OPTION, SERVER_PROGRAM};
 
 /// Continues with a series of the server that this program is not tested with.
 pub static ACCEPT_UNVERIFIED: EngineOption = EngineOption {
@@ -64,3 +64,6 @@ pub static WHERE: EngineOption = EngineOption {
 
 /// All options of a logical backup, besides its method.
 pub static OF_LOGICAL: [&EngineOption; 4] = [&DATABASE, &TABLE, &EXCLUDE, &WHERE];
+
+/// The options of a restore of their sets.
+pub static OF_RESTORES: [&EngineOption; 3] = [&ONLY_TABLE, &SERVER_PROGRAM, &SERVER_OPTION];

@@ -1,0 +1,116 @@
+//! Options of a restore that belong to the engine of the set, such as the server to start on the restored files.
+
+use fullbore_core::{Error, Result};
+
+use super::options::EngineDefaults;
+use super::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind};
+use crate::named;
+
+/// The program of the server.
+pub static SERVER_PROGRAM: EngineOption = EngineOption {
+    name: "server-program",
+    kind: OptionKind::File,
+    help: "Server program for the check of a restored server, for single tables and for log sets, of the same series as \
+           the backup [default: mariadbd or mysqld in PATH]",
+    elsewhere: "the backup is of a database in one file, which needs no server",
+    also: &[AlsoIn::RestoreTest],
+};
+
+/// Options of this server.
+pub static SERVER_OPTION: EngineOption = EngineOption {
+    name: "server-option",
+    kind: OptionKind::Texts("OPTION"),
+    help: "Option for that server, without dashes: NAME=VALUE. Repeatable. An encrypted server needs its keys",
+    elsewhere: "the backup is of a database in one file, which needs no server",
+    also: &[AlsoIn::RestoreTest],
+};
+
+/// The tables that a restore takes out of a set.
+pub static ONLY_TABLE: EngineOption = EngineOption {
+    name: "table",
+    kind: OptionKind::Texts("TABLE"),
+    help: "Restore only this InnoDB table (DATABASE.TABLE) from a server's backup, ready for IMPORT TABLESPACE. A private \
+           server recovers the files that the table needs. Not as root. From a logical backup: load only this table, or \
+           this database (DATABASE.*). Repeatable",
+    elsewhere: "tables can only be taken from the physical backup of a MySQL or MariaDB server, in files, into dir:PATH",
+    also: &[],
+};
+
+/// The options of a restore, before the set and its engine are known.
+#[derive(Debug, Clone, Default)]
+pub struct SetOptions {
+    flags: GivenOptions,
+    defaults: EngineDefaults,
+}
+
+impl SetOptions {
+    /// From the command line and the configuration.
+    pub fn new(flags: GivenOptions, defaults: EngineDefaults) -> Self {
+        Self { flags, defaults }
+    }
+
+    /// The options for a set of the engine with this name. A flag wins over the configuration.
+    pub fn of(&self, engine: &str) -> GivenOptions {
+        let mut given = self.flags.clone();
+        let Some(engine) = named(engine) else { return given };
+        for &option in engine.restore_options().iter().filter(|option| self.flags.value(option).is_none()) {
+            if let Some(value) = self.defaults.of(engine, option) {
+                given.add(option, value.clone(), GivenIn::Configuration);
+            }
+        }
+        given
+    }
+
+    /// The options that the user gave for this run.
+    pub fn flags(&self) -> &GivenOptions {
+        &self.flags
+    }
+
+    /// Refuses flags that a set of the engine with this name does not have.
+    ///
+    /// # Errors
+    /// It names the first of them.
+    pub fn refuse_others(&self, engine: &str) -> Result<()> {
+        let known = named(engine).map_or(&[][..], |engine| engine.restore_options());
+        match self.flags.iter().find(|option| !known.contains(option)) {
+            Some(option) => Err(Error::usage(format!("--{}", option.name), option.elsewhere, "leave it out")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::OptionValue;
+    use super::super::options::Setting;
+    use super::*;
+
+    fn configured(engine: &str, option: &str, value: &str) -> Result<EngineDefaults, String> {
+        let options = [(option.to_owned(), Setting::Text(value.to_owned()))].into();
+        EngineDefaults::new(&[(engine.to_owned(), options)].into())
+    }
+
+    #[test]
+    fn the_configuration_of_the_sets_engine_names_its_server_and_a_flag_wins() {
+        let defaults = configured("mysql", "server-program", "/usr/sbin/mysqld").unwrap();
+        let none = SetOptions::new(GivenOptions::default(), defaults.clone());
+        assert_eq!(none.of("mysql").file(&SERVER_PROGRAM), Some(Path::new("/usr/sbin/mysqld")));
+        assert_eq!(none.of("mariadb").file(&SERVER_PROGRAM), None);
+        assert_eq!(none.of("unknown").file(&SERVER_PROGRAM), None);
+        none.refuse_others("sqlite").unwrap();
+        let flags = GivenOptions::default().with_value(&SERVER_PROGRAM, OptionValue::File("/bin/other".into()));
+        let both = SetOptions::new(flags, defaults);
+        assert_eq!(both.of("mysql").file(&SERVER_PROGRAM), Some(Path::new("/bin/other")));
+        both.refuse_others("mysql").unwrap();
+        let error = both.refuse_others("sqlite").unwrap_err().to_string();
+        assert!(error.contains("--server-program") && error.contains("which needs no server"), "{error}");
+    }
+
+    #[test]
+    fn an_engine_whose_restores_start_no_server_has_no_such_key() {
+        assert!(configured("sqlite", "server-program", "/bin/true").unwrap_err().contains("not an option of SQLite"));
+    }
+}
