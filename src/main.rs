@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 fn main() -> std::process::ExitCode {
     allow_open_files();
-    cli::main()
+    cli::main(fullbore_bench::volume::environment::volumes)
 }
 
 /// Allows as many open files as the system permits: the usual 1024 are few for 64 families and their devices.

@@ -1,14 +1,12 @@
 //! `fullbore bench`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
 use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::units;
 use fullbore_bench::{Outcome, Request};
-use fullbore_core::conduct::Volumes;
 use serde::Serialize;
 
 use super::listing::ReportFlags;
@@ -64,12 +62,6 @@ struct Ended<'a> {
 
 /// The exit code when runs failed. A job with warnings has the same code.
 const SOME_FAILED: u8 = 4;
-
-/// The slow volumes that a job sees if it is a run of `fullbore bench`, which hands them over in a variable. Every other
-/// job has none.
-pub fn volumes_of_a_child() -> Result<Option<Arc<dyn Volumes>>> {
-    fullbore_bench::volume::environment::volumes()
-}
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Bench, config: &Config) -> Result<u8> {

@@ -43,8 +43,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -52,7 +52,7 @@ use fullbore::config::Config;
 use fullbore::job::backup::is_of_database;
 use fullbore::report::Report;
 use fullbore::{Error, Result};
-use fullbore_core::conduct::Conduct;
+use fullbore_core::conduct::{Conduct, Volumes};
 use fullbore_core::device::Device;
 use fullbore_core::io::{replace_whole, working_name};
 use fullbore_core::store::Stores;
@@ -61,15 +61,19 @@ use fullbore_engines::Identity;
 
 use args::{Arguments, Global, ReportTo, Verb};
 
-/// Parses, runs, and gives the exit code.
-pub fn main() -> ExitCode {
+/// The volumes under the devices of every job of this process; nearly always unset.
+static UNDER_DEVICES: OnceLock<Arc<dyn Volumes>> = OnceLock::new();
+
+/// Parses, runs, and gives the exit code. `volumes` are those that the caller puts under the devices of jobs.
+pub fn main(volumes: impl FnOnce() -> Result<Option<Arc<dyn Volumes>>>) -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let arguments = match parsed(words.clone()) {
         Ok(arguments) => arguments,
         Err(error) => return show::clap_error(&suggestions::improved(error, &words)),
     };
     let for_output = arguments.verb.is_for_output();
-    let code = run(arguments).unwrap_or_else(|error| {
+    let begun = volumes().map(|volumes| volumes.map(|volumes| UNDER_DEVICES.set(volumes)));
+    let code = begun.and_then(|_| run(arguments)).unwrap_or_else(|error| {
         show::error(&error);
         error.exit_kind().exit_code()
     });
@@ -157,8 +161,8 @@ const SAME_SIGNAL: Duration = Duration::from_millis(500);
 /// A conduct that hears SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once, unless it follows the first
 /// one directly.
 fn conduct(config: &Config, quiet: bool) -> Result<Conduct> {
-    fullbore_core::child::end_with_the_bench()?;
-    let volumes = bench::volumes_of_a_child()?;
+    fullbore_core::child::end_with_the_parent()?;
+    let volumes = UNDER_DEVICES.get().cloned();
     let conduct =
         Conduct { stores: if quiet { config.stores()? } else { stores(config)? }, volumes, ..Conduct::default() };
     let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -392,8 +392,8 @@ fn probe_bytes(directories: &[PathBuf], shape: ProbeShape) -> Result<Option<u64>
     Ok((different > 0 && whole > 0).then_some(whole))
 }
 
-/// Writes temporary files beside all families at once and makes them durable; MiB/s of written bytes. Emulated volumes
-/// of a benchmark count too.
+/// Writes temporary files beside all families at once and makes them durable; MiB/s of written bytes. The volumes
+/// under the devices count too.
 fn measure_writes(
     (directories, per_device): (&[PathBuf], u64),
     shape: ProbeShape,

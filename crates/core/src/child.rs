@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conduct::Conduct;
 
-/// The variable with the process number of the bench, for a child.
+/// The variable with the process number of the parent, for a child.
 const PARENT: &str = "FULLBORE_BENCH_PARENT";
 /// How often the bench checks for a signal and for the end of the time.
 const TICK: Duration = Duration::from_millis(100);
@@ -141,20 +141,20 @@ fn run_on(count: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(NixPid::from_raw(0), &allowed)?)
 }
 
-/// In a child of a bench: ends it, with its cleanup, when the bench is killed, because no other process would end it.
+/// In a child of [`run`]: ends it, with its cleanup, when its parent is killed, because no other process would end it.
 /// In any other process: does nothing.
 ///
 /// # Errors
-/// The bench has ended already.
-pub fn end_with_the_bench() -> Result<()> {
+/// The parent has ended already.
+pub fn end_with_the_parent() -> Result<()> {
     let parent = std::env::var(PARENT).ok().and_then(|number| number.parse::<i32>().ok());
     let Some(parent) = parent.filter(|&number| number > 0) else { return Ok(()) };
     let is_there = move || rustix::process::getppid().map(Pid::as_raw_nonzero).is_some_and(|now| now.get() == parent);
     if !is_there() {
         return Err(Error::refused(
             PARENT,
-            "the bench that started this process has ended",
-            "unset it: only `fullbore bench` sets it",
+            "the process that started this one has ended",
+            "unset it: only `fullbore bench` and `fullbore calibrate` set it",
         ));
     }
     // Not the kernel's own signal (PR_SET_PDEATHSIG): it may come twice if the parent has several threads, and a second
@@ -165,7 +165,7 @@ pub fn end_with_the_bench() -> Result<()> {
         }
         let _ = kill_process(rustix::process::getpid(), Signal::TERM); // This process exists.
     };
-    threads::start("bench", watch).map(drop)
+    threads::start("parent", watch).map(drop)
 }
 
 fn wait(mut child: Child, started: Instant, surroundings: &Surroundings<'_>, conduct: &Conduct) -> Result<Ended> {

@@ -36,7 +36,7 @@ fn lease_lost() -> Error {
     Error::refused("the repository", why, "check that its disk or store is reachable, and run it again")
 }
 
-/// Volumes under the devices of a job. `bench` emulates slow ones; no other run has any.
+/// Volumes under the devices of a job, with a speed of their own. The caller of the job puts them there.
 pub trait Volumes: Send + Sync {
     /// The same sink, on the volume that is under it.
     fn sink(&self, sink: Box<dyn Sink>, queue_depth: usize, halt: &Halt) -> Box<dyn Sink>;
@@ -60,7 +60,7 @@ pub struct Conduct {
     pub progress: Arc<Progress>,
     /// Access to object stores.
     pub stores: Stores,
-    /// Emulated volumes, for benchmarks (`docs/BENCH.md`); nearly always `None`.
+    /// The volumes under the devices; nearly always `None`.
     pub volumes: Option<Arc<dyn Volumes>>,
 }
 
