@@ -72,7 +72,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
                 name_template: request.name_template.clone(),
                 stores: conduct.stores.clone(),
             });
-            backup::run(&Request { mirror: second, ..request.clone() }, conduct, report)
+            backup::run(&Request { mirror: second, ..request.clone() }, None, conduct, report).map(drop)
         },
         |report| closing::backup(report, &args.shown),
         piped,

@@ -13,7 +13,7 @@ use fullbore_repository::chain;
 use fullbore_repository::discovery;
 
 /// Fulls that may be the base of a differential, newest first.
-pub(super) struct Candidates {
+pub(in crate::job) struct Candidates {
     /// Each with its position.
     fulls: Vec<(discovery::Found, EngineValue)>,
     passed_over: String,

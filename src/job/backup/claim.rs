@@ -3,7 +3,8 @@
 use fullbore_core::Result;
 use fullbore_core::plan::{Knobs, Plan};
 
-use super::{Request, plan_with};
+use super::Request;
+use super::resolve::plan_with;
 use crate::report::{PoolReport, Report};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::resources;

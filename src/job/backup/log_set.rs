@@ -2,25 +2,23 @@
 
 use fullbore_core::conduct::Conduct;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::SetEnd;
+use fullbore_engines::engine::{LogSession, SetEnd};
 use fullbore_engines::{LogEngine, Options};
-use fullbore_repository::format::SetRecord;
 
 use super::log_base::{self, LogBase};
-use super::{Predecessor, Request, Within};
+use super::{Predecessor, Request};
 use crate::report::Report;
 
-/// `backup --kind log`: makes one set, or no set if nothing was committed since the last one.
+/// Opens the log of the database from the end of the base to now; `None` if nothing was committed since the base.
 ///
 /// # Errors
-/// Frames are missing between the base and the log, or the set cannot be stored.
-pub fn once(
+/// Frames are missing between the base and the log.
+pub(super) fn open(
     request: &Request,
     options: &Options,
-    within: Option<Within<'_>>,
     conduct: &Conduct,
     report: &mut Report,
-) -> Result<Option<SetRecord>> {
+) -> Result<Option<(Box<dyn LogSession>, Predecessor)>> {
     let engine = engine(request)?;
     if request.base.is_empty() {
         let hint = "name the full and its log sets with --base";
@@ -37,7 +35,7 @@ pub fn once(
         return Ok(None);
     };
     refuse_clear(request, tip)?;
-    super::write(request, Predecessor::Set(tip.id), &*session, within, conduct, &halt, report)
+    Ok(Some((session, Predecessor::Set(tip.id))))
 }
 
 /// The log backups of the engine that the source names.

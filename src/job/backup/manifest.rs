@@ -13,7 +13,7 @@ use fullbore_core::unpack::BaseMap;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Session;
 
-use super::{Prepared, Request};
+use super::resolve::Resolved;
 
 /// The streams for the header.
 pub(super) fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetKind) -> Vec<StreamRecord> {
@@ -34,13 +34,8 @@ pub(super) fn stream_records(source: &dyn Source, transfer_size: u32, kind: SetK
 }
 
 /// The manifest, which is made after everything was read.
-pub(super) fn manifest(
-    request: &Request,
-    prepared: &Prepared,
-    session: &dyn Session,
-    warnings: &[String],
-) -> Result<Manifest> {
-    let set = &prepared.set;
+pub(super) fn manifest(resolved: &Resolved<'_>, warnings: &[String]) -> Result<Manifest> {
+    let Resolved { request, session, set, .. } = resolved;
     let time = |micros: i64| jiff::Timestamp::from_microsecond(micros).map(|time| time.to_string()).unwrap_or_default();
     let (finished_at, facts) = (jiff::Timestamp::now(), session.facts());
     let more = facts.warnings.into_iter().filter(|known| !warnings.contains(known));
@@ -64,11 +59,11 @@ pub(super) fn manifest(
         codec: request.compression.to_string(),
         block_size: set.block_size,
         transfer_size: set.transfer_size,
-        families: manifest_families(&prepared.devices),
-        streams: manifest_streams(prepared, session.source())?,
-        map: prepared.map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
+        families: manifest_families(&resolved.devices),
+        streams: manifest_streams(resolved, session.source())?,
+        map: resolved.map_seed.filter(|_| set.kind == SetKind::Full).map(ManifestMap::new),
         changes: if session.source().reported_bytes().is_some() { Changes::Reported } else { Changes::Compared },
-        position: position(set, session, finished_at)?,
+        position: position(set, *session, finished_at)?,
         warnings: warnings.iter().cloned().chain(more).collect(),
     })
 }
@@ -87,8 +82,8 @@ fn manifest_families(devices: &[Device]) -> Vec<ManifestFamily> {
 }
 
 /// The streams with their names: those of the header, or those that were found in the end.
-fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<ManifestStream>> {
-    let set = &prepared.set;
+fn manifest_streams(resolved: &Resolved<'_>, source: &dyn Source) -> Result<Vec<ManifestStream>> {
+    let set = &resolved.set;
     let windows: HashMap<u32, u32> = set.streams.iter().map(|stream| (stream.id, stream.map_window)).collect();
     let described = |stream: Stream| ManifestStream {
         id: stream.id,
@@ -110,9 +105,9 @@ fn manifest_streams(prepared: &Prepared, source: &dyn Source) -> Result<Vec<Mani
             stream.detail = source.detail(stream.id).map(EngineValue::from);
         }
         forget_doubles(&mut streams);
-        match prepared.base.map() {
+        match resolved.base.map() {
             Some(base) => find_bases(&mut streams, base, source)?,
-            None if prepared.map_seed.is_some() => {
+            None if resolved.map_seed.is_some() => {
                 let mapped = streams.iter_mut().filter(|stream| !stream.identity.is_empty());
                 mapped.for_each(|stream| stream.map_window = map_window(stream.unit, set.transfer_size));
             }

@@ -7,8 +7,8 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::Identity;
 use uuid::Uuid;
 
-use super::super::stripes;
-use super::{Raised, Request, sinks};
+use super::super::stripes::{self, Raised};
+use super::{Request, sinks};
 
 /// The second destination of the families.
 #[derive(Clone)]

@@ -8,31 +8,32 @@ use fullbore_core::device::{Destination, Device};
 use fullbore_core::io::{directory_of, free_space};
 use fullbore_core::sink::check_directory;
 
-use super::{Prepared, Request};
+use super::resolve::Resolved;
 use crate::report::{KeyReport, PlannedFamily, PlannedReport};
 
 /// The plan of a backup.
 ///
 /// # Errors
 /// A directory does not exist, and `--mkdir` is missing: the backup would refuse it.
-pub(super) fn planned(request: &Request, prepared: &Prepared) -> Result<PlannedReport> {
-    for device in prepared.devices.iter().chain(&prepared.mirrors) {
+pub(super) fn planned(resolved: &Resolved<'_>) -> Result<PlannedReport> {
+    let request = resolved.request;
+    for device in resolved.devices.iter().chain(&resolved.mirrors) {
         if let Destination::File(path) = device.place() {
             check_directory(directory_of(path), request.mkdir)?;
         }
     }
     let family = |device: &Device| PlannedFamily {
         device: device.to_string(),
-        expected_bytes: prepared.expected_per_family,
+        expected_bytes: resolved.expected_per_family,
         free_bytes: free_for(device),
     };
     Ok(PlannedReport {
         compression: request.compression.to_string(),
-        readers: prepared.plan.readers as u64,
-        workers: prepared.plan.workers as u64,
-        queue_depth: prepared.plan.queue_depth as u64,
-        families: prepared.devices.iter().map(family).collect(),
-        copies: prepared.mirrors.iter().map(family).collect(),
+        readers: resolved.plan.readers as u64,
+        workers: resolved.plan.workers as u64,
+        queue_depth: resolved.plan.queue_depth as u64,
+        families: resolved.devices.iter().map(family).collect(),
+        copies: resolved.mirrors.iter().map(family).collect(),
     })
 }
 

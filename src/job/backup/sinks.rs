@@ -14,7 +14,8 @@ use uuid::Uuid;
 use super::super::names::{self, DEFAULT_TEMPLATE, NameFields};
 use super::super::recover::{self, Ours};
 use super::super::space;
-use super::{Prepared, Request};
+use super::Request;
+use super::resolve::Resolved;
 use crate::report::Report;
 use fullbore_repository::discovery;
 
@@ -227,13 +228,14 @@ fn is_made_unique(request: &Request, device: &Device) -> bool {
 }
 
 /// Checks what `--init` replaces, and opens all sinks.
-pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
-    let stands_on = (prepared.base.id(), prepared.set.kind);
-    let replaced = check_replaced(request.init, &prepared.devices, stands_on, stores)?;
+pub(super) fn open(resolved: &Resolved<'_>, stores: &Stores) -> Result<Vec<Box<dyn Sink>>> {
+    let request = resolved.request;
+    let stands_on = (resolved.base.id(), resolved.set.kind);
+    let replaced = check_replaced(request.init, &resolved.devices, stands_on, stores)?;
     let of_mirrors = match &request.mirror {
         Some(mirror) => {
             let mut replaced = Vec::new();
-            for devices in prepared.mirrors.chunks(prepared.devices.len().max(1)) {
+            for devices in resolved.mirrors.chunks(resolved.devices.len().max(1)) {
                 replaced.extend(check_replaced(request.init, devices, stands_on, &mirror.stores)?);
             }
             replaced
@@ -245,12 +247,12 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
         init: request.init,
         name_is_unique: is_made_unique(request, device),
         mkdir: request.mkdir,
-        expected_size: Some(prepared.expected_per_family).filter(|&bytes| bytes > 0),
-        part_size: prepared.plan.part_size,
-        queue_depth: prepared.plan.queue_depth,
-        mode: prepared.file_mode,
+        expected_size: Some(resolved.expected_per_family).filter(|&bytes| bytes > 0),
+        part_size: resolved.plan.part_size,
+        queue_depth: resolved.plan.queue_depth,
+        mode: resolved.file_mode,
         stores: stores.clone(),
-        ..sink::Options::new(prepared.set.media_set_id.to_string())
+        ..sink::Options::new(resolved.set.media_set_id.to_string())
     };
     // A sink that is dropped removes what it made.
     let open_one = |at: usize, device: &Device| -> Result<Box<dyn Sink>> {
@@ -259,7 +261,7 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
         let mut all = sink::open(device, options(device, old_id(&replaced, at), stores))?;
         let Some(mirror) = &request.mirror else { return Ok(all) };
         // This family in each mirror.
-        let of_family = prepared.mirrors.iter().enumerate().skip(at).step_by(prepared.devices.len().max(1));
+        let of_family = resolved.mirrors.iter().enumerate().skip(at).step_by(resolved.devices.len().max(1));
         for (at, device) in of_family {
             let options = sink::Options {
                 name_is_unique: request.mirrored().is_some_and(|mirrored| is_made_unique(&mirrored, device)),
@@ -269,10 +271,10 @@ pub(super) fn open(request: &Request, prepared: &Prepared, stores: &Stores) -> R
         }
         Ok(all)
     };
-    if prepared.devices.iter().all(Device::is_in_store) {
-        return threads::side_by_side("opening", &prepared.devices, open_one);
+    if resolved.devices.iter().all(Device::is_in_store) {
+        return threads::side_by_side("opening", &resolved.devices, open_one);
     }
-    prepared.devices.iter().enumerate().map(|(at, device)| open_one(at, device)).collect()
+    resolved.devices.iter().enumerate().map(|(at, device)| open_one(at, device)).collect()
 }
 
 #[cfg(test)]

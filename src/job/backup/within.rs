@@ -5,20 +5,21 @@ use fullbore_core::device::Device;
 use fullbore_core::media::Manifest;
 use fullbore_core::pipeline::BackupOutcome;
 
-use super::{Prepared, Within};
+use super::Within;
+use super::resolve::Resolved;
 use fullbore_model::profile::PathLocation;
 use fullbore_repository::format::{FORMAT, RunRecord, SetRecord};
 use fullbore_repository::inventory::family_record;
 
 impl Within<'_> {
     /// Records which set will be written, and where: if this host dies, its leftovers can be found.
-    pub(super) fn begins(&self, prepared: &Prepared) -> Result<()> {
-        let sides = [(&prepared.devices, Some((self.repository, self.task))), (&prepared.mirrors, self.second)];
+    pub(super) fn begins(&self, resolved: &Resolved<'_>) -> Result<()> {
+        let sides = [(&resolved.devices, Some((self.repository, self.task))), (&resolved.mirrors, self.second)];
         for (devices, side) in sides {
             let Some((repository, task)) = side else { continue };
-            task.of_engine(&prepared.set.engine);
+            task.of_engine(&resolved.set.engine);
             let families = devices.iter().map(|device| family_record(device, 0, repository));
-            task.writes(prepared.set.backup_set_id, families.collect::<Result<_>>()?)?;
+            task.writes(resolved.set.backup_set_id, families.collect::<Result<_>>()?)?;
         }
         Ok(())
     }
@@ -32,15 +33,15 @@ impl Within<'_> {
     /// The record of the committed set. `unread_bytes` are the bytes of its source that were not read.
     pub(super) fn described(
         &self,
-        prepared: &Prepared,
+        resolved: &Resolved<'_>,
         outcome: &BackupOutcome,
         manifest: &Manifest,
         unread_bytes: u64,
     ) -> Result<SetRecord> {
         self.task.stored();
         self.second.iter().for_each(|(_, task)| task.stored());
-        let set = &prepared.set;
-        let families = prepared.devices.iter().zip(&outcome.families);
+        let set = &resolved.set;
+        let families = resolved.devices.iter().zip(&outcome.families);
         let families = families.map(|(device, family)| family_record(device, family.bytes, self.repository));
         let finished = manifest.finished_at.parse::<jiff::Timestamp>().ok();
         Ok(SetRecord {
@@ -58,14 +59,14 @@ impl Within<'_> {
             host: manifest.host.clone(),
             families: families.collect::<Result<_>>()?,
             database_bytes: manifest.database_bytes(),
-            encrypted: prepared.data_key.is_some(),
+            encrypted: resolved.data_key.is_some(),
             codec: manifest.codec.clone(),
             position: manifest.position.clone(),
             stored_at: None,
             run: Some(RunRecord {
                 plain_bytes: outcome.source_bytes.saturating_sub(unread_bytes),
-                throttle: prepared.plan.throttle,
-                media: media_of(prepared.devices.iter().chain(&prepared.mirrors)),
+                throttle: resolved.plan.throttle,
+                media: media_of(resolved.devices.iter().chain(&resolved.mirrors)),
             }),
         })
     }

@@ -13,7 +13,7 @@ use fullbore_engines::LogEngine;
 use fullbore_engines::engine::{LogFollower, SetEnd};
 use uuid::Uuid;
 
-use super::backup::{self, Predecessor, Within, log_base, log_set};
+use super::backup::{self, Opened, Predecessor, Within, log_base, log_set};
 use super::exclusive;
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
@@ -160,9 +160,8 @@ pub(super) fn follow_into(
     let name = request.backup.source.shown();
     let identity = request.backup.source.name().to_owned();
     let _exclusive = exclusive::take(name, &format!("{identity}#log"), request.backup.wait, conduct)?;
-    let plan = backup::checked_plan(&request.backup, conduct, report)?;
     let halt = conduct.halt();
-    let options = backup::options(&request.backup, plan.readers, &halt);
+    let options = backup::engine_options(&request.backup, &halt, conduct, report)?;
     let follower = conduct.until_signalled(&halt, || engine.follow(request.backup.source.text(), &options))?;
     let storing = Conduct { stores: stores.clone(), ..Conduct::default() };
     let template = Some(request.backup.name_template.clone().unwrap_or_else(|| TEMPLATE.into()));
@@ -328,7 +327,8 @@ impl Run<'_> {
         let full = backup::Request { kind: SetKind::Full, ..self.backup.clone() };
         let mut report = Report::begin("backup");
         let within = self.home.as_ref().map(|home| home.within());
-        let record = backup::write(&full, Predecessor::None, &*snapshot, within, self.conduct, &halt, &mut report)
+        let opened = Opened { request: &full, session: &*snapshot, base: Predecessor::None };
+        let record = backup::store(opened, within, self.conduct, &halt, &mut report)
             .map_err(|error| self.conduct.why_halted(error))?;
         let position = snapshot.position()?;
         drop(snapshot);
@@ -415,8 +415,9 @@ impl Run<'_> {
         let Some(set) = set else { return Ok(Ok(())) };
         let mut report = Report::begin("backup");
         let halt = self.storing.halt();
-        let (base, within) = (Predecessor::Set(self.base), self.home.as_ref().map(|home| home.within()));
-        let record = match backup::write(&self.backup, base, &*set, within, &self.storing, &halt, &mut report) {
+        let within = self.home.as_ref().map(|home| home.within());
+        let opened = Opened { request: &self.backup, session: &*set, base: Predecessor::Set(self.base) };
+        let record = match backup::store(opened, within, &self.storing, &halt, &mut report) {
             Ok(record) => record,
             Err(error) => return Ok(Err(error)),
         };

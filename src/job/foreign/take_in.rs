@@ -15,7 +15,7 @@ use fullbore_repository::format::SetRecord;
 use uuid::Uuid;
 
 use super::{ForeignDevices, stored};
-use crate::job::backup::{self, Predecessor, Within};
+use crate::job::backup::{self, Opened, Predecessor, Within};
 use crate::job::copy::{self, Request};
 use crate::report::{CopyReport, FamilyReport, Report};
 
@@ -180,7 +180,7 @@ pub(in crate::job) fn write(
     let differs = base.map().is_some();
     let mut one = Report::begin("copy");
     let halt = conduct.halt();
-    let written = backup::write(request, base, session, within, conduct, &halt, &mut one);
+    let written = backup::store(Opened { request, session, base }, within, conduct, &halt, &mut one);
     let verification = session.source.take_verification();
     if written.is_err() && session.refuses(&verification) {
         return crate::job::verify::first(verification.damage, report).map(|()| None);

@@ -65,7 +65,7 @@ pub fn run(
     let mut request = Request { mirror: planned.transpose()?, kind: SetKind::Full, ..request.clone() };
     if request.dry_run && Repository::open(setting.name, places.clone(), &conduct.stores).is_err() {
         // A dry run creates nothing.
-        return backup::run(&Request { to: places, ..request }, conduct, report);
+        return backup::run(&Request { to: places, ..request }, None, conduct, report).map(drop);
     }
     let repository = Repository::open_to_write(setting.name, places, &conduct.stores);
     let repository = repository.and_then(|repository| repository.hiding(setting.config));
@@ -81,13 +81,13 @@ pub fn run(
     }
     if request.dry_run {
         // A dry run is not a task that other hosts see.
-        return backup::run(&request, conduct, report);
+        return backup::run(&request, None, conduct, report).map(drop);
     }
     setting.as_task(&repository, "backup", Some(database.clone()), conduct, report, |task, report| {
         lease(&bases, task, &repository)?;
         renew_locks(&ids_of(&bases), &repository, setting, conduct, report)?;
         let write = |second: Option<(&Repository, &Task)>, report: &mut Report| {
-            backup::run_within(&request, Some(Within { repository: &repository, task, second }), conduct, report)
+            backup::run(&request, Some(Within { repository: &repository, task, second }), conduct, report)
         };
         let committed = match &second {
             None => write(None, report)?,

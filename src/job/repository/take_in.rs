@@ -125,7 +125,7 @@ impl Target<'_> {
         let devices = base.devices(&self.repository)?;
         backup.kind = SetKind::Differential;
         backup.base = devices.iter().map(ToString::to_string).collect();
-        match backup::predecessor(backup, session, conduct) {
+        match Predecessor::of(backup, session, conduct) {
             Err(error @ (Error::Cancelled { .. } | Error::Halted)) => Err(error),
             Err(error) => {
                 report.notes.pop(); // It named the full.

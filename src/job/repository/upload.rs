@@ -3,14 +3,14 @@
 use fullbore_core::conduct::Conduct;
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
-use fullbore_engines::{Session, UploadSession};
+use fullbore_engines::UploadSession;
 use fullbore_repository::format::SetRecord;
 use fullbore_repository::hidden;
 use fullbore_repository::{self, Repository};
 
 use super::Setting;
 use super::backup::refuse_names_of_many_sets;
-use crate::job::backup::{self, Predecessor, Within};
+use crate::job::backup::{self, Opened, Predecessor, Within};
 use crate::report::Report;
 
 /// The families of a request.
@@ -38,7 +38,8 @@ pub fn write(
     let database = Some(request.source.name().to_owned());
     let record = setting.as_task(&repository, "gateway", database, conduct, report, |task, report| {
         let within = Some(Within { repository: &repository, task, second: None });
-        backup::write(request, Predecessor::None, session as &dyn Session, within, conduct, halt, report)
+        let opened = Opened { request, session, base: Predecessor::None };
+        backup::store(opened, within, conduct, halt, report)
     })?;
     let record = record.ok_or(Error::Halted)?;
     setting.describe(&repository, record.clone(), &mut report.warnings);
