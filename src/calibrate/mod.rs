@@ -1,7 +1,6 @@
 //! Calibration: the speed of the path between database and media, measured with fullbore's own I/O, codecs and
 //! checksums. `docs/CALIBRATION.md` explains the measurements.
 
-mod blocks;
 pub mod chart;
 pub mod conclusion;
 mod disk;

@@ -3,24 +3,22 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fullbore_core::Result;
 use fullbore_core::codec::Compression;
-use fullbore_core::{Error, Result};
 
-use super::disk::both;
 use super::pace::Pace;
 use super::places::{self, Medium};
 use super::probe::Probe;
 use super::probe_file::ProbeFile;
 use super::sample::{self, BLOCK, Packed};
-use super::shapes::{SMALL_BLOCK, USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file, usual};
+use super::shapes::{SMALL_BLOCK, USUAL_BLOCK, USUAL_DEPTH, around_the_fastest_file};
 use super::stream::Window;
 use super::tiny_jobs::TinyJobs;
-use super::{Request, in_memory, small_files};
+use super::{Request, small_files};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
 use fullbore_model::profile::{
-    Access, AccessPattern, BothRound, Cell, CodecCell, EVEN, JobCost, Order, Profile, Round, Together, Use,
-    WRITE_HEAVY, WorkCell, contradicted,
+    Access, CodecCell, EVEN, JobCost, Order, Profile, Together, Use, WRITE_HEAVY, WorkCell, contradicted,
 };
 
 /// The least and the greatest length of a round in memory.
@@ -58,14 +56,14 @@ const SHORT: u64 = 256 << 20;
 
 /// A running calibration.
 pub(super) struct Run<'a> {
-    request: &'a Request,
-    profile: Profile,
-    media: Vec<Medium>,
-    blocks: Vec<Vec<u8>>,
-    packed: Vec<Packed>,
-    tiny_jobs: Vec<TinyJobs>,
-    pace: Pace<'a>,
-    begun: Instant,
+    pub(super) request: &'a Request,
+    pub(super) profile: Profile,
+    pub(super) media: Vec<Medium>,
+    pub(super) blocks: Vec<Vec<u8>>,
+    pub(super) packed: Vec<Packed>,
+    pub(super) tiny_jobs: Vec<TinyJobs>,
+    pub(super) pace: Pace<'a>,
+    pub(super) begun: Instant,
 }
 
 impl<'a> Run<'a> {
@@ -314,49 +312,6 @@ impl<'a> Run<'a> {
         probes
     }
 
-    fn measure_one(&mut self, probe: Probe) -> Result<()> {
-        let Self { profile, blocks, packed, pace, media, tiny_jobs, .. } = self;
-        match probe {
-            Probe::Cell(at, shape) => {
-                let round = match &mut media[at] {
-                    Medium::Disk(disk) => disk.round(&shape, pace)?,
-                    Medium::Store(store) => store.round(&shape, pace)?,
-                };
-                add_rounds(&mut profile.places[at].cells, shape, round);
-            }
-            Probe::Both(pair) => {
-                let pair = &mut profile.together[pair];
-                let (alone, made) = measure_both(media, pair, pace)?;
-                pair.rounds.extend(made);
-                for (at, (shape, round)) in [pair.read, pair.written].into_iter().zip(alone) {
-                    add_rounds(&mut profile.places[at].cells, shape, round);
-                }
-            }
-            Probe::Codec(codec, cell) => {
-                let (cell, packed) = (&mut profile.codecs[cell], &packed[codec]);
-                cell.pack.extend(in_memory::pack(blocks, packed, cell.threads, pace)?);
-                cell.unpack.extend(in_memory::unpack(blocks, packed, cell.threads, pace)?);
-            }
-            Probe::Checksum(cell) => {
-                let WorkCell { threads, rounds } = &mut profile.checksums[cell];
-                rounds.extend(in_memory::checksum(blocks, *threads, pace)?);
-            }
-            Probe::Cipher(cell) => {
-                let WorkCell { threads, rounds } = &mut profile.ciphers[cell];
-                rounds.extend(in_memory::cipher(blocks, *threads, pace)?);
-            }
-            Probe::HandOver => profile.hand_overs.extend(in_memory::hand_over(pace)?),
-            Probe::TinyJobs(number) => {
-                let (jobs, known) = (&mut tiny_jobs[number], &mut profile.job_costs[number]);
-                if let Err(error) = jobs.measure(known, pace) {
-                    pace.conduct.check()?;
-                    profile.notes.push(unmeasured_jobs(&profile.places[jobs.media].path, &error.one_line()));
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn note_what_may_mislead(&mut self) {
         let told = (0..self.profile.places.len()).filter(|at| self.is_told_by_another(*at));
         let same_disk = |at: usize| {
@@ -389,7 +344,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn unmeasured_jobs(place: &str, why: &str) -> String {
+pub(super) fn unmeasured_jobs(place: &str, why: &str) -> String {
     format!("the costs of a job into `{place}` besides moving bytes were not measured: {why}")
 }
 
@@ -403,37 +358,4 @@ fn only_read(medium: &Medium) -> Option<&[ProbeFile]> {
         Medium::Disk(disk) if disk.files.iter().all(|file| !file.ours) => Some(&disk.files),
         _ => None,
     }
-}
-
-/// Adds the rounds of one way. A way without measurements is a cell without rounds.
-fn add_rounds(cells: &mut Vec<Cell>, shape: AccessPattern, rounds: impl IntoIterator<Item = Round>) {
-    match cells.iter_mut().find(|cell| cell.shape == shape) {
-        Some(cell) => cell.rounds.extend(rounds),
-        None => cells.push(Cell { shape, rounds: rounds.into_iter().collect() }),
-    }
-}
-
-/// One round of a way to use a place.
-type Alone = (AccessPattern, Option<Round>);
-
-/// Measures each direction alone, in usual rounds, and then both at once.
-fn measure_both(media: &mut [Medium], pair: &Together, pace: &Pace<'_>) -> Result<([Alone; 2], Option<BothRound>)> {
-    let Ok([Medium::Disk(from), Medium::Disk(to)]) = media.get_disjoint_mut([pair.read, pair.written]) else {
-        return Err(Error::refused("calibration", "one place was to be read and written at once", ""));
-    };
-    let reads = usual(Access::Read, from.is_direct(), pair.block_bytes);
-    let writes = usual(Access::Write, to.is_direct(), pair.block_bytes);
-    let alone = [(reads, from.round(&reads, pace)?), (writes, to.round(&writes, pace)?)];
-    let [Some(read_alone), Some(written_alone)] = alone.map(|(_, round)| round.map(|round| round.rate())) else {
-        return Ok((alone, None));
-    };
-    let together = both((from, &reads), (to, &writes), pair.written_per_read, pace)?;
-    let made = |(read_bytes, written_bytes, seconds)| BothRound {
-        read_bytes,
-        written_bytes,
-        seconds,
-        read_alone,
-        written_alone,
-    };
-    Ok((alone, together.map(made)))
 }

@@ -8,8 +8,8 @@ use fullbore_core::io::{Completion, Mode, OpenedFile, Queue};
 use fullbore_core::pool::{Piece, Pool};
 use fullbore_core::{Error, Result};
 
-use super::blocks::Blocks;
 use super::pace::{Pace, thread_seconds};
+use super::probe_file::Blocks;
 use fullbore_model::profile::{Access, AccessPattern, Order};
 
 /// The first bytes of a stream do not count: in a short round, a volume's burst above its rate looks like speed. Linux

@@ -2,9 +2,7 @@
 //! units.
 
 mod bounds;
-mod headroom;
 mod here;
-mod costs;
 mod machine;
 mod operations;
 mod path;

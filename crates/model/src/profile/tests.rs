@@ -125,7 +125,11 @@ fn a_file_costs_short_operations_to_read_and_a_sync_to_make() {
     (files.shape.order, files.shape.direct) = (Order::Files, false);
     profile.places[0].cells.push(files);
     let fixed = profile.path(&Asked { database: DATABASE, media: &["/nowhere/a"], transfer_bytes: MIB }).path.fixed;
-    assert!(near(fixed.read_file, costs::FILE_OPERATIONS / 1000.0), "1,000 operations a second: {}", fixed.read_file);
+    assert!(
+        near(fixed.read_file, operations::FILE_OPERATIONS / 1000.0),
+        "1,000 operations a second: {}",
+        fixed.read_file
+    );
     assert!(near(fixed.write_file, 0.004), "{}", fixed.write_file);
 }
 

@@ -9,17 +9,14 @@
 //! media.
 
 mod configuration;
-mod credit;
 mod fit;
 mod interval;
 mod linear;
-mod network;
 pub mod nominal;
 mod parameter;
 mod path;
 mod predict;
 mod requests;
-mod roofline;
 mod stations;
 pub mod what_if;
 #[cfg(test)]
@@ -32,7 +29,6 @@ pub use fit::{Fit, Free, fit};
 pub use interval::{Interval, Intervals, SAMPLES, Sample, Uncertain, factors, interval, interval_of, samples};
 pub use parameter::{CeilingPart, Parameter};
 pub use path::{Access, Burst, Ceiling, CodecCost, Device, FixedCosts, Headroom, Machine, Path, Side};
-pub use predict::{Phase, Prediction, StageUse, Unpredictable, predict, predict_slowed};
+pub use predict::{Phase, Prediction, Roofline, StageUse, Unpredictable, predict, predict_slowed, roofline};
 pub use requests::{Asking, Measured, Requests};
-pub use roofline::{Roofline, roofline};
 pub use stations::Limit;

@@ -1,6 +1,6 @@
 //! Which stage was the limit: the rules of `docs/VERDICT.md`, in their order.
 
-use fullbore_core::meter::Stage;
+use fullbore_core::meter::{Account, Stage};
 
 use super::{Direction, Evidence, Limit, Use, Verdict, path, queue, what_if};
 use crate::throughput::{self, predict};
@@ -273,4 +273,29 @@ fn without_processor(evidence: &Evidence<'_>, lead: usize) -> String {
     }
     let had = 100.0 * had;
     format!("; the workers had a processor for at most {had:.0} % of that: other load, or more workers than processors")
+}
+
+/// The work of the stages between two looks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interval {
+    /// Name and busy share of each stage, 0…1; `None` if its threads booked nothing.
+    pub stages: [(&'static str, Option<f64>); 3],
+    /// The busiest stage, if it was busy most of its time.
+    pub limit: Option<&'static str>,
+}
+
+/// Compares two looks at the accounts of the stages. There is no limit before the first stage begins.
+pub fn interval(before: &[(&'static str, Account); 3], now: &[(&'static str, Account); 3]) -> Interval {
+    let share = |at: usize| {
+        let ((_, before), (name, now)) = (&before[at], &now[at]);
+        let busy = now.busy.saturating_sub(before.busy).as_secs_f64();
+        let all = now.time().saturating_sub(before.time()).as_secs_f64();
+        (*name, (all > 0.0 && !name.is_empty()).then(|| busy / all))
+    };
+    let stages: [(&'static str, Option<f64>); 3] = std::array::from_fn(share);
+    let known = stages.iter().filter_map(|(name, share)| share.map(|share| (*name, share)));
+    // One stage alone cannot be compared.
+    let several = known.clone().count() > 1;
+    let most = known.max_by(|one, other| one.1.total_cmp(&other.1));
+    Interval { stages, limit: most.filter(|(_, share)| several && *share >= MOST).map(|(name, _)| name) }
 }

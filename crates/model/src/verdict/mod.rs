@@ -5,7 +5,6 @@ mod untried;
 mod decide;
 mod following;
 mod calibrated;
-mod live;
 mod path;
 #[cfg(test)]
 mod properties;
@@ -22,9 +21,8 @@ use fullbore_core::meter::Stage;
 use crate::throughput::Direction;
 
 pub use calibrated::{CalibratedLimit, CalibratedLimits, Elsewhere};
-pub use decide::is_worth_naming;
+pub use decide::{Interval, interval, is_worth_naming};
 pub use following::{Stretch, following};
-pub use live::{Interval, interval};
 pub use queue::RawMedia;
 pub use setup::{Copying, Setup};
 pub use what_if::WhatIf;
