@@ -11,6 +11,7 @@ pub mod bytes;
 pub mod layout;
 pub mod places;
 pub mod session;
+mod reader;
 pub mod source;
 pub mod tap;
 pub mod target;

@@ -2,22 +2,19 @@
 //! with the bytes that have no place. The families are read once, from their first byte to their last, by a thread that
 //! judges them meanwhile. So the streams are known at the end only.
 
-use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result, threads};
 use serde_json::json;
 
-use super::layout::{CELL, Run};
 use super::places::LaidOut;
-use super::tap::{Inlet, Outlet, Passed, PassedBytes, way};
+use super::reader::ForeignReader;
+use super::tap::{Inlet, Passed, way};
 use crate::{ForeignVerification, Surveyed};
 
 /// The unit of streams without a page map, in bytes.
 const UNIT: u32 = 4096;
-/// Buffers are filled with a multiple of this, in bytes.
-const FILLED: usize = 8 << 10;
 
 /// A family to store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,29 +65,31 @@ pub struct ForeignSource {
 
 /// What was read so far.
 #[derive(Default)]
-struct ReadSoFar {
-    families: Vec<FamilySoFar>,
-    files: Vec<FileSoFar>,
+pub(super) struct ReadSoFar {
+    pub families: Vec<FamilySoFar>,
+    pub files: Vec<FileSoFar>,
     /// The result of the thread that reads.
-    surveyed: Option<Surveyed>,
+    pub surveyed: Option<Surveyed>,
 }
 
+/// What was read of a family, in bytes.
 #[derive(Default)]
-struct FamilySoFar {
-    length: u64,
-    kept: u64,
-    layout: u64,
+pub(super) struct FamilySoFar {
+    pub length: u64,
+    pub kept: u64,
+    pub layout: u64,
     digest: [u8; 32],
 }
 
-struct FileSoFar {
-    stored: StoredFile,
-    size: u64,
-    placed: u64,
+/// What was read of a file, in bytes.
+pub(super) struct FileSoFar {
+    pub stored: StoredFile,
+    pub size: u64,
+    pub placed: u64,
 }
 
 /// What a stream holds. The numbers are those of families and files, from 0.
-enum Content {
+pub(super) enum Content {
     Layout(usize),
     Kept(usize),
     File(usize),
@@ -110,7 +109,7 @@ impl ForeignSource {
         Self { names, at_start, read: Mutex::new(Some(read)), sample, accepts, known: Mutex::new(known) }
     }
 
-    fn known(&self) -> MutexGuard<'_, ReadSoFar> {
+    pub(super) fn known(&self) -> MutexGuard<'_, ReadSoFar> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,13 +147,13 @@ impl ForeignSource {
         })
     }
 
-    fn end_family(&self, family: usize, digest: &blake3::Hasher) {
+    pub(super) fn end_family(&self, family: usize, digest: &blake3::Hasher) {
         if let Some(family) = self.known().families.get_mut(family) {
             family.digest = *digest.finalize().as_bytes();
         }
     }
 
-    fn id(&self, content: &Content) -> u32 {
+    pub(super) fn id(&self, content: &Content) -> u32 {
         let at = match *content {
             Content::Layout(family) => family,
             Content::Kept(family) => self.names.len() + family,
@@ -254,208 +253,5 @@ struct Nothing;
 impl Reader for Nothing {
     fn next(&mut self, _buffer: &mut [u8]) -> Result<Option<Extent>> {
         Ok(None)
-    }
-}
-
-/// Makes extents of what was passed on.
-struct ForeignReader<'a> {
-    source: &'a ForeignSource,
-    from: Outlet,
-    /// The bytes that are being used, how many of them were used, and where the rest belongs.
-    bytes: Option<PassedBytes>,
-    used: usize,
-    left: VecDeque<Part>,
-    /// The family whose bytes come, its digest, and its bytes that have no place and are in no extent yet.
-    family: usize,
-    digest: blake3::Hasher,
-    kept: Vec<u8>,
-    /// True if no more bytes are to be waited for before the kept ones are given: a family ends.
-    family_ends: bool,
-    /// The layouts, once all was read, and how much of the first was given.
-    layouts: VecDeque<(usize, Vec<u8>)>,
-    given: usize,
-    is_at_end: bool,
-}
-
-/// Bytes that belong together.
-#[derive(Clone, Copy)]
-enum Part {
-    Kept(usize),
-    /// Bytes of a file, from this offset on.
-    Placed {
-        file: usize,
-        offset: u64,
-        length: usize,
-    },
-}
-
-impl Part {
-    fn of(run: Run) -> Self {
-        let length = usize::try_from(run.bytes()).unwrap_or(0);
-        match run {
-            Run::Kept(_) => Self::Kept(length),
-            Run::Placed { file, cell, .. } => Self::Placed { file: file.into(), offset: cell * CELL, length },
-        }
-    }
-}
-
-impl<'a> ForeignReader<'a> {
-    fn new(source: &'a ForeignSource, from: Outlet) -> Self {
-        Self {
-            source,
-            from,
-            bytes: None,
-            used: 0,
-            left: VecDeque::new(),
-            family: 0,
-            digest: blake3::Hasher::new(),
-            kept: Vec::new(),
-            family_ends: false,
-            layouts: VecDeque::new(),
-            given: 0,
-            is_at_end: false,
-        }
-    }
-
-    /// Kept bytes: as many as the buffer takes, or the last ones of a family.
-    fn kept_extent(&mut self, buffer: &mut [u8]) -> Option<Extent> {
-        let length = self.kept.len().min(buffer.len());
-        if length == 0 || length < buffer.len() && !self.family_ends {
-            return None;
-        }
-        copy(buffer, self.kept.get(..length)?);
-        self.kept.drain(..length);
-        let mut known = self.source.known();
-        let family = known.families.get_mut(self.family)?;
-        let offset = family.kept;
-        family.kept += length as u64;
-        let stream = self.source.id(&Content::Kept(self.family));
-        Some(Extent { stream, layer: 0, offset, length: length as u32 })
-    }
-
-    /// Fills the buffer with bytes of a file that follow each other. Bytes without a place are put aside.
-    fn placed_extent(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
-        let (mut begun, mut filled) = (None::<(usize, u64)>, 0_usize);
-        while filled < buffer.len() {
-            if self.left.is_empty() && !self.next_bytes()? {
-                break;
-            }
-            match self.left.pop_front() {
-                None => {}
-                Some(Part::Kept(length)) => {
-                    let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + length));
-                    self.kept.extend_from_slice(bytes.unwrap_or_default());
-                    self.used += length;
-                    if self.kept.len() >= buffer.len() {
-                        break;
-                    }
-                }
-                Some(part @ Part::Placed { file, offset, length }) => {
-                    let (first, begin) = begun.unwrap_or((file, offset));
-                    if file != first || offset != begin + filled as u64 {
-                        self.left.push_front(part);
-                        break;
-                    }
-                    let taken = length.min(buffer.len() - filled);
-                    let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + taken));
-                    copy(buffer.get_mut(filled..).unwrap_or_default(), bytes.unwrap_or_default());
-                    (begun, filled, self.used) = (Some((first, begin)), filled + taken, self.used + taken);
-                    if taken < length {
-                        let (offset, length) = (offset + taken as u64, length - taken);
-                        self.left.push_front(Part::Placed { file, offset, length });
-                    }
-                }
-            }
-        }
-        let Some((file, offset)) = begun else { return Ok(None) };
-        if let Some(file) = self.source.known().files.get_mut(file) {
-            file.size = file.size.max(offset + filled as u64);
-            file.placed += filled as u64;
-        }
-        let stream = self.source.id(&Content::File(file));
-        Ok(Some(Extent { stream, layer: 0, offset, length: filled as u32 }))
-    }
-
-    /// Takes what was passed on next. False if a family ends here and has kept bytes, or if everything ends.
-    fn next_bytes(&mut self) -> Result<bool> {
-        if let Some(used) = self.bytes.take_if(|_| self.used > 0) {
-            self.from.give_back(used.bytes);
-            self.used = 0;
-        }
-        while self.bytes.is_none() && !self.is_at_end {
-            match self.from.next()? {
-                Passed::File(stored) => self.source.known().files.push(FileSoFar { stored, size: 0, placed: 0 }),
-                Passed::Bytes(passed) => self.bytes = Some(passed),
-                Passed::Ended(surveyed) => {
-                    let mut surveyed = (*surveyed)?;
-                    self.is_at_end = true;
-                    self.layouts = std::mem::take(&mut surveyed.layouts).into_iter().enumerate().collect();
-                    self.source.known().surveyed = Some(surveyed);
-                }
-            }
-        }
-        let next = self.bytes.as_ref().map(|passed| usize::from(passed.family));
-        self.family_ends = next != Some(self.family);
-        if self.family_ends && !self.kept.is_empty() {
-            return Ok(false);
-        }
-        let (Some(family), Some(passed)) = (next, &mut self.bytes) else { return Ok(false) };
-        if self.family_ends {
-            let digest = std::mem::take(&mut self.digest);
-            self.source.end_family(self.family, &digest);
-            (self.family, self.family_ends) = (family, false);
-        }
-        self.left = passed.runs.drain(..).map(Part::of).collect();
-        self.digest.update(&passed.bytes[..]);
-        if let Some(family) = self.source.known().families.get_mut(family) {
-            family.length += passed.bytes.len() as u64;
-        }
-        Ok(true)
-    }
-
-    fn layout_extent(&mut self, buffer: &mut [u8]) -> Option<Extent> {
-        let (family, layout) = self.layouts.front()?;
-        let content = Content::Layout(*family);
-        let rest = layout.get(self.given..).unwrap_or_default();
-        let length = rest.len().min(buffer.len());
-        copy(buffer, rest);
-        let offset = self.given as u64;
-        self.given += length;
-        if let Some(known) = self.source.known().families.get_mut(*family) {
-            known.layout = self.given as u64;
-        }
-        if self.given == layout.len() {
-            self.given = 0;
-            self.layouts.pop_front();
-        }
-        Some(Extent { stream: self.source.id(&content), layer: 0, offset, length: length as u32 })
-    }
-}
-
-impl Reader for ForeignReader<'_> {
-    fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
-        // Whole pages.
-        let most = buffer.len() - buffer.len() % FILLED;
-        let buffer = buffer.get_mut(..most).unwrap_or_default();
-        loop {
-            if let Some(extent) = self.kept_extent(buffer) {
-                return Ok(Some(extent));
-            }
-            if let Some(extent) = self.placed_extent(buffer)? {
-                return Ok(Some(extent));
-            }
-            if self.is_at_end && self.kept.is_empty() {
-                self.source.end_family(self.family, &self.digest);
-                return Ok(self.layout_extent(buffer));
-            }
-        }
-    }
-}
-
-/// As many bytes as both have.
-fn copy(into: &mut [u8], from: &[u8]) {
-    let length = into.len().min(from.len());
-    if let (Some(into), Some(from)) = (into.get_mut(..length), from.get(..length)) {
-        into.copy_from_slice(from);
     }
 }

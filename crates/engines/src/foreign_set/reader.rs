@@ -1,0 +1,217 @@
+//! The reader of foreign media: it makes extents of the bytes that the judging thread passes on.
+
+use std::collections::VecDeque;
+
+use fullbore_core::Result;
+use fullbore_core::source::{Extent, Reader};
+
+use super::layout::{CELL, Run};
+use super::source::{Content, FileSoFar, ForeignSource};
+use super::tap::{Outlet, Passed, PassedBytes};
+
+/// Buffers are filled with a multiple of this, in bytes.
+const FILLED: usize = 8 << 10;
+
+/// Makes extents of what was passed on.
+pub(super) struct ForeignReader<'a> {
+    source: &'a ForeignSource,
+    from: Outlet,
+    /// The bytes that are being used, how many of them were used, and where the rest belongs.
+    bytes: Option<PassedBytes>,
+    used: usize,
+    left: VecDeque<Part>,
+    /// The family whose bytes come, its digest, and its bytes that have no place and are in no extent yet.
+    family: usize,
+    digest: blake3::Hasher,
+    kept: Vec<u8>,
+    /// True if no more bytes are to be waited for before the kept ones are given: a family ends.
+    family_ends: bool,
+    /// The layouts, once all was read, and how much of the first was given.
+    layouts: VecDeque<(usize, Vec<u8>)>,
+    given: usize,
+    is_at_end: bool,
+}
+
+/// Bytes that belong together.
+#[derive(Clone, Copy)]
+enum Part {
+    Kept(usize),
+    /// Bytes of a file, from this offset on.
+    Placed {
+        file: usize,
+        offset: u64,
+        length: usize,
+    },
+}
+
+impl Part {
+    fn of(run: Run) -> Self {
+        let length = usize::try_from(run.bytes()).unwrap_or(0);
+        match run {
+            Run::Kept(_) => Self::Kept(length),
+            Run::Placed { file, cell, .. } => Self::Placed { file: file.into(), offset: cell * CELL, length },
+        }
+    }
+}
+
+impl<'a> ForeignReader<'a> {
+    /// It takes everything that comes through `from`.
+    pub fn new(source: &'a ForeignSource, from: Outlet) -> Self {
+        Self {
+            source,
+            from,
+            bytes: None,
+            used: 0,
+            left: VecDeque::new(),
+            family: 0,
+            digest: blake3::Hasher::new(),
+            kept: Vec::new(),
+            family_ends: false,
+            layouts: VecDeque::new(),
+            given: 0,
+            is_at_end: false,
+        }
+    }
+
+    /// Kept bytes: as many as the buffer takes, or the last ones of a family.
+    fn kept_extent(&mut self, buffer: &mut [u8]) -> Option<Extent> {
+        let length = self.kept.len().min(buffer.len());
+        if length == 0 || length < buffer.len() && !self.family_ends {
+            return None;
+        }
+        copy(buffer, self.kept.get(..length)?);
+        self.kept.drain(..length);
+        let mut known = self.source.known();
+        let family = known.families.get_mut(self.family)?;
+        let offset = family.kept;
+        family.kept += length as u64;
+        let stream = self.source.id(&Content::Kept(self.family));
+        Some(Extent { stream, layer: 0, offset, length: length as u32 })
+    }
+
+    /// Fills the buffer with bytes of a file that follow each other. Bytes without a place are put aside.
+    fn placed_extent(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
+        let (mut begun, mut filled) = (None::<(usize, u64)>, 0_usize);
+        while filled < buffer.len() {
+            if self.left.is_empty() && !self.next_bytes()? {
+                break;
+            }
+            match self.left.pop_front() {
+                None => {}
+                Some(Part::Kept(length)) => {
+                    let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + length));
+                    self.kept.extend_from_slice(bytes.unwrap_or_default());
+                    self.used += length;
+                    if self.kept.len() >= buffer.len() {
+                        break;
+                    }
+                }
+                Some(part @ Part::Placed { file, offset, length }) => {
+                    let (first, begin) = begun.unwrap_or((file, offset));
+                    if file != first || offset != begin + filled as u64 {
+                        self.left.push_front(part);
+                        break;
+                    }
+                    let taken = length.min(buffer.len() - filled);
+                    let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + taken));
+                    copy(buffer.get_mut(filled..).unwrap_or_default(), bytes.unwrap_or_default());
+                    (begun, filled, self.used) = (Some((first, begin)), filled + taken, self.used + taken);
+                    if taken < length {
+                        let (offset, length) = (offset + taken as u64, length - taken);
+                        self.left.push_front(Part::Placed { file, offset, length });
+                    }
+                }
+            }
+        }
+        let Some((file, offset)) = begun else { return Ok(None) };
+        if let Some(file) = self.source.known().files.get_mut(file) {
+            file.size = file.size.max(offset + filled as u64);
+            file.placed += filled as u64;
+        }
+        let stream = self.source.id(&Content::File(file));
+        Ok(Some(Extent { stream, layer: 0, offset, length: filled as u32 }))
+    }
+
+    /// Takes what was passed on next. False if a family ends here and has kept bytes, or if everything ends.
+    fn next_bytes(&mut self) -> Result<bool> {
+        if let Some(used) = self.bytes.take_if(|_| self.used > 0) {
+            self.from.give_back(used.bytes);
+            self.used = 0;
+        }
+        while self.bytes.is_none() && !self.is_at_end {
+            match self.from.next()? {
+                Passed::File(stored) => self.source.known().files.push(FileSoFar { stored, size: 0, placed: 0 }),
+                Passed::Bytes(passed) => self.bytes = Some(passed),
+                Passed::Ended(surveyed) => {
+                    let mut surveyed = (*surveyed)?;
+                    self.is_at_end = true;
+                    self.layouts = std::mem::take(&mut surveyed.layouts).into_iter().enumerate().collect();
+                    self.source.known().surveyed = Some(surveyed);
+                }
+            }
+        }
+        let next = self.bytes.as_ref().map(|passed| usize::from(passed.family));
+        self.family_ends = next != Some(self.family);
+        if self.family_ends && !self.kept.is_empty() {
+            return Ok(false);
+        }
+        let (Some(family), Some(passed)) = (next, &mut self.bytes) else { return Ok(false) };
+        if self.family_ends {
+            let digest = std::mem::take(&mut self.digest);
+            self.source.end_family(self.family, &digest);
+            (self.family, self.family_ends) = (family, false);
+        }
+        self.left = passed.runs.drain(..).map(Part::of).collect();
+        self.digest.update(&passed.bytes[..]);
+        if let Some(family) = self.source.known().families.get_mut(family) {
+            family.length += passed.bytes.len() as u64;
+        }
+        Ok(true)
+    }
+
+    fn layout_extent(&mut self, buffer: &mut [u8]) -> Option<Extent> {
+        let (family, layout) = self.layouts.front()?;
+        let content = Content::Layout(*family);
+        let rest = layout.get(self.given..).unwrap_or_default();
+        let length = rest.len().min(buffer.len());
+        copy(buffer, rest);
+        let offset = self.given as u64;
+        self.given += length;
+        if let Some(known) = self.source.known().families.get_mut(*family) {
+            known.layout = self.given as u64;
+        }
+        if self.given == layout.len() {
+            self.given = 0;
+            self.layouts.pop_front();
+        }
+        Some(Extent { stream: self.source.id(&content), layer: 0, offset, length: length as u32 })
+    }
+}
+
+impl Reader for ForeignReader<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
+        // Whole pages.
+        let most = buffer.len() - buffer.len() % FILLED;
+        let buffer = buffer.get_mut(..most).unwrap_or_default();
+        loop {
+            if let Some(extent) = self.kept_extent(buffer) {
+                return Ok(Some(extent));
+            }
+            if let Some(extent) = self.placed_extent(buffer)? {
+                return Ok(Some(extent));
+            }
+            if self.is_at_end && self.kept.is_empty() {
+                self.source.end_family(self.family, &self.digest);
+                return Ok(self.layout_extent(buffer));
+            }
+        }
+    }
+}
+
+/// As many bytes as both have.
+fn copy(into: &mut [u8], from: &[u8]) {
+    let length = into.len().min(from.len());
+    if let (Some(into), Some(from)) = (into.get_mut(..length), from.get(..length)) {
+        into.copy_from_slice(from);
+    }
+}
