@@ -64,8 +64,8 @@ pub fn forget_runs(places: &[PathBuf]) {
     let root = places[0].join(".fullbore");
     files(&root.join("tasks")).into_keys().for_each(|name| fs::remove_file(root.join("tasks").join(name)).unwrap());
     let gone = |name: &String| !root.join("sets").join(name).exists();
-    let fates = files(&root.join("fates")).into_keys().filter(gone);
-    fates.for_each(|name| fs::remove_file(root.join("fates").join(name)).unwrap());
+    let decisions = files(&root.join("decisions")).into_keys().filter(gone);
+    decisions.for_each(|name| fs::remove_file(root.join("decisions").join(name)).unwrap());
 }
 
 /// Everything that is wrong with the repository in these places, a sentence each.
@@ -112,7 +112,7 @@ fn records_without_a_cause(places: &[PathBuf], sets: &BTreeMap<String, Value>) -
                 _ if !name.ends_with(".json") => false,
                 "sets" | "tasks" => true,
                 // The decision about a removed set is what a host that wakes up finds, for as long as its run is remembered.
-                "fates" => sets.contains_key(&set) || written.contains(set.trim_end_matches(".json")),
+                "decisions" => sets.contains_key(&set) || written.contains(set.trim_end_matches(".json")),
                 "verdicts" => sets.contains_key(&set),
                 _ => false,
             };

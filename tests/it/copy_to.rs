@@ -108,7 +108,7 @@ fn one_pass_makes_the_same_families_in_both_repositories() {
         assert_eq!(
             [
                 records(&world, folder, "sets").len(),
-                records(&world, folder, "fates").len(),
+                records(&world, folder, "decisions").len(),
                 records(&world, folder, "tasks").len()
             ],
             [2, 2, 2]

@@ -192,7 +192,7 @@ fn a_follower_whose_base_was_removed_while_its_host_slept_commits_nothing_on_it(
     let (world, _app, follower, _) = overslept(FOLLOW);
     follower.wait().refused(1, "backup set", "was removed").says(&["--full-if-needed takes a new full"]);
     assert_eq!((sets(&world), restored_up_to(&world, "--repo night")), (1, 2));
-    assert!(names(&world, "fates").len() == 1, "no set had leave to be committed");
+    assert!(names(&world, "decisions").len() == 1, "no set had leave to be committed");
 }
 
 #[test]

@@ -281,7 +281,7 @@ fn a_host_that_dies_before_its_commit_leaves_no_uncommitted_set() {
     running.wait();
     let task = record(&world, &name);
     let set = task["writes"].as_str().unwrap();
-    write_record(&world, &format!("fates/{set}.json"), &json!({ "fate": "committed", "task": task["task"] }));
+    write_record(&world, &format!("decisions/{set}.json"), &json!({ "decision": "committed", "task": task["task"] }));
     without_lease(&world, &name);
     prune(&world, "--confirm").done().says(&["it was interrupted during commit"]);
     assert_eq!((world.names("a").len(), world.names("b").len()), (1, 0), "only the records");
@@ -346,7 +346,7 @@ fn the_record_of_another_run_does_not_stand_for_one_that_may_lease_sets() {
 fn records_that_a_killed_run_has_never_named_go_when_they_are_old() {
     let world = world();
     chain(&world, 1);
-    let (old, young) = ("tasks/x.json.unfinished-old", "fates/x.json.unfinished-young");
+    let (old, young) = ("tasks/x.json.unfinished-old", "decisions/x.json.unfinished-young");
     let ended = world.names("a/.fullbore/tasks").remove(0).replace(".json", ".cancel");
     let cancel = format!("tasks/{ended}");
     for name in [old, young, "clock/left.json", "probe-left", &cancel] {

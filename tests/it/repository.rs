@@ -59,7 +59,7 @@ fn a_full_its_differential_and_the_way_back_need_no_names() {
     let planned = world.run("restore --repo night --into sqlite:copy.db --dry-run").done().text();
     assert!(planned.contains("full ") && planned.contains("differential "), "{planned}");
     world.run("backup sqlite:app.db --repo night --kind differential --dry-run").done();
-    assert_eq!((records(&world, "sets").len(), records(&world, "fates").len()), (2, 2));
+    assert_eq!((records(&world, "sets").len(), records(&world, "decisions").len()), (2, 2));
     // Two backups and two restores: plans leave no trace.
     assert_eq!(records(&world, "tasks").len(), 4);
     let stripes = |folder: &str| world.names(folder).iter().filter(|name| name.ends_with(".bore")).count();
@@ -69,6 +69,31 @@ fn a_full_its_differential_and_the_way_back_need_no_names() {
     assert_eq!(records(&world, "verdicts").len(), 2);
     let shown = world.run("list --repo night").done().text();
     assert!(shown.contains("complete") && !shown.contains("FAILED"), "{shown}");
+}
+
+#[test]
+fn a_repository_of_fullbore_0_1_keeps_its_folder_of_decisions() {
+    let world = world();
+    back_up(&world, "");
+    // As version 0.1 has written it: format 1, `fates/`, and the word `fate`.
+    let edit = |name: &str, from: &str, to: &str| {
+        let text = world.text(name);
+        assert!(text.contains(from), "{text}");
+        world.write(name, text.replacen(from, to, 1).as_bytes());
+    };
+    edit("a/.fullbore/repository.json", "\"format\": 2", "\"format\": 1");
+    fs::rename(world.at("a/.fullbore/decisions"), world.at("a/.fullbore/fates")).unwrap();
+    edit(&format!("a/.fullbore/fates/{}", records(&world, "fates")[0]), "\"decision\"", "\"fate\"");
+    change(&world, 1);
+    back_up(&world, "--kind differential");
+    assert_eq!(records(&world, "fates").len(), 2);
+    assert!(!world.at("a/.fullbore/decisions").exists(), "both versions decide in one folder");
+    back_up(&world, "");
+    configure(&world, "[repository.night.keep]\nlast = 1");
+    world.run("verify --repo night").done();
+    world.run("prune --repo night --grace 0s --confirm").done();
+    assert_eq!((kinds(&world), records(&world, "fates").len()), (vec!["full".to_owned()], 1));
+    world.run("verify --repo night").done();
 }
 
 #[test]
@@ -178,7 +203,7 @@ fn a_directory_that_is_no_repository_is_named_as_such() {
 fn a_repository_of_a_newer_fullbore_is_left_alone() {
     let world = world();
     back_up(&world, "");
-    let newer = world.text("a/.fullbore/repository.json").replace("\"format\": 1", "\"format\": 2");
+    let newer = world.text("a/.fullbore/repository.json").replace("\"format\": 2", "\"format\": 3");
     world.write("a/.fullbore/repository.json", newer.as_bytes());
     for line in ["list --repo night", "backup sqlite:app.db --repo night", "restore --repo night --into sqlite:copy.db"]
     {

@@ -171,7 +171,9 @@ fn prune_checks_the_bases_of_a_proving_set_and_needs_no_key_for_encrypted_ones()
 
 #[test]
 fn a_forged_record_of_a_run_does_not_make_a_committed_set_a_leftover() {
-    for lost in [&["fates"][..], &["fates", "sets"], &["fates", "verdicts"], &["fates", "sets", "verdicts"]] {
+    for lost in
+        [&["decisions"][..], &["decisions", "sets"], &["decisions", "verdicts"], &["decisions", "sets", "verdicts"]]
+    {
         let world = small();
         full(&world);
         let new = full(&world);

@@ -94,7 +94,7 @@ fn prune_never_removes_a_file_that_is_no_family_of_the_set() {
             ended.says(&[words, "its files stay", "but the record of backup set"]);
         }
         fs::remove_file(world.at(&format!("a/.fullbore/tasks/{OTHER}.json"))).unwrap();
-        let _ = fs::remove_file(world.at(&format!("a/.fullbore/fates/{OTHER}.json"))); // It may not have come so far.
+        let _ = fs::remove_file(world.at(&format!("a/.fullbore/decisions/{OTHER}.json"))); // It may not have come so far.
         assert_eq!(world.read("a/important.txt"), b"of somebody else");
         assert_eq!(world.names("a").iter().filter(|name| name.ends_with(".bore")).count(), 2);
     }

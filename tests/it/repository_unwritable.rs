@@ -60,7 +60,7 @@ fn a_read_only_repository_can_be_restored_copied_and_verified() {
 fn a_prune_that_cannot_ask_the_clock_of_the_store_takes_nobody_for_dead() {
     let world = world();
     open(&world, "");
-    for folder in ["clock", "tasks", "tombstones", "sets", "verdicts", "fates"] {
+    for folder in ["clock", "tasks", "tombstones", "sets", "verdicts", "decisions"] {
         let _ = fs::create_dir(world.at("a/.fullbore").join(folder)); // Most of them are there.
         open(&world, folder);
     }

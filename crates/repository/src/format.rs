@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::process::Process;
 
-/// The version of all records.
-pub const FORMAT: u32 = 1;
+/// The version of all records. Version 1 has decisions in `fates/`, and calls a decision a `fate`.
+pub const FORMAT: u32 = 2;
 
 /// `repository.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,11 +222,11 @@ pub struct TaskProgress {
     pub elapsed_s: f64,
 }
 
-/// `fates/ID.json`: whether a set is committed or removed. The first writer decides.
+/// `decisions/ID.json`: whether a set is committed or removed. The first writer decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionRecord {
     /// The decision.
-    #[serde(rename = "fate")]
+    #[serde(alias = "fate")]
     pub decision: Decision,
     /// The task that wrote it.
     pub task: Uuid,
@@ -284,9 +284,11 @@ pub fn cancel_name(task: Uuid) -> String {
     format!("tasks/{task}.cancel")
 }
 
-/// The record of the decision about a set.
-pub fn decision_name(set: Uuid) -> String {
-    format!("fates/{set}.json")
+/// The record of the decision about a set, in a repository of this format. A repository keeps the folder that it was
+/// made with: two versions at work must not decide twice.
+pub fn decision_name(repository_format: u32, set: Uuid) -> String {
+    let folder = if repository_format < 2 { "fates" } else { "decisions" };
+    format!("{folder}/{set}.json")
 }
 
 /// A set's tombstone.

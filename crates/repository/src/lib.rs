@@ -34,6 +34,8 @@ const IDENTITY: &str = "repository.json";
 pub struct Repository {
     /// As the user named it.
     pub name: String,
+    /// The version of its records when it was made.
+    format: u32,
     /// Its identity.
     pub id: Uuid,
     /// When it was made, RFC 3339, by the clock of the host that made it.
@@ -155,6 +157,7 @@ impl Repository {
         let (name, created_at) = (name.to_owned(), jiff::Timestamp::now().to_string());
         Ok(Self {
             name,
+            format: FORMAT,
             id: Uuid::nil(),
             created_at,
             stored_at: None,
@@ -171,9 +174,10 @@ impl Repository {
         let Some(bytes) = records.read(IDENTITY)? else { return Ok(None) };
         let record: RepositoryRecord = format::decode(&records.shown(IDENTITY), &bytes)?;
         let (name, places) = (name.to_owned(), places.to_vec());
-        let RepositoryRecord { repository_id: id, created_at, stored_at, .. } = record;
+        let RepositoryRecord { format, repository_id: id, created_at, stored_at, .. } = record;
         Ok(Some(Self {
             name,
+            format,
             id,
             created_at,
             stored_at,
@@ -183,6 +187,11 @@ impl Repository {
             names: None,
             ended_runs: EndedRuns::default(),
         }))
+    }
+
+    /// The record of the decision about a set.
+    pub fn decision_name(&self, set: Uuid) -> String {
+        format::decision_name(self.format, set)
     }
 
     /// The time by the clock of the store, in microseconds since 1970. Without permission to write, it is the time of

@@ -339,16 +339,16 @@ mod tests {
     fn one_of_two_creators_of_a_record_wins() {
         let folder = tempfile::tempdir().unwrap();
         let records = records(folder.path());
-        assert!(records.create("fates/a.json", b"one").unwrap());
-        assert!(!records.create("fates/a.json", b"two").unwrap());
-        assert_eq!(records.read("fates/a.json").unwrap().unwrap(), b"one");
-        records.write("fates/a.json", b"three").unwrap();
-        assert_eq!(records.read("fates/a.json").unwrap().unwrap(), b"three");
-        let listed = records.list("fates/").unwrap();
+        assert!(records.create("decisions/a.json", b"one").unwrap());
+        assert!(!records.create("decisions/a.json", b"two").unwrap());
+        assert_eq!(records.read("decisions/a.json").unwrap().unwrap(), b"one");
+        records.write("decisions/a.json", b"three").unwrap();
+        assert_eq!(records.read("decisions/a.json").unwrap().unwrap(), b"three");
+        let listed = records.list("decisions/").unwrap();
         assert!(listed.len() == 1 && listed[0].name == "a.json" && listed[0].size == 5, "{listed:?}");
-        records.remove("fates/a.json").unwrap();
-        records.remove("fates/a.json").unwrap();
-        assert!(records.read("fates/a.json").unwrap().is_none() && records.list("sets/").unwrap().is_empty());
+        records.remove("decisions/a.json").unwrap();
+        records.remove("decisions/a.json").unwrap();
+        assert!(records.read("decisions/a.json").unwrap().is_none() && records.list("sets/").unwrap().is_empty());
     }
 
     #[test]

@@ -373,7 +373,7 @@ pub fn decide(repository: &Repository, set: Uuid, decision: Decision, task: Uuid
 /// # Errors
 /// The repository cannot be reached.
 pub fn decided(repository: &Repository, set: Uuid, decision: Decision, task: Uuid) -> Result<DecisionRecord> {
-    let name = format::decision_name(set);
+    let name = repository.decision_name(set);
     let ours = DecisionRecord { decision, task };
     if repository.records.create(&name, &format::encode(&ours)?)? {
         return Ok(ours);

@@ -14,8 +14,8 @@ use crate::job::names;
 use fullbore_repository::Repository;
 use fullbore_repository::discovery;
 use fullbore_repository::format::{
-    self, Decision, FamilyRecord, SetRecord, TaskRecord, TaskState, TombstoneRecord, cancel_name, decision_name,
-    set_name, task_name, tombstone_name,
+    self, Decision, FamilyRecord, SetRecord, TaskRecord, TaskState, TombstoneRecord, cancel_name, set_name, task_name,
+    tombstone_name,
 };
 use fullbore_repository::inventory::{Inventory, KnownTask, StoredSet, is_of_one_record, tasks};
 use fullbore_repository::records::remove_file;
@@ -146,7 +146,7 @@ impl<'a> Sweeper<'a> {
         for name in self.verdicts_on(id)? {
             records.remove(&format!("verdicts/{name}"))?;
         }
-        records.remove(&decision_name(id))?;
+        records.remove(&self.repository.decision_name(id))?;
         records.remove(&tombstone_name(id))
     }
 
@@ -353,9 +353,12 @@ impl<'a> Sweeper<'a> {
             let name = task_name(task.record.task);
             let of_no_set = task.record.attempt.is_some() || task.record.state != TaskState::Success;
             if let Some(decision) = task.record.decision().filter(|_| of_no_set) {
-                records.remove(&decision_name(decision))?;
+                records.remove(&self.repository.decision_name(decision))?;
             }
-            task.record.given_up.iter().try_for_each(|given_up| records.remove(&decision_name(given_up.set)))?;
+            let given_up = task.record.given_up.iter();
+            given_up
+                .map(|given_up| self.repository.decision_name(given_up.set))
+                .try_for_each(|name| records.remove(&name))?;
             records.remove(&name)?;
         }
         Ok(())
