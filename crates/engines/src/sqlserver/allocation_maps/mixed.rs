@@ -1,7 +1,8 @@
 //! What SGAM pages (Shared Global Allocation Map) say, compared with the other maps. A set bit is a mixed extent, whose
 //! pages belong to several objects, and of which a page is free.
 
-use super::{AllocationMaps, Compared, Contradictions, Extents, INTERVAL, gam_of, is_set, shown};
+use super::compare::shown;
+use super::{AllocationMaps, Compared, Contradictions, Extents, INTERVAL, gam_of, is_set};
 use crate::sqlserver::page::PageId;
 
 /// The type of an SGAM page.
