@@ -30,6 +30,12 @@ pub fn conclusion(profile: &Profile) -> Vec<String> {
     ]
 }
 
+/// The fastest sequential reads and writes in MiB/s, and the fastest backup, as far as they are known.
+pub fn speeds(profile: &Profile) -> [Option<f64>; 3] {
+    let of = |way| fastest(profile, way).map(|(_, cell)| cell.rate() / MIB);
+    [of(Access::Read), of(Access::Write), best_backup(profile).map(|(made, _)| made.rate / MIB)]
+}
+
 /// The next step.
 pub fn next(profile: &Profile) -> String {
     let place = profile.places.iter().find(|place| place.used == Use::Write);

@@ -1,5 +1,6 @@
 //! `fullbore backup`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fullbore::config::Config;
@@ -25,6 +26,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
     let own = args.repo.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
     let config = &args.kept.over(&own);
     let request = request(args, config)?;
+    let new_file = new_file(&request.to);
     let flag = args.kept.first();
     outside::refuse(flag, &request.to)?;
     let mirror = mirror(args)?;
@@ -65,6 +67,7 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
         config,
         |conduct, report| {
             outside::say_of_defaults(config, &request.to, report);
+            report.notes.extend(new_file.clone());
             super::compare_with(args.profile.as_deref(), conduct, report)?;
             let second = (!mirror.is_empty()).then(|| Mirror {
                 to: mirror.clone(),
@@ -77,6 +80,19 @@ pub fn run(args: &Backup, config: &Config) -> Result<u8> {
         |report| closing::backup(report, &args.shown),
         piped,
     )
+}
+
+/// A note on the first place of a new file whose name looks like that of a directory: `/mnt/backup`, without a dot.
+fn new_file(to: &[Device]) -> Option<String> {
+    let looks_like_a_directory = |path: &&PathBuf| {
+        path.extension().is_none() && path.parent().is_some_and(|above| above != Path::new("")) && !path.exists()
+    };
+    let path = to.iter().filter_map(|device| match device.place() {
+        Destination::File(path) => Some(path),
+        _ => None,
+    });
+    let path = path.into_iter().find(looks_like_a_directory)?.display();
+    Some(format!("`{path}` is a file. For a directory, write `{path}/`"))
 }
 
 /// `--mirror-to`.
@@ -150,5 +166,25 @@ fn wanted(kind: Kind) -> Wanted {
         Kind::Differential => Wanted::Differential,
         Kind::Auto => Wanted::Auto,
         Kind::Log => Wanted::Log,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_whose_name_looks_like_a_directory_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| Device::parse(&format!("{}/{name}", folder.path().display())).unwrap();
+        let note = new_file(&[at("a.bore"), at("zz")]).unwrap();
+        assert!(note.contains("/zz` is a file. For a directory, write `") && note.ends_with("/zz/`"), "{note}");
+        std::fs::write(folder.path().join("there"), "").unwrap();
+        for place in
+            [at("zz/"), at("a.bore"), at("there"), Device::parse("zz").unwrap(), Device::parse("nul:").unwrap()]
+        {
+            assert_eq!(new_file(std::slice::from_ref(&place)), None, "{place}");
+        }
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use comfy_table::{Table, presets};
-use fullbore::calibrate::conclusion::{conclusion, next};
+use fullbore::calibrate::conclusion::{conclusion, next, speeds};
 use fullbore::calibrate::{self, Request, SECONDS, THOROUGH, chart};
+use fullbore::chain::show_time;
 use fullbore::config::Config;
 use fullbore::units::{self, MIB, show_bytes};
 use fullbore::{Error, Result};
@@ -19,6 +20,7 @@ use super::args::ReportTo;
 use super::inspect::WITH_WARNINGS;
 use super::listing::ReportFlags;
 use super::show;
+use serde::Serialize;
 
 /// Rows of each way to use a place that are shown without -v.
 const MAIN: usize = 3;
@@ -47,9 +49,9 @@ pub struct Calibrate {
     /// and reads back. Repeatable.
     #[arg(long, value_name = "PATH")]
     pub write: Vec<String>,
-    /// Name of the profile. An existing profile of this name is replaced.
-    #[arg(long, default_value = "default")]
-    pub name: String,
+    /// Name of the profile. An existing profile of this name is replaced [default: default; with --show all profiles].
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// Take 5 minutes, more codecs and a larger sample.
     #[arg(long)]
     pub thorough: bool,
@@ -63,7 +65,7 @@ pub struct Calibrate {
     /// Read and write at most this much per second in total, e.g. 200MiB/s.
     #[arg(long, value_name = "RATE")]
     pub throttle: Option<String>,
-    /// Measure nothing: show the stored profile.
+    /// Measure nothing: list the stored profiles, the newest first. With --name, show this one.
     #[arg(long, conflicts_with_all = ["read", "write", "thorough", "seconds", "space", "throttle"])]
     pub show: bool,
     /// Write charts (SVG) and a page that shows them (index.html) into this directory. fullbore makes it if it is
@@ -83,14 +85,17 @@ pub struct Calibrate {
 
 /// Runs the verb; gives the exit code. `config_file` is the configuration file that was named.
 pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> Result<u8> {
-    profile::check_name(&args.name)?;
+    profile::check_name(args.name())?;
     let report = args.report.to();
     if let Some(ReportTo::File(path)) = &report {
         super::check_report_place(path)?;
     }
     let places = profile::places();
+    if args.show && args.name.is_none() {
+        return list(args, &places);
+    }
     let (profile, kept) = if args.show {
-        (profile::load(&places, &args.name)?, None)
+        (profile::load(&places, args.name())?, None)
     } else {
         let made = measure(args, config, config_file)?;
         let path = profile::save(&places, &made)?;
@@ -118,10 +123,81 @@ pub fn run(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> R
     }
 }
 
+impl Calibrate {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(profile::DEFAULT)
+    }
+}
+
+/// The stored profiles as an object.
+#[derive(Serialize)]
+struct Listed<'a> {
+    profiles: Vec<ListedProfile<'a>>,
+}
+
+/// Speeds are in MiB/s.
+#[derive(Serialize)]
+struct ListedProfile<'a> {
+    name: &'a str,
+    made_at: &'a str,
+    host: &'a str,
+    is_of_this_machine: bool,
+    read_mib_per_s: Option<f64>,
+    write_mib_per_s: Option<f64>,
+    backup_mib_per_s: Option<f64>,
+}
+
+/// Lists all stored profiles; gives the exit code.
+fn list(args: &Calibrate, places: &[PathBuf]) -> Result<u8> {
+    if args.svg.is_some() {
+        return Err(Error::usage("--svg", "shows one profile", "name it with --name"));
+    }
+    let (profiles, errors) = profile::all(places);
+    if profiles.is_empty() && errors.is_empty() {
+        profile::load(places, args.name())?; // The error says where profiles would be, and how to make one.
+    }
+    let here = Machine::this();
+    let line = |profile: &'_ Profile| {
+        let [read_mib_per_s, write_mib_per_s, backup_mib_per_s] = speeds(profile);
+        let is_of_this_machine = profile.check_machine(&here).is_ok();
+        (is_of_this_machine, read_mib_per_s, write_mib_per_s, backup_mib_per_s)
+    };
+    let listed = profiles.iter().map(|profile| {
+        let (is_of_this_machine, read_mib_per_s, write_mib_per_s, backup_mib_per_s) = line(profile);
+        let Profile { name, made_at, machine: Machine { host, .. }, .. } = profile;
+        ListedProfile { name, made_at, host, is_of_this_machine, read_mib_per_s, write_mib_per_s, backup_mib_per_s }
+    });
+    let listed = Listed { profiles: listed.collect() };
+    if args.report.write("calibrate", &listed)? {
+        show::line(&told_list(&listed));
+    }
+    errors.iter().for_each(|error| show::warning(&error.to_string()));
+    Ok(if errors.is_empty() { 0 } else { WITH_WARNINGS })
+}
+
+/// The list for people.
+fn told_list(listed: &Listed<'_>) -> String {
+    let mut rows = table(&["profile", "measured", "machine", "reads", "writes", "backups at most"]);
+    let speed = |speed: Option<f64>| speed.map_or_else(|| "not measured".into(), |speed| format!("{speed:.0} MiB/s"));
+    for profile in &listed.profiles {
+        let host = show::value(profile.host);
+        let measured = profile.made_at.parse::<jiff::Timestamp>();
+        rows.add_row([
+            profile.name.to_owned(),
+            measured.map_or_else(|_| show::value(profile.made_at), |time| show_time(time.as_microsecond())),
+            if profile.is_of_this_machine { host } else { format!("{host} (another machine)") },
+            speed(profile.read_mib_per_s),
+            speed(profile.write_mib_per_s),
+            speed(profile.backup_mib_per_s),
+        ]);
+    }
+    format!("{rows}\n\nfullbore calibrate --show --name NAME shows one of them")
+}
+
 fn measure(args: &Calibrate, config: &Config, config_file: Option<PathBuf>) -> Result<Profile> {
     let seconds = args.seconds.unwrap_or(if args.thorough { THOROUGH } else { SECONDS });
     let request = Request {
-        name: args.name.clone(),
+        name: args.name().to_owned(),
         read: args.read.clone(),
         write: args.write.clone(),
         time: Duration::from_secs(seconds),

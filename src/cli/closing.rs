@@ -296,9 +296,12 @@ fn each(number: u64, noun: &str) -> String {
     }
 }
 
-/// The directories or prefixes of families, each once.
+/// The directories or prefixes of families, each once. A single family is named itself.
 fn places<'a>(families: impl Iterator<Item = &'a String>) -> String {
-    let mut places: Vec<&str> = Vec::new();
+    let (mut places, families): (Vec<&str>, Vec<&String>) = (Vec::new(), families.collect());
+    if let [only] = families[..] {
+        return value(only);
+    }
     for device in families {
         let place = device.rfind('/').map_or(device.as_str(), |end| &device[..=end]);
         if !places.contains(&place) {

@@ -75,8 +75,12 @@ pub fn sets(sets: &[ListedSet], view: View) -> String {
     let row = |set: &ListedSet| {
         let state = if set.tombstone { "being removed".into() } else { wholeness(set.why_incomplete.is_none()) };
         let kind = if set.copy_only { format!("{} (copy-only)", set.kind) } else { set.kind.clone() };
-        // The kind of its program comes first: ours only says how it is stored.
-        let kind = set.holds.as_deref().map_or(kind.clone(), |holds| format!("{}: {kind}", value(holds)));
+        // The kind of its program. Ours only says how it is stored.
+        let kind = match set.holds.as_deref().map(value) {
+            None => kind,
+            Some(holds) if set.kind == "differential" => format!("{holds}, as changed pages"),
+            Some(holds) => holds,
+        };
         [
             view.id(&set.backup_set_id).into(),
             kind.into(),

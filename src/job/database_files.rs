@@ -22,6 +22,8 @@ fn next_step(file: &str) -> String {
 
 /// Reports the files that were written.
 pub fn tell(done: ForeignRestore, report: &mut Report) {
+    report.kind.get_or_insert_with(|| done.kind.to_string());
+    report.database.get_or_insert(done.database);
     report.sets = done.sets;
     report.warnings.extend(done.warnings);
     for file in &done.files {

@@ -30,7 +30,7 @@ fn a_run_keeps_a_profile_that_the_model_can_use_and_leaves_nothing_else() {
     for word in ["sequential read", "sequential write", "at once", "zstd:1", "aes-256-gcm"] {
         assert!(ended.text().contains(word), "{word}: {ended}");
     }
-    let short = world.run("calibrate --show").done().text();
+    let short = world.run("calibrate --show --name default").done().text();
     assert!(short.lines().count() < ended.text().lines().count() && !short.contains("aes-256-gcm"), "{short}");
     let opening: Vec<&str> = short.lines().skip(1).take(6).map(str::trim_start).collect();
     let begins =
@@ -97,7 +97,7 @@ fn a_report_goes_to_a_file_beside_the_table_and_over_nothing_but_a_report() {
         let text = world.run(line).done().text();
         assert!(text.contains("sequential read"), "{text}");
     }
-    world.run("calibrate --show --report json:shown.json").done();
+    world.run("calibrate --show --name default --report json:shown.json").done();
     let made_at = |name: &str| serde_json::from_slice::<Value>(&world.read(name)).unwrap()["made_at"].clone();
     assert_eq!(made_at("r.json"), made_at("shown.json"));
     assert_eq!(world.read("app.db"), before);
@@ -193,13 +193,14 @@ fn an_unreadable_directory_is_left_out_with_a_note() {
 fn a_profile_of_another_machine_is_shown_with_a_warning_and_refused_to_be_used() {
     let world = World::with_database();
     world.run("calibrate --read app.db --seconds 1").done();
-    world.run("calibrate --show").done();
+    world.run("calibrate --show --name default").done();
     let file = format!("{PROFILES}/default.json");
     let mut made: serde_json::Value = serde_json::from_slice(&world.read(&file)).unwrap();
     made["machine"]["host_id"] = "0".repeat(32).into();
     made["machine"]["host"] = "db99".into();
     world.write(&file, &serde_json::to_vec(&made).unwrap());
-    world.run("calibrate --show").with_code(4).says(&["another machine", "db99", "hint: "]);
+    world.run("calibrate --show --name default").with_code(4).says(&["another machine", "db99", "hint: "]);
+    assert!(world.run("calibrate --show").done().text().contains("db99 (another machine)"));
     let error = stored(&world, "default").check_machine(&Machine::this()).unwrap_err().to_string();
     assert!(error.contains("db99") && error.contains("fullbore calibrate"), "{error}");
 }
@@ -208,18 +209,21 @@ fn a_profile_of_another_machine_is_shown_with_a_warning_and_refused_to_be_used()
 fn a_profile_that_is_missing_or_damaged_is_refused_with_what_to_do() {
     let world = World::with_database();
     world.run("calibrate --show --name night").refused(2, "profile `night`", "there is no such profile");
+    world.run("calibrate --show").refused(2, "profile `default`", "fullbore calibrate");
     world.run("calibrate --read app.db --seconds 1").done();
     let file = format!("{PROFILES}/default.json");
     let made: serde_json::Value = serde_json::from_slice(&world.read(&file)).unwrap();
     let mut wrong = made.clone();
     wrong["places"][0]["cells"][0]["rounds"][0]["seconds"] = 0.0.into();
     world.write(&file, &serde_json::to_vec(&wrong).unwrap());
-    world.run("calibrate --show").refused(1, "default.json", "cannot be right");
+    world.run("calibrate --show --name default").refused(1, "default.json", "cannot be right");
     wrong["version"] = 7.into();
     world.write(&file, &serde_json::to_vec(&wrong).unwrap());
-    world.run("calibrate --show").refused(1, "default.json", "version 7");
+    world.run("calibrate --show --name default").refused(1, "default.json", "version 7");
     world.write(&file, b"no JSON");
-    world.run("calibrate --show").refused(1, "default.json", "is not a calibration profile");
+    world.run("calibrate --show --name default").refused(1, "default.json", "is not a calibration profile");
+    world.run("calibrate --show").with_code(4).says(&["default.json", "is not a calibration profile"]);
+    world.run("calibrate --show --svg charts").refused(2, "--svg", "shows one profile");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn prune_removes_a_chain_of_stored_media_only_when_a_newer_one_is_proven() {
         let done = world.run(&format!("copy --from {number}.bak --to-repo night --report json")).done();
         ways.extend(how(&done));
     }
-    let (whole, pages) = ("taken in whole", "taken in as the pages that differ");
+    let (whole, pages) = ("stored whole", "stored as the pages that differ");
     assert_eq!(ways, [whole, pages, whole, pages]);
     prune("--confirm").with_code(4).says(&["none of its chains is verified"]);
     assert_eq!(list(&world).len(), 4);

@@ -93,7 +93,7 @@ fn media_of_every_kind_come_back_byte_for_byte_and_are_taken_in_once() {
     let done = world.run("copy --from dump/* --to-repo night --report json").done();
     let ways = how(&done);
     let count = |way: &str| ways.iter().filter(|known| *known == way).count();
-    assert_eq!((count("taken in whole"), count("taken in as it is")), (2, 2), "pages have places, others not: {done}");
+    assert_eq!((count("stored whole"), count("stored as it is")), (2, 2), "pages have places, others not: {done}");
     let again = world.run("copy --from dump/* --to-repo night --report json").done();
     assert_eq!(how(&again), ["there already"; 4], "{again}");
     let sets = list(&world);
@@ -128,7 +128,7 @@ fn a_later_full_is_stored_as_the_pages_that_differ() {
     let media = [("1.bak", written(&first, 1)), ("2.bak", written(&second, 2))];
     media.iter().for_each(|(name, bytes)| world.write(name, bytes));
     let done = world.run("copy --from 1.bak --from 2.bak --to-repo night --report json").done();
-    assert_eq!(how(&done), ["taken in whole", "taken in as the pages that differ"], "{done}");
+    assert_eq!(how(&done), ["stored whole", "stored as the pages that differ"], "{done}");
     let sets = list(&world);
     assert_eq!((sets[0]["kind"].as_str(), sets[1]["kind"].as_str()), (Some("full"), Some("differential")));
     let changed = 200 * 8 / 20 * PAGE as u64;
@@ -166,7 +166,7 @@ fn a_stored_differential_becomes_files_over_its_stored_full_and_a_chain_comes_ba
     media.iter().for_each(|(name, bytes)| world.write(name, bytes));
     let from: String = media.iter().map(|(name, _)| format!(" --from {name}")).collect();
     let done = world.run(&format!("copy{from} --to-repo night --report json")).done();
-    assert_eq!(how(&done)[1], "taken in as the pages that differ", "the base of the differential has a base itself");
+    assert_eq!(how(&done)[1], "stored as the pages that differ", "the base of the differential has a base itself");
     let ids: Vec<String> = list(&world).iter().map(|set| id(set).to_owned()).collect();
     world.run("restore --from 2.bak --from 3.dif --into dir:wanted --mkdir").done();
     let done = world.run(&format!("restore --repo night --set {} --into dir:out --mkdir", ids[2])).done();
@@ -217,7 +217,7 @@ fn an_extent_far_behind_the_others_makes_no_large_set() {
         fs::create_dir(world.at(&format!("{name}-r"))).unwrap();
         world.write("fullbore.toml", format!("[repository.night]\nto = [\"{name}-r/\"]\n").as_bytes());
         let line = format!("copy --from {name}1.bak --from {name}2.bak --to-repo night --report json");
-        assert_eq!(how(&world.run(&line).done()), ["taken in whole", "taken in as the pages that differ"]);
+        assert_eq!(how(&world.run(&line).done()), ["stored whole", "stored as the pages that differ"]);
         for (set, number) in list(&world).iter().zip(1..) {
             world.run(&format!("restore --repo night --set {} --into bak:{name}-out --mkdir", id(set))).done();
             assert!(world.read(&format!("{name}-out/{name}{number}.bak")) == media[number - 1], "{name}{number}");
@@ -238,7 +238,7 @@ fn a_file_that_is_cut_while_it_is_read_is_left_out_by_its_cause() {
     copy.says(" % ");
     fs::File::options().write(true).open(world.at("cut.bak")).unwrap().set_len((28 << 20) + 5000).unwrap();
     let ended = copy.wait().with_code(4);
-    let said = ended.says(&["not taken in", "cut.bak", "it was cut during the read", "no program writes"]);
+    let said = ended.says(&["not stored", "cut.bak", "it was cut during the read", "no program writes"]);
     assert!(!said.err.contains("an earlier read"), "{said}");
     assert_eq!(world.names("out").len(), 1, "the log is taken in");
 }
@@ -263,11 +263,11 @@ fn half_a_stripe_pair_and_a_damaged_page_are_left_out_by_name() {
     assert!(world.run("list --repo night --json").done().json().as_array().unwrap().is_empty());
     world.write("good.bak", &written(&set(BackupKind::Log, 6), 6));
     let done = world.run("copy --from 1.bak --from bad.bak --from good.bak --to-repo night");
-    done.with_code(4).says(&["not taken in", "family 2 of 2", "page 1:9"]);
+    done.with_code(4).says(&["not stored", "family 2 of 2", "page 1:9"]);
     assert_eq!(list(&world).len(), 1);
     // The other half comes later.
     let done = world.run("copy --from 1.bak --from 2.bak --to-repo night").done();
-    assert!(done.err.contains("taken in whole"), "{done}");
+    assert!(done.err.contains("stored whole"), "{done}");
 }
 
 #[test]
@@ -314,9 +314,9 @@ fn an_encrypted_repository_compares_a_full_with_its_key_and_stores_it_whole_with
     }
     world.run("copy --from 0.bak --to-repo night").done();
     let with_key = world.run("copy --from 1.bak --to-repo night --key k.key --report json").done();
-    assert_eq!(how(&with_key), ["taken in as the pages that differ"], "{with_key}");
+    assert_eq!(how(&with_key), ["stored as the pages that differ"], "{with_key}");
     let without = world.run("copy --from 2.bak --to-repo night --report json").done();
-    assert_eq!(how(&without), ["taken in whole"], "{without}");
+    assert_eq!(how(&without), ["stored whole"], "{without}");
     assert!(without.err.contains("stored whole"), "{without}");
     let again = world.run("copy --from *.bak --to-repo night --report json").done();
     assert_eq!(how(&again), ["there already"; 3], "{again}");
@@ -416,7 +416,7 @@ fn a_file_that_is_replaced_before_it_is_read_is_not_taken_in_under_the_old_ident
     let running = world.start("copy --from 1.bak --from 2.bak --to-repo night --throttle 128KiB/s");
     world.media_begun("a");
     world.write("2.bak", &media(3));
-    running.wait().with_code(4).says(&["not taken in", "was replaced by other media"]);
+    running.wait().with_code(4).says(&["not stored", "was replaced by other media"]);
     assert_eq!(list(&world).len(), 1);
     world.run("copy --from 2.bak --to-repo night").done();
     let last = list(&world).last().unwrap().clone();
@@ -445,7 +445,7 @@ fn media_go_into_a_directory_and_a_dry_run_writes_nothing() {
     fs::create_dir(world.at("sets")).unwrap();
     world.write("x.bak", &sample_full(false));
     let planned = world.run("copy --from x.bak --to sets/ --dry-run").done();
-    assert!(planned.text().contains("to be taken in"), "{planned}");
+    assert!(planned.text().contains("to be stored"), "{planned}");
     world.run("copy --from x.bak --to-repo night --dry-run").done();
     assert!(world.names("sets").is_empty() && world.names("a").is_empty());
     world.run("copy --from x.bak --to sets/ --compression zstd:1").done();
@@ -491,7 +491,7 @@ fn all_genuine_files_go_into_a_repository_and_come_back_byte_for_byte() {
     assert!(done.err.contains("family 2 of 2") && done.err.contains("Northwind_CC.bak"), "{done}");
     let object = done.object();
     let copied = object["copied"].as_array().unwrap();
-    assert!(copied.iter().any(|copy| copy["how"] == "taken in as the pages that differ"), "{done}");
+    assert!(copied.iter().any(|copy| copy["how"] == "stored as the pages that differ"), "{done}");
     let families: u64 = copied.iter().map(|copy| copy["from_families"].as_u64().unwrap()).sum();
     assert_eq!(families as usize, files.len() - 1);
     world.run("verify --repo night").done();

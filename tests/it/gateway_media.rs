@@ -236,7 +236,7 @@ fn uploaded_backup_files_become_sets_and_a_later_full_is_stored_as_the_pages_tha
     assert_eq!(world.names("files"), ["shop", "shop_log"]);
     let line = "copy --from uploaded:nightly/shop/* --to-repo nightly --report json";
     let ways = [how(&world.run(line).done()), how(&world.run(line).done())];
-    assert_eq!(ways[0], ["taken in whole", "taken in as the pages that differ"]);
+    assert_eq!(ways[0], ["stored whole", "stored as the pages that differ"]);
     assert_eq!(ways[1], ["there already", "there already"]);
     // The client deletes its objects; the sets stay, and give the files back.
     for key in ["shop/1.bak", "shop/2.bak"] {

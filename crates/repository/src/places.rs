@@ -23,7 +23,7 @@ pub struct Strange {
     pub thing: String,
     /// Why it is not a place that sets were written into.
     pub why: String,
-    /// The next step.
+    /// The next step, with NAME for the name of the repository.
     pub hint: &'static str,
 }
 
@@ -35,7 +35,11 @@ impl Strange {
 
     /// As an error, for the repository with this name.
     pub fn refusal(&self, name: &str) -> Error {
-        Error::refused(format!("--repo {name}: {}", self.thing), &self.why, self.hint)
+        Error::refused(
+            format!("--repo {name}: {}", self.thing),
+            &self.why,
+            self.hint.replace("--repo NAME", &format!("--repo {name}")),
+        )
     }
 }
 
@@ -75,13 +79,13 @@ pub fn strange<'a>(
                     "is it the right bucket and prefix, and the right account?",
                     "name the places in the same order on every host; if this place was emptied, begin a new \
                      repository, or remove the records of the sets that were there (.fullbore/sets/ID.json; \
-                     `fullbore list --repo` shows the ids). Complete sets can still be restored",
+                     `fullbore list --repo NAME` shows the ids). Complete sets can still be restored",
                 ),
                 _ => (
                     "is its disk not mounted?",
                     "mount it, and name the places in the same order on every host; if the disk is lost, begin a new \
                      repository in other directories, or remove the records of the sets that were on it \
-                     (.fullbore/sets/ID.json; `fullbore list --repo` shows the ids). Complete sets can still be restored",
+                     (.fullbore/sets/ID.json; `fullbore list --repo NAME` shows the ids). Complete sets can still be restored",
                 ),
             };
             let lacks = match families.len() {

@@ -29,6 +29,7 @@ pub fn restore(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
     let made = into_directory::make(into, database_files::accepted(request.mkdir, !request.moves.is_empty()))?;
     conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
     report.into = Some(format!("dir:{}", into.display()));
+    report.engine = Some(found.media.engine().name().to_owned());
     let places = FilePlaces { directory: into.clone(), moves: request.moves.clone() };
     let wanted = match request.file {
         Some(file) => found.identity_of(file).map(Some),

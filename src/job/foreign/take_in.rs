@@ -20,9 +20,9 @@ use crate::job::copy::{self, Request};
 use crate::report::{CopyReport, FamilyReport, Report};
 
 /// The ways in which media are taken in, for reports: nothing has a place, pages have places, or a full has them too.
-const AS_IT_IS: &str = "taken in as it is";
-const WHOLE: &str = "taken in whole";
-const DIFFERENT_PAGES: &str = "taken in as the pages that differ";
+const AS_IT_IS: &str = "stored as it is";
+const WHOLE: &str = "stored whole";
+const DIFFERENT_PAGES: &str = "stored as the pages that differ";
 const THERE: &str = "there already";
 
 /// Takes media sets into directories or prefixes, each whole. Fills `report`, also when it fails.
@@ -86,14 +86,14 @@ pub(in crate::job) fn each(
     if taken == 0 {
         return crate::job::verify::first(left_out, report);
     }
-    let left_out = left_out.iter().map(|error| format!("not taken in: {}; {}", error.one_line(), error.hint()));
+    let left_out = left_out.iter().map(|error| format!("not stored: {}; {}", error.one_line(), error.hint()));
     report.warnings.extend(left_out);
     Ok(())
 }
 
 /// Reports a media set that the target has.
 pub(in crate::job) fn is_there(set: &ForeignMediaSet, id: Uuid, report: &mut Report) {
-    report.notes.push(format!("{} is there already, and is not taken in again", title(set)));
+    report.notes.push(format!("{} is there already, and is not stored again", title(set)));
     let mut one = Report::begin("copy");
     one.backup_set_id = Some(id.to_string());
     book(set, THERE, &one, 0, report);
@@ -114,7 +114,7 @@ pub(in crate::job) fn plan(
         .iter()
         .map(|place| FamilyReport { device: place.to_string(), bytes: 0, blake3: String::new() })
         .collect();
-    book(set, "to be taken in", &one, bytes, report);
+    book(set, "to be stored", &one, bytes, report);
     Ok(())
 }
 
@@ -239,7 +239,7 @@ fn refuse_flags(request: &Request, title: &str) -> Result<()> {
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => {
-            let why = format!("does not work with a {title}: every media set is taken in");
+            let why = format!("does not work with a {title}: every media set is stored");
             Err(Error::usage(flag, why, "leave it out, and name the files with --from"))
         }
         None => Ok(()),

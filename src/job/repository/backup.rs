@@ -223,7 +223,7 @@ pub(super) fn choose_base(
     let may_be_base = |set: &&&StoredSet| set.record.kind == SetKind::Full && !set.record.copy_only;
     let fulls = ours.iter().filter(may_be_base).filter(|set| set.is_usable());
     let damaged = ours.iter().filter(may_be_base).filter(|set| set.is_damaged() && !set.tombstone);
-    report.warnings.extend(damaged.map(|set| nothing_is_based_on(set)));
+    report.warnings.extend(damaged.map(|set| nothing_is_based_on(set, setting.name)));
     let Some(base) = fulls.max_by_key(|set| set.began_at()) else {
         if wanted == Wanted::Auto {
             report.notes.push(format!("takes a full: the repository has no full of `{database}` that can be a base"));
@@ -257,10 +257,11 @@ pub(super) fn choose_base(
     Ok(Some((*base).clone()))
 }
 
-fn nothing_is_based_on(set: &StoredSet) -> String {
+fn nothing_is_based_on(set: &StoredSet, name: &str) -> String {
+    let (title, id) = (super::title(&set.record), set.record.backup_set_id);
     format!(
-        "{} was found damaged and cannot be a base: `fullbore verify` it again, or let prune remove it",
-        super::title(&set.record)
+        "{title} was found damaged and cannot be a base: verify it again with `fullbore verify --repo {name} --set {id}`, \
+         or let prune remove it"
     )
 }
 

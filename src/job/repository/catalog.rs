@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use fullbore_core::device::Device;
 use fullbore_core::{Error, Result};
 use serde::Serialize;
 
@@ -27,6 +28,26 @@ pub struct Rebuilt {
     pub notes: Vec<String>,
 }
 
+/// Refuses places without records of a repository and without a backup set: nothing can be rebuilt from them.
+fn refuse_empty(name: &str, places: &[Device], conduct: &Conduct) -> Result<()> {
+    let repository = Repository::open_or_plan(name, places.to_vec(), &conduct.stores)?;
+    if !repository.id.is_nil() {
+        return Ok(());
+    }
+    let inventory = Inventory::take(&repository, HashMap::new()).map_err(|error| conduct.why_halted(error))?;
+    match (&inventory.sets[..], places) {
+        ([], [first, ..]) => {
+            let why = "is not a repository: it has no records and no backup sets";
+            let hint = format!(
+                "check the path: a missing directory may be a disk that is not mounted; the first `fullbore backup \
+                 --repo {name}` makes a repository"
+            );
+            Err(Error::usage(format!("--repo {name}: {first}"), why, hint))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Forgets what this host's catalog knows about a repository and reads it again. Lost records of the repository are
 /// made again from the media; for encrypted sets this needs a key that opens them.
 ///
@@ -35,6 +56,7 @@ pub struct Rebuilt {
 pub fn rebuild(setting: Setting<'_>, key: Option<&Path>, conduct: &Conduct) -> Result<Rebuilt> {
     let key = discovery::read_key(key)?;
     let places = fullbore_repository::places(setting.name, setting.config)?;
+    refuse_empty(setting.name, &places, conduct)?;
     let repository = Repository::open_or_make(setting.name, places, &conduct.stores)?.hiding(setting.config)?;
     let mut rebuilt = Rebuilt::default();
     let inventory =

@@ -82,7 +82,8 @@ pub fn run(
     };
     if sets.is_empty() {
         let thing = format!("--repo {}", setting.name);
-        return Err(Error::usage(thing, "holds no backup set", "back up into it: `fullbore backup … --repo`"));
+        let hint = format!("back up into it: `fullbore backup SOURCE --repo {}`", setting.name);
+        return Err(Error::usage(thing, "holds no backup set", hint));
     }
     let names = Names::of(&inventory.sets);
     let name = |set: &StoredSet| (set.record.engine.clone(), names.name(&set.record));

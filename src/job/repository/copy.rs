@@ -307,7 +307,8 @@ impl<'a> Target<'a> {
             let is_gone = other.record.runs_as.as_ref().is_some_and(Process::is_gone);
             if !other.is_dead(now) && !is_gone {
                 let why = format!("is being written by {}", other.title());
-                let hint = "wait for it, or end it with `fullbore cancel`";
+                let (id, name) = (other.record.task, &self.repository.name);
+                let hint = format!("wait for it, or end it with `fullbore cancel {id} --repo {name}`");
                 return Err(Error::refused(format!("backup set {set}"), why, hint));
             }
             self.end(other, task)?;

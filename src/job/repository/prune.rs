@@ -359,7 +359,9 @@ fn refuse_another(repository: &Repository, task: &Task, now: i64) -> Result<()> 
         None => Ok(()),
         Some(other) => {
             let why = format!("another prune runs: {}", other.title());
-            Err(Error::refused("prune", why, "wait until it has ended, or end it with `fullbore cancel`"))
+            let id = other.record.task;
+            let end = format!("end it with `fullbore cancel {id} --repo {}`", repository.name);
+            Err(Error::refused("prune", why, format!("wait until it has ended, or {end}")))
         }
     }
 }

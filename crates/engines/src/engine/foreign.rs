@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
@@ -149,8 +150,12 @@ pub struct RestoredFile {
 }
 
 /// The result of a restore.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ForeignRestore {
+    /// The name of the database.
+    pub database: String,
+    /// The kind of the last set, in the words of fullbore.
+    pub kind: SetKind,
     /// The sets that were written, in order, for messages.
     pub sets: Vec<String>,
     /// The files.

@@ -1,6 +1,7 @@
 //! A restore of backup files to the files of their database.
 
 use fullbore_core::Result;
+use fullbore_core::media::SetKind;
 
 use super::chain::{self, Chain, Chosen};
 use super::configuration::FileKind;
@@ -35,7 +36,9 @@ pub fn restore(
     warnings.extend(groups.iter().flat_map(warnings_about_copies));
     let left_out = newest.set.configuration.files.iter().filter(|file| matches!(file.kind, FileKind::Other(_)));
     warnings.extend(left_out.map(|file| format!("`{}` is not restored: its files are not pages", file.logical_name)));
-    Ok(ForeignRestore { sets: titles(&layers), files: files.publish()?, warnings })
+    let kind = if chosen.differential.is_some() { SetKind::Differential } else { SetKind::Full };
+    let database = newest.set.configuration.database.database.clone();
+    Ok(ForeignRestore { database, kind, sets: titles(&layers), files: files.publish()?, warnings })
 }
 
 /// The media sets on these devices.

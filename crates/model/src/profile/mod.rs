@@ -21,7 +21,7 @@ pub use here::{DEFAULT, PathLocation, for_job, of_this_machine};
 pub use machine::Machine;
 pub use operations::contradicted;
 pub use path::{Asked, Calibrated};
-pub use stored::{check_name, load, places, save};
+pub use stored::{all, check_name, load, places, save};
 
 /// The version of the file. A reader refuses any other.
 pub const VERSION: u64 = 1;

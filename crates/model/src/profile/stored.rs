@@ -1,5 +1,6 @@
 //! Profiles as files: by name, replaced atomically. Every user may read the profiles of root.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -122,6 +123,29 @@ pub fn load(places: &[PathBuf], name: &str) -> Result<Profile> {
     }
     let why = format!("there is no such profile ({})", looked.join("; "));
     Err(Error::usage(format!("profile `{name}`"), why, format!("measure it: {}", command(name))))
+}
+
+/// All stored profiles, the newest first, and the errors of files that are no profile. Of a name, the file that [`load`]
+/// reads counts.
+pub fn all(places: &[PathBuf]) -> (Vec<Profile>, Vec<Error>) {
+    let names: BTreeSet<String> = places.iter().flat_map(|place| names_in(place)).collect();
+    let (mut found, mut errors) = (Vec::new(), Vec::new());
+    for name in names {
+        match load(places, &name) {
+            Ok(profile) => found.push(profile),
+            Err(error) => errors.push(error),
+        }
+    }
+    let made = |profile: &Profile| profile.made_at.parse::<jiff::Timestamp>().ok();
+    found.sort_by_key(|profile| std::cmp::Reverse(made(profile)));
+    (found, errors)
+}
+
+/// The names of the profiles in a directory; none if it cannot be read.
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let name = |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(".json")?.to_owned());
+    entries.filter_map(name).filter(|name| check_name(name).is_ok()).collect()
 }
 
 /// The command that measures the profile of that name.
