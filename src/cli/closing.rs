@@ -296,14 +296,12 @@ fn each(number: u64, noun: &str) -> String {
     }
 }
 
-/// The directories or prefixes of families, each once. A single family is named itself.
+/// The directories or prefixes of families, each once. A family whose name looks like that of a directory is named itself.
 fn places<'a>(families: impl Iterator<Item = &'a String>) -> String {
-    let (mut places, families): (Vec<&str>, Vec<&String>) = (Vec::new(), families.collect());
-    if let [only] = families[..] {
-        return value(only);
-    }
+    let mut places: Vec<&str> = Vec::new();
     for device in families {
-        let place = device.rfind('/').map_or(device.as_str(), |end| &device[..=end]);
+        let of_a_file = |end: &usize| device[end + 1..].contains('.');
+        let place = device.rfind('/').filter(of_a_file).map_or(device.as_str(), |end| &device[..=end]);
         if !places.contains(&place) {
             places.push(place);
         }

@@ -209,7 +209,6 @@ fn a_profile_of_another_machine_is_shown_with_a_warning_and_refused_to_be_used()
 fn a_profile_that_is_missing_or_damaged_is_refused_with_what_to_do() {
     let world = World::with_database();
     world.run("calibrate --show --name night").refused(2, "profile `night`", "there is no such profile");
-    world.run("calibrate --show").refused(2, "profile `default`", "fullbore calibrate");
     world.run("calibrate --read app.db --seconds 1").done();
     let file = format!("{PROFILES}/default.json");
     let made: serde_json::Value = serde_json::from_slice(&world.read(&file)).unwrap();

@@ -210,7 +210,9 @@ fn sets_whose_database_only_a_key_tells_are_called_so_beside_others() {
     fs::remove_file(world.at(&name)).unwrap();
     fs::remove_dir_all(world.at("state")).unwrap();
     let several = world.run("restore --repo night --into sqlite:copy.db");
-    several.refused(1, "--repo", "several databases").says(&["1 set with an encrypted name", "catalog rebuild --key"]);
+    several
+        .refused(1, "--repo", "several databases")
+        .says(&["1 set with an encrypted name", "catalog rebuild --repo night --key"]);
 }
 
 #[test]

@@ -338,8 +338,11 @@ impl Shared {
                 continue;
             }
             let why = format!("is being removed by prune {} on {}", tombstone.task, on_its_line(&tombstone.host));
-            let hint = "take another set, or restore this one with --from; if that prune is dead, the next \
-                        `fullbore prune --confirm` keeps or removes this set by the retention rules";
+            let hint = format!(
+                "take another set, or restore this one with --from; if that prune is dead, the next `fullbore prune --repo \
+                 {} --confirm` keeps or removes this set by the retention rules",
+                self.repository.name
+            );
             return Ok(Some(Error::refused(format!("backup set {id}"), why, hint)));
         }
         Ok(None)

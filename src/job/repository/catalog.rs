@@ -34,7 +34,8 @@ fn refuse_empty(name: &str, places: &[Device], conduct: &Conduct) -> Result<()> 
     if !repository.id.is_nil() {
         return Ok(());
     }
-    let inventory = Inventory::take(&repository, HashMap::new()).map_err(|error| conduct.why_halted(error))?;
+    let inventory = Inventory::take(&repository, HashMap::new());
+    let inventory = inventory.map_err(|error| conduct.why_halted(error).on_named_thing())?;
     match (&inventory.sets[..], places) {
         ([], [first, ..]) => {
             let why = "is not a repository: it has no records and no backup sets";

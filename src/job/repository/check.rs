@@ -77,7 +77,7 @@ pub fn run(
     let meant = |wanted: Option<&str>| meant(&repository, &inventory.sets, wanted);
     let database = meant(request.database.as_deref());
     let sets: Vec<&StoredSet> = match &database {
-        Some(_) => of_database(&inventory.sets, database.as_deref())?,
+        Some(_) => of_database(&inventory.sets, database.as_deref(), setting.name)?,
         None => inventory.sets.iter().collect(),
     };
     if sets.is_empty() {
@@ -92,7 +92,7 @@ pub fn run(
     // A name without sets is fine: if it is mistyped, the check still complains about the database that was meant.
     let wanted = request.retired.iter().filter_map(|wanted| meant(Some(wanted)));
     for wanted in wanted.filter(|wanted| is_known(&inventory.sets, wanted)) {
-        let of_it = of_database(&inventory.sets, Some(&wanted))
+        let of_it = of_database(&inventory.sets, Some(&wanted), setting.name)
             .map_err(|error| error.noting("--retired or `retired` names it"))?;
         retired.extend(of_it.first().map(|set| name(set)));
     }

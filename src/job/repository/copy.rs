@@ -68,7 +68,7 @@ pub fn run(request: &Request, between: Between<'_>, conduct: &Conduct, report: &
             let inventory = setting.inventory(&repository, source, &mut report.warnings)?;
             let set = request.reading.choice.set.as_deref();
             let database = meant(&repository, &inventory.sets, between.database);
-            let sets = to_choose_from(&inventory.sets, database.as_deref(), set)?;
+            let sets = to_choose_from(&inventory.sets, database.as_deref(), set, &repository.name)?;
             let mut chosen = chosen(sets.clone(), &request, &repository, report)?;
             if target.is_some() && chosen.sets.len() > 1 {
                 chosen = ChosenChain::reads(with_ancestors(&chosen.sets, &sets), &request.reading, &repository)?;

@@ -107,12 +107,14 @@ fn is_called_with_host(set: &StoredSet, wanted: &str) -> bool {
 }
 
 /// A line of a list of databases.
-fn line(engine: &str, name: &str, sets: usize) -> String {
+fn line(engine: &str, name: &str, sets: usize, repository: &str) -> String {
     let engine = on_its_line(engine);
     match name {
         "" => {
             let sets = counted(sets as u64, "set");
-            format!("\n    {engine}: {sets} with an encrypted name (`fullbore catalog rebuild --key`)")
+            format!(
+                "\n    {engine}: {sets} with an encrypted name (`fullbore catalog rebuild --repo {repository} --key KEYFILE`)"
+            )
         }
         _ => format!("\n    {engine} `{}`", on_its_line(name)),
     }
@@ -123,7 +125,11 @@ fn line(engine: &str, name: &str, sets: usize) -> String {
 ///
 /// # Errors
 /// No database fits, or more than one.
-pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Result<Vec<&'a StoredSet>> {
+pub(super) fn of_database<'a>(
+    sets: &'a [StoredSet],
+    wanted: Option<&str>,
+    repository: &str,
+) -> Result<Vec<&'a StoredSet>> {
     let names = Names::of(sets);
     let mut known: BTreeMap<(&str, String), Vec<&StoredSet>> = BTreeMap::new();
     for set in sets {
@@ -133,14 +139,15 @@ pub(super) fn of_database<'a>(sets: &'a [StoredSet], wanted: Option<&str>) -> Re
         None => true,
         Some(wanted) => sets.iter().any(|set| is_called(set, wanted)),
     };
-    let shown = || known.iter().map(|((engine, name), sets)| line(engine, name, sets.len())).collect::<String>();
+    let shown =
+        || known.iter().map(|((engine, name), sets)| line(engine, name, sets.len(), repository)).collect::<String>();
     let is_exact = |((_, name), sets): &(&(&str, String), &Vec<&StoredSet>)| {
         wanted.is_some_and(|wanted| wanted == name || sets.iter().any(|set| is_called_with_host(set, wanted)))
     };
     let exact = known.iter().any(|of| is_exact(&of));
     let fitting = known.iter().filter(|of| if exact { is_exact(of) } else { fits(of.1) });
     let fitting: Vec<&Vec<&StoredSet>> = fitting.map(|(_, sets)| sets).collect();
-    let thing = wanted.map_or_else(|| "--repo".to_owned(), |name| format!("--database {name}"));
+    let thing = wanted.map_or_else(|| format!("--repo {repository}"), |name| format!("--database {name}"));
     match fitting[..] {
         [of] => Ok(of.clone()),
         [] if known.is_empty() => {
@@ -166,8 +173,9 @@ pub(super) fn to_choose_from<'a>(
     sets: &'a [StoredSet],
     wanted: Option<&str>,
     set: Option<&str>,
+    repository: &str,
 ) -> Result<Vec<&'a StoredSet>> {
-    let (None, Some(part)) = (wanted, set) else { return of_database(sets, wanted) };
+    let (None, Some(part)) = (wanted, set) else { return of_database(sets, wanted, repository) };
     let is_it =
         |set: &&StoredSet| ids::fits(set.record.backup_set_id, part) || ids::fits(set.record.media_set_id, part);
     let named: Vec<&StoredSet> = sets.iter().filter(is_it).collect();

@@ -53,7 +53,8 @@ pub(super) fn add_needed(
         let id = set.record.backup_set_id.to_string();
         let choice = Choice { set: Some(id.clone()), ..Choice::default() };
         let reading = Reading { choice, ..request.reading.clone() };
-        let below = ChosenChain::among(to_choose_from(sets, None, Some(&id))?, &reading, repository, report)?;
+        let below =
+            ChosenChain::among(to_choose_from(sets, None, Some(&id), &repository.name)?, &reading, repository, report)?;
         ids.extend(below.ids());
         readings.push(below.reading);
     }

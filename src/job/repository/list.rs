@@ -106,7 +106,7 @@ pub fn list(
         inventory.sets
     };
     let chosen = match &meant {
-        Some(_) => of_database(&sets, meant.as_deref())?,
+        Some(_) => of_database(&sets, meant.as_deref(), setting.name)?,
         None => sets.iter().collect(),
     };
     let broken = chosen.iter().filter(|set| set.incomplete.is_some() && !set.tombstone);

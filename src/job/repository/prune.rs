@@ -257,7 +257,7 @@ fn planned(
     let mut meant: HashSet<Uuid> = inventory.sets.iter().map(|set| set.record.backup_set_id).collect();
     if request.database.is_some() {
         let database = databases::meant(repository, &inventory.sets, request.database.as_deref());
-        let of_it = of_database(&inventory.sets, database.as_deref())?;
+        let of_it = of_database(&inventory.sets, database.as_deref(), &repository.name)?;
         meant = of_it.iter().map(|set| set.record.backup_set_id).collect();
         let concerned = with_dependants(meant.clone(), &inventory.sets);
         places.retain(|&at| concerned.contains(&inventory.sets[at].record.backup_set_id));

@@ -44,7 +44,7 @@ pub fn run(
     let database = database.as_deref();
     let chain = match &standing {
         None => {
-            let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
+            let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref(), setting.name)?;
             let mut reading = request.reading.clone();
             if let Some(wanted) = &request.stop {
                 reading.choice = choice_of_stop(wanted, &sets, &reading, &repository, conduct)?;
@@ -52,7 +52,7 @@ pub fn run(
             ChosenChain::among(sets, &reading, &repository, report)?
         }
         Some(standing) => {
-            let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref())?;
+            let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref(), setting.name)?;
             let next = ChosenChain::next(sets, standing, &request.reading, &repository, report);
             next.map_err(|error| error.noting(PRUNED_BETWEEN))?
         }

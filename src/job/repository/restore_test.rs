@@ -44,7 +44,7 @@ pub fn run(request: &Request, setting: Setting<'_>, conduct: &Conduct, report: &
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let set = request.reading.choice.set.as_deref();
     let database = meant(&repository, &inventory.sets, request.database.as_deref());
-    let sets = to_choose_from(&inventory.sets, database.as_deref(), set)?;
+    let sets = to_choose_from(&inventory.sets, database.as_deref(), set, &repository.name)?;
     let chain = ChosenChain::among(sets, &request.reading, &repository, report)?;
     let scratch = Scratch::make(&request.scratch, report)?;
     let restore = restored_into(scratch.path(), &chain, request);

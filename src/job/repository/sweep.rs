@@ -396,7 +396,10 @@ impl Whose {
             None if named => return Ok(()),
             None => format!("is not a backup file, but the record of backup set {} lists it", self.set),
         };
-        let hint = "the record was forged or damaged: look at it; `fullbore catalog rebuild` records what is there";
+        let name = &repository.name;
+        let hint = format!(
+            "the record was forged or damaged: look at it; `fullbore catalog rebuild --repo {name}` records what is there"
+        );
         Err(Error::incomplete(device.to_string(), why, hint))
     }
 }

@@ -40,7 +40,7 @@ pub fn run(
     let database = meant.as_deref();
     let sets = match (database, &reading.choice.set, reading.choice.latest) {
         (None, None, false) => inventory.sets.iter().collect(),
-        (_, set, _) => to_choose_from(&inventory.sets, database, set.as_deref())?,
+        (_, set, _) => to_choose_from(&inventory.sets, database, set.as_deref(), &repository.name)?,
     };
     let chosen = chosen(sets, reading).map_err(|error| of_repository(error, &repository.name))?;
     let all = reading.choice.set.is_none() && !reading.choice.latest;

@@ -514,6 +514,24 @@ fn a_profile_comes_back_as_it_was_stored_and_that_of_root_is_for_everybody_to_re
 }
 
 #[test]
+fn all_profiles_are_listed_the_newest_first_and_a_file_that_is_none_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let places = ["state", "old"].map(|name| folder.path().join(name));
+    let of = |name: &str, made_at: &str| Profile { name: name.into(), made_at: made_at.into(), ..profile() };
+    save(&places[..1], &of("night", "2026-11-22T10:00:00.5Z")).unwrap();
+    save(&places[..1], &of("day", "2026-11-24T10:00:00Z")).unwrap();
+    save(&places[1..], &of("night", "2026-11-26T10:00:00Z")).unwrap();
+    save(&places[1..], &of("first", "2026-11-20T10:00:00Z")).unwrap();
+    std::fs::write(places[0].join("bad.json"), "no JSON").unwrap();
+    std::fs::write(places[0].join(".day.new-1"), "a working file").unwrap();
+    let (found, errors) = super::all(&places);
+    let names: Vec<&str> = found.iter().map(|profile| profile.name.as_str()).collect();
+    assert_eq!(names, ["day", "night", "first"], "the file in the first directory counts");
+    assert!(errors.len() == 1 && errors[0].to_string().contains("bad.json"), "{errors:?}");
+    assert_eq!(super::all(&[folder.path().join("none")]).0, []);
+}
+
+#[test]
 fn a_profile_that_is_missing_or_has_an_impossible_name_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let error = load(&[folder.path().to_owned()], "night").unwrap_err();
