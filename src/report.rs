@@ -14,12 +14,14 @@ use fullbore_model::verdict::Setup;
 mod costs;
 mod followed;
 mod judge;
+mod migration;
 mod calibrated;
 mod point;
 mod server;
 
 pub use followed::{BacklogReport, FollowingReport, StretchReport};
 pub use judge::{CalibratedReport, CostReport, UseReport, VerdictReport, WhatIfReport};
+pub use migration::{ForeseenReport, MigrationReport};
 pub use point::PointReport;
 pub use server::ServerReport;
 
@@ -105,6 +107,8 @@ pub struct Report {
     pub verdict: Option<VerdictReport>,
     /// For a followed log: whether the follower kept up.
     pub following: Option<FollowingReport>,
+    /// Of a migration.
+    pub migration: Option<MigrationReport>,
     /// The raw path, with `--measure-limit`.
     pub limit: Option<LimitReport>,
     /// The engine's own positions.

@@ -68,6 +68,8 @@ pub enum Verb {
     Verify(Verify),
     Copy(Box<super::copy::Copy>),
     Unpack(super::unpack::Unpack),
+    #[command(display_order = 13)]
+    Migrate(super::migrate::Migrate),
     Export(Box<super::export::Export>),
     Calibrate(super::calibrate::Calibrate),
     Estimate(Box<super::estimate::Estimate>),
@@ -114,6 +116,7 @@ impl Verb {
             // A verdict is in the exit code and, in a repository, in its records.
             Self::Verify(_) | Self::RestoreTest(_) => false,
             Self::Sql(args) => args.dry_run,
+            Self::Migrate(args) => args.plan,
             Self::Unpack(_)
             | Self::Export(_)
             | Self::Gateway(_)

@@ -8,6 +8,7 @@ use fullbore::units::{counted, mib_per_s, show_bytes};
 use fullbore_model::verdict::is_worth_naming;
 
 use super::args::OutputFlags;
+use super::estimated::show_seconds;
 use super::show::value;
 
 /// Places that a closing line names.
@@ -169,6 +170,50 @@ pub fn unpack(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let mut out = vec![format!("UNPACK: {} to {}", value(from), value(report.into.as_deref().unwrap_or_default()))];
     out.push(format!("  {}, from {} ({:.2} : 1)", moved(report), show_bytes(report.stored_bytes), report.ratio));
     tail(report, shown, &mut out);
+    out
+}
+
+/// What was migrated.
+pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
+    let Some(migration) = &report.migration else { return Vec::new() };
+    let [source, target] = [&report.database, &report.into].map(|name| value(name.as_deref().unwrap_or_default()));
+    let (tables, versions) = (counted(migration.tables, "table"), migration.servers.join(" into "));
+    if report.status == "planned" {
+        let bytes = show_bytes(migration.expected_bytes);
+        let mut out =
+            vec![format!("MIGRATE: {source} into {target} ({versions})"), format!("  {tables}, {bytes} on disk")];
+        if let Some(foreseen) = migration.foreseen {
+            let span = |[least, most]: [f64; 2]| format!("{} to {}", show_seconds(least), show_seconds(most));
+            let per_second = |bytes: f64| format!("{:.1} MiB/s", mib_per_s(bytes as u64, 1.0));
+            let (read, log) = (per_second(foreseen.read_bytes_per_s), per_second(foreseen.log_bytes_per_s));
+            out.push(format!("  full {}; the source is read at {read}, its log grows by {log}", span(foreseen.full_s)));
+            out.push(format!("  downtime {}", span(foreseen.downtime_s)));
+        }
+        return out;
+    }
+    let state = if migration.cut_over { "" } else { "; the source is still in use" };
+    let mut out = vec![format!("MIGRATE: {source} into {target} ({versions}){state}")];
+    if migration.full_s > 0.0 {
+        let (rows, bytes) = (counted(migration.rows, "row"), show_bytes(report.source_bytes));
+        let (time, speed) = (seconds(migration.full_s), mib_per_s(report.source_bytes, migration.full_s));
+        out.push(format!("  full: {tables} with {rows}, {bytes} in {time} ({speed:.1} MiB/s)"));
+    }
+    if migration.follow_s > 0.0 {
+        let (count, bytes) = (counted(migration.transactions, "transaction"), show_bytes(migration.applied_bytes));
+        out.push(format!("  log: {count} applied, {bytes}; lag {}", seconds(migration.lag_s)));
+    }
+    if let Some(down) = migration.downtime_s.filter(|_| migration.cut_over) {
+        let compared = match migration.compared {
+            Some((tables, rows)) => {
+                format!("; {} with {} compared, and equal", counted(tables, "table"), counted(rows, "row"))
+            }
+            None => "; rows were not compared".to_owned(),
+        };
+        out.push(format!("  downtime {}{compared}", seconds(down)));
+    }
+    if migration.full_s > 0.0 {
+        tail(report, shown, &mut out);
+    }
     out
 }
 

@@ -5,7 +5,7 @@ use clap::Command;
 /// A verb, and its examples: a line that says what for, and a command line.
 type Examples = (&'static [&'static str], [(&'static str, &'static str); 3]);
 
-const ALL: [Examples; 29] = [
+const ALL: [Examples; 30] = [
     (
         &["backup"],
         [
@@ -53,6 +53,17 @@ const ALL: [Examples; 29] = [
                 "copy --repo nightly --to-repo offsite --encrypt-to offsite.pub",
             ),
             ("With another codec", "copy --from /mnt/a/ --to /mnt/b/ --compression zstd:9"),
+        ],
+    ),
+    (
+        &["migrate"],
+        [
+            ("Foresee the time and the downtime", "migrate mysql://root@db1 --into mysql://root@db2 --plan"),
+            (
+                "Follow the source until Ctrl-C",
+                "migrate mysql://root@db1 --into mysql://root@db2 --password-file pw1 --into-password-file pw2",
+            ),
+            ("Continue, and switch over", "migrate mysql://root@db1 --into mysql://root@db2 --resume --cut-over"),
         ],
     ),
     (

@@ -175,7 +175,7 @@ fn request(args: &Follow, config: &Config) -> Result<Request> {
 }
 
 /// A time such as 500ms, 10s, 5m or 2h: from 1 ms to a year.
-fn duration(option: &str, text: &str) -> Result<Duration> {
+pub fn duration(option: &str, text: &str) -> Result<Duration> {
     let wrong = |why: &str| Error::usage(format!("{option} {text}"), why, "write 500ms, 10s, 5m or 2h");
     let split = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')

@@ -22,6 +22,7 @@ mod key;
 mod listing;
 mod log;
 mod manual;
+mod migrate;
 mod outside;
 mod progress;
 mod prune;
@@ -125,6 +126,7 @@ fn dispatch(Arguments { global, verb }: Arguments, config: &Config) -> Result<u8
         Verb::Verify(args) => verify::run(&args, config),
         Verb::Copy(args) => copy::run(&args, config),
         Verb::Unpack(args) => unpack::run(&args, config),
+        Verb::Migrate(args) => migrate::run(&args, config),
         Verb::Export(args) => export::run(&args, config),
         Verb::Calibrate(args) => calibrate::run(&args, config, global.config),
         Verb::Advise(args) => advise::run(&args, config, &global),
@@ -238,7 +240,8 @@ fn with_report(
     let mut report = Report::begin(command);
     report.configuration = config.read_from.as_ref().map(|path| path.display().to_string());
     let display = match command {
-        fullbore::job::follow::COMMAND => progress::Display::none(), // It has its own line.
+        // They have their own lines.
+        fullbore::job::follow::COMMAND | fullbore::job::migrate::COMMAND => progress::Display::none(),
         _ => progress::Display::start(command, shown, &conduct.progress),
     };
     show::log(&format!("{command}: begins, process {}", std::process::id()));

@@ -9,6 +9,7 @@ pub mod gateway;
 pub mod inspect;
 pub mod keys;
 pub mod limit;
+pub mod migrate;
 pub mod follow;
 pub mod reading;
 pub mod repository;

@@ -63,6 +63,7 @@ mod many_sets;
 mod mariadb;
 mod mariadb_refusals;
 mod mariadb_tables;
+mod migrate;
 mod mysql;
 mod mysql_differential;
 mod mysql_logical;

@@ -7,7 +7,7 @@ use fullbore_test_servers::{Kind, Options, Server};
 use crate::program::Ended;
 use crate::world::World;
 
-fn server(kind: Kind, world: &World, name: &str) -> Server {
+pub fn server(kind: Kind, world: &World, name: &str) -> Server {
     let server = Server::start(kind, &Options::new().binlog());
     let password = server.password_file().map(|path| fs::read(path).unwrap()).unwrap_or_default();
     fs::write(world.at(name), password).unwrap();
@@ -18,7 +18,7 @@ fn scheme(server: &Server) -> &'static str {
     if server.kind() == Kind::Mysql9 { "mysql" } else { "mariadb" }
 }
 
-fn url(server: &Server) -> String {
+pub fn url(server: &Server) -> String {
     format!("{}://root@127.0.0.1:{}", scheme(server), server.port())
 }
 
@@ -31,7 +31,7 @@ fn load(world: &World, target: &Server, options: &str) -> Ended {
 }
 
 /// Each value of each row of some tables, in hexadecimal digits, with the statements of everything in these databases.
-fn everything(server: &Server, databases: &[&str]) -> String {
+pub fn everything(server: &Server, databases: &[&str]) -> String {
     let list = databases.iter().map(|name| format!("'{}'", name.replace('\'', "''"))).collect::<Vec<_>>().join(",");
     let tables = server.sql(&format!(
         "SELECT HEX(table_schema), HEX(table_name), table_type FROM information_schema.tables WHERE table_schema IN ({list}) ORDER BY 1, 2"
@@ -63,7 +63,7 @@ fn everything(server: &Server, databases: &[&str]) -> String {
     seen
 }
 
-fn assert_same(found: &str, expected: &str) {
+pub fn assert_same(found: &str, expected: &str) {
     // MySQL may show a character set that it has left out before, with the same meaning.
     let plain = |text: &str| text.replace(" CHARACTER SET utf8mb4 COLLATE", " COLLATE");
     let (found, expected) = (plain(found), plain(expected));
@@ -71,7 +71,7 @@ fn assert_same(found: &str, expected: &str) {
     assert!(found == expected, "{:.3000}", format!("{differing:#?}"));
 }
 
-const SHOP: &str = "CREATE DATABASE shop CHARACTER SET latin1; USE shop; \
+pub const SHOP: &str = "CREATE DATABASE shop CHARACTER SET latin1; USE shop; \
     CREATE TABLE customer (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(80) CHARACTER SET utf8mb4 NOT NULL COMMENT 'a, (b''', UNIQUE KEY (name)); \
     INSERT INTO customer (name) VALUES ('Zoë 😀'), ('O''Brien\\t\\n\\\\x'), (''); \
     CREATE TABLE `order``s` (id BIGINT PRIMARY KEY AUTO_INCREMENT, customer INT NOT NULL, note TEXT, total DECIMAL(12,2) NOT NULL, KEY (total), \
@@ -87,7 +87,7 @@ const SHOP: &str = "CREATE DATABASE shop CHARACTER SET latin1; USE shop; \
     CREATE EVENT e ON SCHEDULE EVERY 1 YEAR STARTS '2040-01-01 00:00:00' DISABLE DO SET @x = 1;";
 
 /// All column types that both vendors have, with extreme values.
-const TYPES: &str = "CREATE DATABASE types CHARACTER SET utf8mb4 COLLATE utf8mb4_bin; USE types; SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES'; SET time_zone = '+00:00'; \
+pub const TYPES: &str = "CREATE DATABASE types CHARACTER SET utf8mb4 COLLATE utf8mb4_bin; USE types; SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES'; SET time_zone = '+00:00'; \
     CREATE TABLE numbers (k INT PRIMARY KEY AUTO_INCREMENT, a TINYINT, b TINYINT UNSIGNED, c BIGINT, d BIGINT UNSIGNED, e DECIMAL(65,30), f FLOAT, g DOUBLE, h BIT(64), i BIT(1), j YEAR); \
     INSERT INTO numbers VALUES (0,-128,255,-9223372036854775808,18446744073709551615,-99999999999999999999999999999999999.999999999999999999999999999999,0.1,-1.7976931348623157e308,b'1111111111111111111111111111111111111111111111111111111111111111',b'1',2155), \
         (1,127,0,9223372036854775807,0,0.000000000000000000000000000001,-3.40282e38,2.2250738585072014e-308,b'0',b'0',0),(2,NULL,NULL,NULL,NULL,NULL,16777217,-0.0,X'5C0A0900',NULL,1901); \
@@ -100,7 +100,7 @@ const TYPES: &str = "CREATE DATABASE types CHARACTER SET utf8mb4 COLLATE utf8mb4
     CREATE TABLE others (k INT PRIMARY KEY, a JSON, b GEOMETRY, c POINT NOT NULL, l LONGBLOB); \
     INSERT INTO others VALUES (1,'{\"a\":[1,null,\"\\\\n\"]}',ST_GeomFromText('LINESTRING(0 0,1 1)'),ST_GeomFromText('POINT(1 2)'),REPEAT(X'00FF0A5C', 700000)),(2,NULL,NULL,ST_GeomFromText('POINT(-1 -2)'),NULL);";
 
-const NAMES: &str = "CREATE DATABASE `a.b ``c/é`; CREATE TABLE `a.b ``c/é`.`tä'b\"l,(e` (`k ``,(` INT PRIMARY KEY, `v'` INT, KEY `i ``)` (`v'`)); INSERT INTO `a.b ``c/é`.`tä'b\"l,(e` VALUES (1, 2);";
+pub const NAMES: &str = "CREATE DATABASE `a.b ``c/é`; CREATE TABLE `a.b ``c/é`.`tä'b\"l,(e` (`k ``,(` INT PRIMARY KEY, `v'` INT, KEY `i ``)` (`v'`)); INSERT INTO `a.b ``c/é`.`tä'b\"l,(e` VALUES (1, 2);";
 
 fn round_trip(kind: Kind, further: &str, databases: &[&str]) {
     let world = World::new();

@@ -176,6 +176,7 @@ fn order(
         engine: manifest.engine.clone(),
         catalogs,
         streams: manifest.streams.clone(),
+        large: Vec::new(),
         tables: request.tables().to_vec(),
         maps: request.maps.clone(),
         replace: request.replace,

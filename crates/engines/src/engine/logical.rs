@@ -43,6 +43,8 @@ pub struct LoadOrder {
     pub catalogs: Vec<(String, Vec<u8>)>,
     /// The streams of the set.
     pub streams: Vec<ManifestStream>,
+    /// Tables that are large, although no stream says so yet: database and name.
+    pub large: Vec<(String, String)>,
     /// `DATABASE.TABLE` or `DATABASE.*`; empty: everything.
     pub tables: Vec<String>,
     /// Databases that get another name: old and new.

@@ -10,6 +10,7 @@ mod foreign;
 mod foreign_tables;
 mod log;
 mod logical;
+mod migration;
 mod option;
 mod options;
 mod pages;
@@ -40,6 +41,9 @@ pub use log::{
     AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayOn, Replayed, SetEnd, UnpackedLog,
 };
 pub use logical::{Load, LoadOrder, Loaded, LogicalEngine};
+pub use migration::{
+    Compared, Flow, Foreseen, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, Standing,
+};
 pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
 pub(crate) use options::names as option_names;
 pub use options::{EngineDefaults, refuse_target_options, resolve_options};
@@ -108,6 +112,11 @@ pub trait Engine: Sync {
 
     /// Its sets of rows and statements, if it has any.
     fn logical(&self) -> Option<&dyn LogicalEngine> {
+        None
+    }
+
+    /// Its servers, if they can be migrated into other servers.
+    fn migration(&self) -> Option<&dyn MigrationEngine> {
         None
     }
 

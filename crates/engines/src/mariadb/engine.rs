@@ -6,14 +6,15 @@ use fullbore_core::Result;
 
 use super::{restore, session, undo_length};
 use crate::engine::{
-    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, LogicalEngine, OptionKind,
-    PageEngine, Stems,
+    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, LogicalEngine, MigrationEngine,
+    OptionKind, PageEngine, Stems,
 };
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::engine::Binlog;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::logical_set::{self, LogicalSets};
+use crate::mysql_family::migration::Migrations;
 use crate::mysql_family::server_options::{
     ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, WHERE,
 };
@@ -82,6 +83,10 @@ impl Engine for MariaDb {
 
     fn logical(&self) -> Option<&dyn LogicalEngine> {
         Some(&LogicalSets)
+    }
+
+    fn migration(&self) -> Option<&dyn MigrationEngine> {
+        Some(&Migrations)
     }
 
     fn pages(&self) -> Option<&dyn PageEngine> {

@@ -7,8 +7,8 @@ use fullbore_core::media::ManifestStream;
 
 use super::{restore, session};
 use crate::engine::{
-    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, LogicalEngine, OptionKind,
-    PageEngine, Stems, TextOfTable,
+    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, LogicalEngine, MigrationEngine,
+    OptionKind, PageEngine, Stems, TextOfTable,
 };
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::engine::Binlog;
@@ -16,6 +16,7 @@ use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical::load::{self, TableText};
 use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::logical_set::{self, LogicalSets};
+use crate::mysql_family::migration::Migrations;
 use crate::mysql_family::server_options::{
     ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, WHERE,
 };
@@ -102,6 +103,10 @@ impl Engine for MySql {
 
     fn logical(&self) -> Option<&dyn LogicalEngine> {
         Some(&LogicalSets)
+    }
+
+    fn migration(&self) -> Option<&dyn MigrationEngine> {
+        Some(&Migrations)
     }
 
     fn pages(&self) -> Option<&dyn PageEngine> {

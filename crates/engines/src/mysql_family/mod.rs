@@ -1,5 +1,5 @@
 //! What MySQL and MariaDB share: the connection to a server, InnoDB's pages and tablespaces, tables as SQL text, logical
-//! sets, single tables out of a copy, tablespaces outside of the data directory, binary logs, and the start of a server on
+//! sets, migrations, single tables out of a copy, tablespaces outside of the data directory, binary logs, and the start of a server on
 //! a restored directory.
 
 pub mod account;
@@ -11,6 +11,7 @@ pub mod emptied;
 pub mod innodb;
 pub mod logical;
 pub mod logical_set;
+pub mod migration;
 pub mod outside;
 pub mod server_options;
 pub mod single_table;

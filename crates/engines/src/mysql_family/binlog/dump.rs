@@ -23,7 +23,7 @@ const ACCESS_DENIED: [u32; 2] = [1045, 1227];
 const ERROR_MAX: usize = 4096;
 
 /// Events from a server, and how far they are read.
-pub(super) struct Pull {
+pub struct Pull {
     connection: Connection,
     server: String,
     /// The place, and what is known of the groups.
@@ -199,6 +199,11 @@ impl Pull {
         self.ready.extend_from_slice(&stored);
         self.passed(&current.header, &Body::Other, &current.crc, &stored)?;
         self.take(buffer)
+    }
+
+    /// The bytes of the event that [`next`](Self::next) went to, before any of them is taken.
+    pub fn size(&self) -> usize {
+        self.ready.first_chunk().map_or(0, |header| Header::read(header).size as usize)
     }
 
     /// Reads the current event to its end, and forgets its bytes.

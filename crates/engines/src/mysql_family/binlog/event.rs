@@ -69,16 +69,20 @@ pub struct Header {
 impl Header {
     /// Parses a header; `None` if the event would be shorter than its header and checksum.
     pub fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
+        Some(Self::read(bytes)).filter(|header| header.size as usize >= HEADER + CRC)
+    }
+
+    /// The same without a look at the size: an event inside of another one has no checksum.
+    pub fn read(bytes: &[u8; HEADER]) -> Self {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let header = Self {
+        Self {
             timestamp: word(0),
             kind: bytes[4],
             server_id: word(5),
             size: word(9),
             end: word(13),
             flags: u16::from_le_bytes([bytes[17], bytes[18]]),
-        };
-        (header.size as usize >= HEADER + CRC).then_some(header)
+        }
     }
 
     /// True for an event that is in no file.
@@ -150,7 +154,7 @@ impl Body {
 }
 
 /// Takes `N` bytes off the start.
-pub(super) fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+pub fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (first, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
     Some(first)

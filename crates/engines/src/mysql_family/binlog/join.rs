@@ -14,7 +14,7 @@ use crate::mysql_family::Dialect;
 const NEAR: u64 = 1 << 20;
 
 /// A log behind the end of its predecessor.
-pub(super) struct Joined {
+pub struct Joined {
     /// The end of the predecessor, with its GTIDs.
     pub base: End,
     /// The server's clock before that.
@@ -31,7 +31,7 @@ pub(super) struct Joined {
 ///
 /// # Errors
 /// The log is of another server or was reset, or the file is not there any more.
-pub(super) fn join(server: &Server, base: &End, clock: Clock) -> Result<Joined> {
+pub fn join(server: &Server, base: &End, clock: Clock) -> Result<Joined> {
     let place = &base.binlog;
     if base.server != server.identity {
         return Err(refused(

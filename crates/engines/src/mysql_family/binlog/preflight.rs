@@ -8,17 +8,17 @@ use super::end::{Place, server_of};
 use crate::Options;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
-use crate::mysql_family::credentials::{Credentials, PasswordSources};
-use crate::mysql_family::server_options::PASSWORD_FILE;
+use crate::mysql_family::credentials::Credentials;
+use crate::mysql_family::logical_set::server::Login;
 use crate::mysql_family::url::ServerAddress;
 
 /// The lowest id that is drawn for a session: real servers have small ids.
 const LOWEST_ID: u32 = 0xF000_0000;
 
 /// A server with a binary log.
-pub(super) struct Server {
+pub struct Server {
     address: ServerAddress,
-    credentials: Credentials,
+    credentials: std::sync::Arc<Credentials>,
     halt: Option<Halt>,
     /// MySQL or MariaDB.
     pub dialect: Dialect,
@@ -42,17 +42,26 @@ impl Server {
     /// # Errors
     /// The server cannot be reached, or has no usable binary log.
     pub fn open(dialect: Dialect, url: &str, options: &Options) -> Result<(Self, Connection)> {
-        let address = ServerAddress::parse(url)?;
-        let sources = PasswordSources::of_this_process(options.given.file(&PASSWORD_FILE).map(Into::into));
-        let credentials = Credentials::find(&address, &sources)?;
-        let mut connection = Connection::open_patient(&address, &credentials, options.halt.clone())?;
+        let login = Login::of(url, &options.given, options.halt.clone())?;
+        // A URL of a follower or a session begins with the engine's name.
+        debug_assert_eq!(login.address.dialect, dialect);
+        Self::of(&login)
+    }
+
+    /// The same with a login.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn of(login: &Login) -> Result<(Self, Connection)> {
+        let Login { address, credentials, halt } = login.clone();
+        let mut connection = Connection::open_patient(&address, &credentials, halt.clone())?;
         let uuid = Uuid::new_v4();
         let random = uuid.as_u128() as u32;
         let mut server = Self {
+            dialect: address.dialect,
             address,
             credentials,
-            halt: options.halt.clone(),
-            dialect,
+            halt,
             identity: String::new(),
             version: String::new(),
             datadir: String::new(),
@@ -125,7 +134,7 @@ impl Server {
 }
 
 /// The end of the server's log now.
-pub(super) struct Status {
+pub struct Status {
     /// The current file.
     pub file: String,
     /// Its length.
@@ -138,7 +147,7 @@ pub(super) struct Status {
 ///
 /// # Errors
 /// The connection is lost.
-pub(super) fn status(connection: &mut Connection) -> Result<Option<Status>> {
+pub fn status(connection: &mut Connection) -> Result<Option<Status>> {
     // Since MySQL 8.4 the old words are gone.
     for words in ["SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"] {
         match connection.query(words) {
@@ -162,7 +171,7 @@ pub(super) fn status(connection: &mut Connection) -> Result<Option<Status>> {
 
 /// The server's clock at a moment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
+pub struct Clock {
     /// What it showed, in microseconds since 1970.
     pub now: i64,
     /// By how much it is ahead of the clock of this host, in microseconds.
@@ -183,6 +192,6 @@ impl Clock {
 }
 
 /// Whether the log has more than `place`; unknown places count as more.
-pub(super) fn is_beyond(status: &Status, place: &Place) -> bool {
+pub fn is_beyond(status: &Status, place: &Place) -> bool {
     (status.file.as_str(), status.offset) != (place.file.as_str(), place.offset)
 }

@@ -20,7 +20,7 @@ use fullbore_core::{Error, Result};
 
 pub use handshake::Greeting;
 pub use local_data::Changed;
-pub use result_set::ResultSet;
+pub use result_set::{ResultSet, take_integer};
 pub use rows::{Fetched, RowBytes, RowDecoder, RowFault, Rows, take_value};
 pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, PRIVILEGE_MISSING, ServerError};
 

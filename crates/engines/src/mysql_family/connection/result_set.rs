@@ -107,7 +107,7 @@ fn row(payload: &[u8], columns: usize) -> Option<Vec<Option<String>>> {
 }
 
 /// A length-encoded integer.
-pub(super) fn take_integer(bytes: &mut &[u8]) -> Option<u64> {
+pub fn take_integer(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     let width = match first {
         0..=0xFA => {

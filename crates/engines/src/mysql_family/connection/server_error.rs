@@ -76,6 +76,16 @@ impl ServerError {
         }
     }
 
+    /// The text without the value of a row that it may quote: `Duplicate entry '…' for key …`.
+    pub fn without_values(&self) -> String {
+        let text = &self.message;
+        let hidden = text.split_once('\'').map(|(before, rest)| {
+            let after = rest.rsplit_once("' for ").map_or("", |(_, after)| after);
+            if after.is_empty() { format!("{before}'…'") } else { format!("{before}'…' for {after}") }
+        });
+        format!("{} (error {})", hidden.as_ref().unwrap_or(text), self.code)
+    }
+
     /// The error with the next step that its number suggests.
     pub fn into_error(self) -> Error {
         let hint = match self.code {
@@ -120,5 +130,17 @@ mod tests {
         }
         let long = [b'x'; 100_000];
         assert_eq!(ServerError::new("db1", 1, "", &long).message.len(), MESSAGE_MAX);
+    }
+
+    #[test]
+    fn the_text_of_an_error_has_no_value() {
+        let told = |text: &str| ServerError::new("db", 1062, "", text.as_bytes()).without_values();
+        assert_eq!(
+            told("Duplicate entry 'secret' for key 't.PRIMARY'"),
+            "Duplicate entry '…' for key 't.PRIMARY' (error 1062)"
+        );
+        assert_eq!(told("Out of space"), "Out of space (error 1062)");
+        assert_eq!(told("Duplicate entry 'a' for b' for key 'k'"), "Duplicate entry '…' for key 'k' (error 1062)");
+        assert_eq!(told("bad 'cut off secret"), "bad '…' (error 1062)");
     }
 }

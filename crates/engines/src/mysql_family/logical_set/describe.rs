@@ -61,6 +61,28 @@ pub fn describe(
     Ok(described)
 }
 
+/// The events of the databases, for a server that runs none of them yet.
+///
+/// # Errors
+/// The server refuses.
+pub fn events(connection: &mut Connection, selection: &Selection) -> Result<Vec<Code>> {
+    let within = selection.databases_in("event_schema");
+    let asked = format!("SELECT event_schema, event_name FROM information_schema.events WHERE {within} ORDER BY 1, 2");
+    let named = connection.query(&asked)?.rows.into_iter().filter_map(|row| match <[_; 2]>::try_from(row) {
+        Ok([Some(schema), Some(name)]) if selection.takes_code(&schema) => {
+            Some(Wanted { schema, kind: "EVENT", name, table: String::new() })
+        }
+        _ => None,
+    });
+    let mut described = Described::default();
+    described.code(connection, named.collect())?;
+    let code = |object| match object {
+        Object::Code(code) => Some(code),
+        _ => None,
+    };
+    Ok(described.catalogs.into_values().flatten().filter_map(code).collect())
+}
+
 /// A routine, trigger or event to describe.
 struct Wanted {
     schema: String,

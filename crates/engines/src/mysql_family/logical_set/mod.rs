@@ -6,21 +6,21 @@
 //! text ([`tsv`], [`small`]). [`load`] is the way back into a server, [`files`] into a directory.
 
 pub mod catalog;
-mod describe;
+pub mod describe;
 mod encode;
 pub mod files;
 mod key;
-mod listing;
+pub mod listing;
 pub mod load;
 mod queue;
 mod reader;
-mod selection;
-mod server;
+pub mod selection;
+pub mod server;
 pub mod session;
 mod set;
 mod small;
 mod snapshot;
-mod tsv;
+pub mod tsv;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +33,7 @@ use crate::mysql_family::server_options::{LOGICAL, METHOD, OF_LOGICAL};
 use crate::mysql_family::url::ServerAddress;
 
 /// Locks what a thread that has panicked leaves as it is, too.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -14,6 +14,10 @@ use crate::mysql_family::url::ServerAddress;
 pub const OWN: [&str; 4] = ["mysql", "sys", "performance_schema", "information_schema"];
 /// The database that a load keeps its notes in.
 pub const NOTES: &str = "fullbore_load";
+/// The database that a migration keeps its state in.
+pub const MIGRATION: &str = "fullbore_migrate";
+/// Both.
+const OURS: [&str; 2] = [NOTES, MIGRATION];
 
 /// What to take. Empty lists mean everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,12 +70,22 @@ impl Selection {
         *self != of_url
     }
 
+    /// Whether it takes all databases of the server.
+    pub fn is_everything(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The databases that it names.
+    pub fn named(&self) -> impl Iterator<Item = &String> {
+        self.databases.iter()
+    }
+
     /// Whether it takes anything of a database.
     pub fn takes_database(&self, name: &str) -> bool {
         let named = self.databases.is_empty() && self.tables.is_empty()
             || self.databases.iter().any(|known| known == name)
             || self.tables.iter().any(|table| table.schema == name);
-        named && !OWN.contains(&name) && name != NOTES && !self.excluded_databases.iter().any(|out| out == name)
+        named && !OWN.contains(&name) && !OURS.contains(&name) && !self.excluded_databases.iter().any(|out| out == name)
     }
 
     /// Whether it takes a table or view.
@@ -100,7 +114,7 @@ impl Selection {
     /// The condition that bounds a query of `information_schema` to these databases. `column` has their names.
     pub fn databases_in(&self, column: &str) -> String {
         let list = |names: &mut dyn Iterator<Item = &str>| names.map(literal).collect::<Vec<_>>().join(", ");
-        let own = list(&mut OWN.into_iter().chain([NOTES]));
+        let own = list(&mut OWN.into_iter().chain(OURS));
         let mut named: Vec<&str> = self.databases.iter().map(String::as_str).collect();
         named.extend(self.tables.iter().map(|table| table.schema.as_str()));
         match named.is_empty() {

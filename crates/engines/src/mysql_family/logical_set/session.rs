@@ -30,6 +30,8 @@ use crate::{ExtraWork, Facts, Options, Session, streams};
 const UNIT: u32 = 4096;
 /// How often the snapshot is taken again because a table changed before it.
 const ATTEMPTS: usize = 3;
+/// A table of more bytes gets its indexes after its rows in a migration: then they are made at once.
+const LARGE: u64 = 8 << 20;
 /// How many names a warning lists.
 const NAMED_MAX: usize = 10;
 
@@ -45,9 +47,14 @@ pub struct NewStream {
     pub tables: u64,
 }
 
-enum NewDetail {
+/// What a stream holds that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewDetail {
+    /// The catalog of a database.
     Catalog(String),
+    /// Rows of the table with this database and name.
     Chunk(String, String),
+    /// Rows of many tables.
     Small,
 }
 
@@ -57,6 +64,8 @@ struct Streams {
     given: u64,
     small: u32,
     chunks: HashMap<String, u32>,
+    /// What each stream holds.
+    contents: HashMap<u32, NewDetail>,
     found: Vec<(Stream, Detail)>,
 }
 
@@ -141,6 +150,7 @@ impl LogicalSession {
         let id = streams::number(streams.given)?;
         streams.given += 1;
         let name = name(&mut streams);
+        streams.contents.insert(id, detail.clone());
         Ok(NewStream { id, name, detail, tally: Tally::default(), tables: 0 })
     }
 
@@ -195,6 +205,53 @@ impl LogicalSession {
         };
         let found = Stream { id: stream.id, name: stream.name.clone(), unit: UNIT, size };
         lock(&self.streams).found.push((found, detail));
+    }
+
+    /// What a stream holds, also one that a reader fills now.
+    pub fn content(&self, stream: u32) -> Option<NewDetail> {
+        lock(&self.streams).contents.get(&stream).cloned()
+    }
+
+    /// The rows of each table that has streams of its own, as far as these streams have ended.
+    pub fn chunks(&self) -> Vec<((String, String), Tally)> {
+        let chunk = |(_, detail): &(Stream, Detail)| match detail {
+            Detail::Chunk { schema, table, tally } => Some(((schema.clone(), table.clone()), *tally)),
+            _ => None,
+        };
+        lock(&self.streams).found.iter().filter_map(chunk).collect()
+    }
+
+    /// The catalogs: a name and the text of each.
+    pub fn catalogs(&self) -> Vec<(String, Vec<u8>)> {
+        let described = lock(&self.described);
+        let written = described.catalogs.iter().enumerate();
+        written.map(|(at, (schema, objects))| (set::catalog_name(schema, at), catalog::written(objects))).collect()
+    }
+
+    /// The tables that readers split into streams of their own, by the estimates of the server.
+    pub fn large(&self) -> Vec<(String, String)> {
+        let large = self.listing.tables.iter().filter(|table| table.bytes > LARGE);
+        large.map(|table| (table.object.schema.clone(), table.object.name.clone())).collect()
+    }
+
+    /// The tables that have rows, with their storage engines, and bytes on disk as the server estimates them.
+    pub fn tables(&self) -> impl Iterator<Item = (String, &str, u64)> {
+        let tables = self.listing.tables.iter().filter(|table| table.kind == Kind::Table);
+        tables.map(|table| (table.object.shown(), table.object.engine.as_str(), table.bytes))
+    }
+
+    /// How many connections have the snapshot.
+    pub fn connections(&self) -> usize {
+        self.readers
+    }
+
+    /// The tables must still be what they were when they were listed.
+    ///
+    /// # Errors
+    /// It names a table that is not.
+    pub fn demand_unchanged(&self) -> Result<()> {
+        let now = Listing::ask(&mut lock(&self.control), &self.selection)?;
+        self.listing.changed(&now).map_or(Ok(()), |what| Err(changed(&self.login, &what)))
     }
 }
 
@@ -310,10 +367,7 @@ impl Source for LogicalSession {
 
     /// After the last row: the tables must still be what they were.
     fn found(&self) -> Result<Vec<Stream>> {
-        let now = Listing::ask(&mut lock(&self.control), &self.selection)?;
-        if let Some(what) = self.listing.changed(&now) {
-            return Err(changed(&self.login, &what));
-        }
+        self.demand_unchanged()?;
         let mut streams = lock(&self.streams);
         streams.found.sort_by_key(|(stream, _)| stream.id);
         Ok(streams.found.iter().map(|(stream, _)| stream.clone()).collect())

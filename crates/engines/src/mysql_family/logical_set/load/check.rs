@@ -2,7 +2,7 @@
 
 use fullbore_core::{Error, Result};
 
-use super::plan::{Plan, PlannedTable};
+use super::plan::Plan;
 use crate::mysql_family::connection::{Connection, Fetched, RowFault};
 use crate::mysql_family::logical::columns::Column;
 use crate::mysql_family::logical_set::encode::{self, LongRow};
@@ -22,7 +22,7 @@ pub fn compare(connection: &mut Connection, plan: &Plan, place: usize, expected:
     if !table.object.has_rows() {
         return Ok(());
     }
-    let found = tally(connection, table)?;
+    let found = tally(connection, &table.quoted(), &table.columns)?;
     if found == *expected {
         return Ok(());
     }
@@ -35,24 +35,28 @@ pub fn compare(connection: &mut Connection, plan: &Plan, place: usize, expected:
     Err(Error::refused(format!("table {}", table.shown()), why, hint))
 }
 
-fn tally(connection: &mut Connection, table: &PlannedTable) -> Result<Tally> {
-    let expressions: Vec<String> = table.columns.iter().map(Column::expression).collect();
+/// Reads all rows of a table. `quoted` is its name for statements.
+///
+/// # Errors
+/// The server refuses, or is lost.
+pub fn tally(connection: &mut Connection, quoted: &str, columns: &[Column]) -> Result<Tally> {
+    let expressions: Vec<String> = columns.iter().map(Column::expression).collect();
     let expressions = if expressions.is_empty() { "1".to_owned() } else { expressions.join(", ") };
-    let mut rows = connection.query_rows(&format!("SELECT {expressions} FROM {}", table.quoted()), 1 << 30)?;
+    let mut rows = connection.query_rows(&format!("SELECT {expressions} FROM {quoted}"), 1 << 30)?;
     let (mut row, mut text, mut tally, mut scratch) = (Vec::new(), Vec::new(), Tally::default(), vec![0; 64 << 10]);
     loop {
         text.clear();
         match rows.fetch(connection, &mut row, WHOLE_ROW)? {
             Fetched::End => return Ok(tally),
             Fetched::Row => {
-                let written = encode::row(&table.columns, &row, &mut text, &mut tally);
+                let written = encode::row(columns, &row, &mut text, &mut tally);
                 written.map_err(|what| connection.broken(&format!("it sent {what}")))?;
             }
             Fetched::Long => {
                 let mut long = LongRow::new(&[]);
                 loop {
                     text.clear();
-                    let piece = long.piece(&table.columns, &mut rows, connection, &mut scratch, &mut text, &mut tally);
+                    let piece = long.piece(columns, &mut rows, connection, &mut scratch, &mut text, &mut tally);
                     let ended = piece.map_err(|fault| match fault {
                         RowFault::Fault(error) => error,
                         RowFault::Broken(what) => connection.broken(&format!("it sent {what}")),

@@ -1,11 +1,12 @@
 //! A logical set into a running server: tables first, then each chunk of rows as it comes, then everything else.
 
-mod check;
+pub mod check;
 mod ddl;
 mod notes;
-mod objects;
+pub mod objects;
 mod plan;
 mod rows;
+mod straight;
 mod vendor;
 
 use std::collections::{HashMap, HashSet};
@@ -236,6 +237,11 @@ impl ServerLoad {
         })
     }
 
+    /// Leaves out the events of the set: they would run on the target.
+    pub fn leave_events(&mut self) {
+        self.plan.code.retain(|code| code.kind != "EVENT");
+    }
+
     /// Does something with each table, on several connections.
     fn each_table(&self, work: impl Fn(&mut Connection, usize) -> Result<()> + Sync) -> Result<()> {
         in_turns("load", self.order.at_once.max(1), 0..self.plan.tables.len(), |place| {
@@ -300,7 +306,10 @@ impl From<&'static str> for SectionError {
 }
 
 /// A connection with the settings of a load.
-fn control(login: &Login) -> Result<Connection> {
+///
+/// # Errors
+/// The server cannot be reached, or refuses.
+pub fn control(login: &Login) -> Result<Connection> {
     let mut connection = Connection::open_loading(&login.address, &login.credentials, login.halt.clone())?;
     connection.set_silence(SILENCE);
     for statement in session_names() {

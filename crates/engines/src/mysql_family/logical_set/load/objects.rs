@@ -148,13 +148,21 @@ pub fn add(connection: &mut Connection, table: &PlannedTable, what: &str) -> Res
 /// # Errors
 /// Names the first that the server refuses in the end.
 pub fn create_code(connection: &mut Connection, plan: &Plan) -> Result<()> {
+    create_all(connection, &plan.code)
+}
+
+/// The same for any of these objects.
+///
+/// # Errors
+/// As [`create_code`].
+pub fn create_all(connection: &mut Connection, code: &[Code]) -> Result<()> {
     let order = |code: &&Code| match &code.kind[..] {
         "VIEW" => 1,
         "TRIGGER" => 2,
         "EVENT" => 3,
         _ => 0,
     };
-    let mut left: Vec<&Code> = plan.code.iter().collect();
+    let mut left: Vec<&Code> = code.iter().collect();
     left.sort_by_key(order);
     while !left.is_empty() {
         let before = left.len();

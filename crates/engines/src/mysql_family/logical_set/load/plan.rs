@@ -294,7 +294,8 @@ fn large(order: &LoadOrder) -> HashMap<(String, String), ()> {
         Detail::Chunk { schema, table, .. } => Some(((schema, table), ())),
         _ => None,
     };
-    order.streams.iter().filter_map(Detail::of).filter_map(chunk).collect()
+    let known = order.large.iter().cloned().map(|name| (name, ()));
+    order.streams.iter().filter_map(Detail::of).filter_map(chunk).chain(known).collect()
 }
 
 /// How a table is created. Foreign keys to large tables come after the rows, because their indexes do.

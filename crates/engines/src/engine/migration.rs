@@ -1,0 +1,169 @@
+//! Migrations: what a running server holds goes into another running server, while the source is written to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fullbore_core::Result;
+use fullbore_core::halt::Halt;
+use fullbore_core::meter::{Progress, Stage};
+use fullbore_core::pool::Pool;
+
+use crate::Options;
+use crate::engine::Loaded;
+
+/// An engine whose servers can be migrated.
+pub trait MigrationEngine: Sync {
+    /// Connects to both servers, and checks everything that can be known before the first row.
+    ///
+    /// # Errors
+    /// A server cannot be reached or refuses, the target holds something already, or the source cannot be followed.
+    fn begin(&self, order: MigrationOrder) -> Result<Box<dyn Migration>>;
+}
+
+/// What is migrated, and how.
+#[derive(Clone)]
+pub struct MigrationOrder {
+    /// The URL of the source.
+    pub source: String,
+    /// Its options. `readers` is the number of connections to each server.
+    pub source_options: Options,
+    /// The URL of the target.
+    pub target: String,
+    /// Its options.
+    pub target_options: Options,
+    /// Databases of the source; empty: all of them.
+    pub databases: Vec<String>,
+    /// What the target holds under these names may be dropped.
+    pub replace: bool,
+    /// Continues an interrupted migration.
+    pub resume: bool,
+    /// After the full, the log of the source is applied to the target.
+    pub follow: bool,
+    /// In the end, the source becomes read-only.
+    pub cut_over: bool,
+    /// Only looks: changes nothing.
+    pub dry_run: bool,
+}
+
+/// What the full uses.
+pub struct Flow<'a> {
+    /// The buffers between both servers.
+    pub pool: &'a Arc<Pool>,
+    /// Where bytes and times are shown.
+    pub progress: &'a Progress,
+    /// Ends all waiting.
+    pub halt: &'a Halt,
+}
+
+/// What a migration will do, before the first row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MigrationPlan {
+    /// Source and target, with their versions.
+    pub servers: [String; 2],
+    /// Tables of the source.
+    pub tables: u64,
+    /// Bytes of their rows on disk, as the source estimates them.
+    pub bytes: u64,
+    /// The full is in the target already: only the log is applied.
+    pub is_full_done: bool,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// Facts that need no action.
+    pub notes: Vec<String>,
+}
+
+/// What a look at the source says about a migration.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Foreseen {
+    /// Bytes of rows, as text, that were read and forgotten.
+    pub read_bytes: u64,
+    /// How long that took.
+    pub read: Duration,
+    /// These are all rows.
+    pub is_all: bool,
+    /// Bytes that the source has added to its log meanwhile.
+    pub log_bytes: u64,
+}
+
+/// A full that is in the target.
+#[derive(Debug, Default)]
+pub struct Moved {
+    /// What was loaded.
+    pub loaded: Loaded,
+    /// Bytes of its rows, as text.
+    pub bytes: u64,
+    /// Where the time went.
+    pub stages: Vec<Stage>,
+    /// How long writers of the source could have waited.
+    pub writers_blocked: Duration,
+}
+
+/// How far the target is.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Standing {
+    /// Everything that the source has logged until this step is in the target.
+    pub at_end: bool,
+    /// The age of the newest change that is in the target.
+    pub lag: Duration,
+    /// Bytes of the log that are not in the target yet.
+    pub behind_bytes: u64,
+    /// Bytes of the log that were applied so far.
+    pub applied_bytes: u64,
+    /// Transactions that were applied so far.
+    pub transactions: u64,
+}
+
+/// Source and target, compared row by row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Tables.
+    pub tables: u64,
+    /// Their rows.
+    pub rows: u64,
+}
+
+/// A migration that is under way. The source is never left read-only, except after [`end`](Self::end).
+pub trait Migration: Send {
+    /// What it will do.
+    fn plan(&self) -> MigrationPlan;
+
+    /// Reads rows of the source for at most this time, and forgets them. Nothing is moved, and the snapshot is given up.
+    ///
+    /// # Errors
+    /// The source refuses or is lost.
+    fn foresee(&mut self, flow: &Flow<'_>, most: Duration) -> Result<Foreseen>;
+
+    /// Moves the full: rows go from the source into the target without a stop between them.
+    ///
+    /// # Errors
+    /// A server refuses or is lost.
+    fn full(&mut self, flow: &Flow<'_>) -> Result<Moved>;
+
+    /// Applies the log for a moment, and says how far the target is.
+    ///
+    /// # Errors
+    /// The log cannot be read, or the target does not take a change.
+    fn follow(&mut self) -> Result<Standing>;
+
+    /// Makes the source read-only.
+    ///
+    /// # Errors
+    /// It refuses, or a lock is not free in time. The source is as it was.
+    fn freeze(&mut self) -> Result<()>;
+
+    /// Compares the rows of both servers, while the source is read-only.
+    ///
+    /// # Errors
+    /// A table differs, or cannot be read.
+    fn compare(&mut self) -> Result<Compared>;
+
+    /// Ends the migration: the target is an ordinary server. Gives what the user should know, such as the way back.
+    ///
+    /// # Errors
+    /// The target refuses.
+    fn end(&mut self) -> Result<Vec<String>>;
+
+    /// After an error: makes the source writable again, if it is read-only because of [`freeze`](Self::freeze). Gives what
+    /// the user should know: what the servers hold now.
+    fn give_up(&mut self) -> Vec<String>;
+}

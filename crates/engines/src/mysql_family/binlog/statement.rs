@@ -1,0 +1,390 @@
+//! Statements in a log (QUERY events): what they are, and the settings of the session that ran them.
+//!
+//! The format is from MySQL's "Query_event" page of its source documentation, and from MariaDB's "QUERY_EVENT" article.
+
+use fullbore_core::checksum::xxh3_128;
+
+use super::event::take;
+
+/// The most words that are looked at to know what a statement is.
+const WORDS: usize = 64;
+/// The mark of a statement that changes more databases than the list of names holds.
+const TOO_MANY: u8 = 254;
+
+/// What a statement of a log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A transaction begins.
+    Begin,
+    /// A transaction ends.
+    Commit,
+    /// A transaction was rolled back, but not all of its tables could be.
+    Rollback,
+    /// A savepoint within a transaction, or the return to one.
+    Savepoint,
+    /// It changes a definition. It commits by itself.
+    Definition,
+    /// It changes an event: a statement that the server runs at a time.
+    Event,
+    /// It changes accounts or privileges.
+    Account,
+    /// It changes nothing that a database holds: FLUSH, ANALYZE, temporary tables.
+    Idle,
+    /// XA: a transaction of several servers.
+    Distributed,
+    /// It changes rows: the log has the statement and not the rows.
+    Rows,
+}
+
+impl Kind {
+    /// From the text of a statement.
+    pub fn of(text: &[u8]) -> Self {
+        let words = words(text);
+        let word = |at: usize| words.get(at).map_or("", String::as_str);
+        // The object follows words such as OR REPLACE, DEFINER and names of accounts, which are none of these.
+        let object = || words.iter().skip(1).find(|word| OBJECTS.contains(&word.as_str())).map_or("", String::as_str);
+        match (word(0), word(1)) {
+            ("BEGIN", _) | ("START", "TRANSACTION") => Self::Begin,
+            ("COMMIT", _) => Self::Commit,
+            ("ROLLBACK", "TO") | ("SAVEPOINT" | "RELEASE", _) => Self::Savepoint,
+            ("ROLLBACK", _) => Self::Rollback,
+            ("XA", _) => Self::Distributed,
+            ("GRANT" | "REVOKE", _) | ("SET", _) => Self::Account,
+            ("FLUSH" | "ANALYZE" | "OPTIMIZE" | "REPAIR" | "CHECK" | "INSTALL" | "UNINSTALL" | "RESET", _) => {
+                Self::Idle
+            }
+            ("CREATE" | "ALTER" | "DROP" | "RENAME", _) => match object() {
+                "EVENT" => Self::Event,
+                "USER" | "ROLE" => Self::Account,
+                "TEMPORARY" | "SERVER" | "RESOURCE" | "UNDO" | "INSTANCE" => Self::Idle,
+                _ => Self::Definition,
+            },
+            ("TRUNCATE", _) => Self::Definition,
+            _ => Self::Rows,
+        }
+    }
+}
+
+/// Words that say what CREATE, ALTER, DROP and RENAME are about.
+const OBJECTS: [&str; 24] = [
+    "TABLE",
+    "TABLES",
+    "VIEW",
+    "DATABASE",
+    "SCHEMA",
+    "INDEX",
+    "UNIQUE",
+    "FULLTEXT",
+    "SPATIAL",
+    "TRIGGER",
+    "PROCEDURE",
+    "FUNCTION",
+    "EVENT",
+    "USER",
+    "ROLE",
+    "SERVER",
+    "TABLESPACE",
+    "SEQUENCE",
+    "TEMPORARY",
+    "RESOURCE",
+    "UNDO",
+    "INSTANCE",
+    "PACKAGE",
+    "LIBRARY",
+];
+
+/// The first words of a statement, in upper case, without comments and quoted names. Comments that the server runs
+/// (`/*!40000 … */`, `/*M! … */`) count.
+fn words(text: &[u8]) -> Vec<String> {
+    let (mut words, mut at) = (Vec::new(), 0);
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        if words.len() == WORDS {
+            break;
+        }
+        let until =
+            |end: &[u8]| rest.windows(end.len()).position(|bytes| bytes == end).map_or(rest.len(), |at| at + end.len());
+        let letters = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+        at += match rest {
+            [b'/', b'*', b'!', ..] | [b'/', b'*', b'M', b'!', ..] => {
+                let open = if rest.get(2) == Some(&b'!') { 3 } else { 4 };
+                open + rest.iter().skip(open).take_while(|byte| byte.is_ascii_digit()).count()
+            }
+            [b'/', b'*', ..] => {
+                2 + rest
+                    .get(2..)
+                    .map_or(0, |after| after.windows(2).position(|end| end == b"*/").map_or(after.len(), |at| at + 2))
+            }
+            [b'#', ..] | [b'-', b'-', ..] => until(b"\n"),
+            [quote @ (b'\'' | b'"' | b'`'), after @ ..] => 2 + after.iter().take_while(|byte| *byte != quote).count(),
+            _ if letters > 0 => {
+                words.push(String::from_utf8_lossy(rest.get(..letters).unwrap_or_default()).to_ascii_uppercase());
+                letters
+            }
+            _ => 1,
+        };
+    }
+    words
+}
+
+/// A statement with the settings of its session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Statement {
+    /// The default database.
+    pub schema: Vec<u8>,
+    /// The text.
+    pub text: Vec<u8>,
+    /// The error that it ended with at the source; 0: none.
+    pub error: u16,
+    /// The databases that it changes, if the server says so.
+    pub databases: Option<Vec<String>>,
+    /// `SET` assignments, in the words of the server.
+    settings: Vec<String>,
+}
+
+impl Statement {
+    /// Parses the body of a QUERY event, without header and checksum. `timestamp` is of the header.
+    ///
+    /// # Errors
+    /// It breaks its format.
+    pub fn parse(timestamp: u32, body: &[u8]) -> Result<Self, &'static str> {
+        const SHORT: &str = "a QUERY event is too short";
+        let mut rest = body;
+        take::<8>(&mut rest).ok_or(SHORT)?;
+        let [schema] = *take::<1>(&mut rest).ok_or(SHORT)?;
+        let error = u16::from_le_bytes(*take::<2>(&mut rest).ok_or(SHORT)?);
+        let length = u16::from_le_bytes(*take::<2>(&mut rest).ok_or(SHORT)?);
+        let (variables, rest) = rest.split_at_checked(length.into()).ok_or(SHORT)?;
+        let (schema, rest) = rest.split_at_checked(schema.into()).ok_or(SHORT)?;
+        let (_, text) = rest.split_first().ok_or(SHORT)?;
+        let mut statement = Self { schema: schema.to_vec(), text: text.to_vec(), error, ..Self::default() };
+        let micros = statement.variables(variables).ok_or("a QUERY event has settings of an unknown form")?;
+        statement.settings.push(format!("timestamp = {timestamp}.{micros:06}"));
+        Ok(statement)
+    }
+
+    /// Reads the settings; gives the microseconds of the time. What follows an unknown setting is ignored, as servers do.
+    fn variables(&mut self, mut rest: &[u8]) -> Option<u32> {
+        let mut micros = 0;
+        let rest = &mut rest;
+        while let Some([code]) = take::<1>(rest) {
+            match code {
+                0 => self.flags(u32::from_le_bytes(*take::<4>(rest)?)),
+                1 => {
+                    let mode = u64::from_le_bytes(*take::<8>(rest)?);
+                    self.settings.push(format!("sql_mode = {mode}"));
+                }
+                3 => {
+                    let [a, b, c, d] = *take::<4>(rest)?;
+                    let (step, first) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+                    self.settings.push(format!("auto_increment_increment = {step}, auto_increment_offset = {first}"));
+                }
+                4 => {
+                    let [a, b, c, d, e, f] = *take::<6>(rest)?;
+                    let [client, connection, server] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
+                    self.settings.push(format!(
+                        "character_set_client = {client}, collation_connection = {connection}, collation_server = {server}"
+                    ));
+                }
+                5 => {
+                    let zone = short_text(rest)?;
+                    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | ':' | '/' | '_');
+                    if !zone.is_empty() && zone.chars().all(plain) {
+                        self.settings.push(format!("time_zone = '{zone}'"));
+                    }
+                }
+                2 => drop((short_text(rest)?, take::<1>(rest)?)),
+                6 => drop(short_text(rest)?),
+                7 => {
+                    let number = u16::from_le_bytes(*take::<2>(rest)?);
+                    self.settings.push(format!("lc_time_names = {number}"));
+                }
+                8 => drop(take::<2>(rest)?),
+                9 | 17 | 129 => drop(take::<8>(rest)?),
+                10 => drop(take::<4>(rest)?),
+                11 => drop((short_text(rest)?, short_text(rest)?)),
+                12 => self.databases = databases(rest)?,
+                13 | 128 => {
+                    let [a, b, c] = *take::<3>(rest)?;
+                    micros = u32::from_le_bytes([a, b, c, 0]).min(999_999);
+                }
+                16 => self.switch("explicit_defaults_for_timestamp", rest)?,
+                18 => {
+                    let number = u16::from_le_bytes(*take::<2>(rest)?);
+                    self.settings.push(format!("default_collation_for_utf8mb4 = {number}"));
+                }
+                19 => self.switch("sql_require_primary_key", rest)?,
+                20 => self.switch("default_table_encryption", rest)?,
+                _ => break,
+            }
+        }
+        Some(micros)
+    }
+
+    fn switch(&mut self, name: &str, rest: &mut &[u8]) -> Option<()> {
+        let [value] = *take::<1>(rest)?;
+        if value <= 1 {
+            self.settings.push(format!("{name} = {value}"));
+        }
+        Some(())
+    }
+
+    fn flags(&mut self, flags: u32) {
+        for (name, bit, on) in [
+            ("sql_auto_is_null", 0x4000, true),
+            ("foreign_key_checks", 0x0400_0000, false),
+            ("unique_checks", 0x0800_0000, false),
+        ] {
+            let value = (flags & bit != 0) == on;
+            self.settings.push(format!("{name} = {}", u8::from(value)));
+        }
+    }
+
+    /// The assignments for the session that runs it. `same_vendor`: also those whose numbers only one vendor has.
+    pub fn settings(&self, same_vendor: bool) -> String {
+        let of_both = |text: &&String| {
+            ["timestamp =", "foreign_key_checks =", "unique_checks =", "time_zone ="]
+                .iter()
+                .any(|name| text.starts_with(name))
+        };
+        let chosen: Vec<&str> =
+            self.settings.iter().filter(|text| same_vendor || of_both(text)).map(String::as_str).collect();
+        format!("SET SESSION {}", chosen.join(", SESSION "))
+    }
+
+    /// The text that another server runs. `CREATE TABLE … SELECT` of MySQL keeps its transaction open for the rows that
+    /// follow: here the table is created, and the rows are a transaction of their own.
+    pub fn runnable(&self) -> &[u8] {
+        const OPEN: &[u8] = b"START TRANSACTION";
+        let text = self.text.trim_ascii_end();
+        match text.strip_suffix(OPEN) {
+            Some(before) if words(&self.text).first().is_some_and(|word| word == "CREATE") => before,
+            _ => text,
+        }
+    }
+
+    /// Whether rows follow before the group ends, although no transaction began.
+    pub fn keeps_open(&self) -> bool {
+        self.runnable().len() < self.text.trim_ascii_end().len()
+    }
+
+    /// Its first words, for messages: no name and no value.
+    pub fn shown(&self) -> String {
+        let mut shown = words(&self.text);
+        shown.truncate(2);
+        shown.join(" ")
+    }
+
+    /// The databases that it is about: those that the server names, or else the default one.
+    pub fn about(&self) -> Vec<String> {
+        match &self.databases {
+            Some(named) if !named.is_empty() => named.clone(),
+            _ if self.schema.is_empty() => Vec::new(),
+            _ => vec![String::from_utf8_lossy(&self.schema).into_owned()],
+        }
+    }
+
+    /// A digest of its text, for notes.
+    pub fn digest(&self) -> String {
+        format!("{:032x}", xxh3_128(0, &self.text))
+    }
+}
+
+/// A text with its length in one byte.
+fn short_text(rest: &mut &[u8]) -> Option<String> {
+    let [length] = *take::<1>(rest)?;
+    let (text, after) = rest.split_at_checked(length.into())?;
+    *rest = after;
+    Some(String::from_utf8_lossy(text).into_owned())
+}
+
+/// A count and as many names, each with a zero byte. `Some(None)`: too many to be listed.
+fn databases(rest: &mut &[u8]) -> Option<Option<Vec<String>>> {
+    let [count] = *take::<1>(rest)?;
+    if count == TOO_MANY {
+        return Some(None);
+    }
+    let mut names = Vec::new();
+    for _ in 0..count {
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        let (name, after) = rest.split_at(end);
+        names.push(String::from_utf8_lossy(name).into_owned());
+        *rest = after.get(1..)?;
+    }
+    Some(Some(names))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_known_by_its_first_words() {
+        for (text, kind) in [
+            ("BEGIN", Kind::Begin),
+            ("commit", Kind::Commit),
+            ("SAVEPOINT `a`", Kind::Savepoint),
+            ("ROLLBACK TO `a`", Kind::Savepoint),
+            ("/* event */ create /*!40000 OR REPLACE */ DEFINER=`event`@`%` VIEW v AS SELECT 1", Kind::Definition),
+            ("CREATE DEFINER=`root`@`localhost` EVENT e ON SCHEDULE EVERY 1 DAY DO SET @table = 1", Kind::Event),
+            ("DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `t`", Kind::Idle),
+            ("-- x\nALTER TABLE t ADD COLUMN `user` INT", Kind::Definition),
+            ("CREATE USER 'table'@'%'", Kind::Account),
+            ("GRANT ALL ON a.* TO b", Kind::Account),
+            ("TRUNCATE t", Kind::Definition),
+            ("XA START 'x'", Kind::Distributed),
+            ("INSERT INTO t VALUES (1)", Kind::Rows),
+            ("", Kind::Rows),
+        ] {
+            assert_eq!(Kind::of(text.as_bytes()), kind, "{text}");
+        }
+    }
+
+    fn body(variables: &[u8], text: &str) -> Vec<u8> {
+        let mut body = vec![0; 8];
+        body.push(4);
+        body.extend_from_slice(&[0, 0]);
+        body.extend_from_slice(&(variables.len() as u16).to_le_bytes());
+        body.extend_from_slice(variables);
+        body.extend_from_slice(b"shop\0");
+        body.extend_from_slice(text.as_bytes());
+        body
+    }
+
+    #[test]
+    fn settings_and_databases_are_read_and_a_cut_event_is_refused() {
+        let variables = [
+            &[0, 0, 0, 0, 0x04][..],
+            &[1, 2, 0, 0, 0, 0, 0, 0, 0],
+            &[4, 255, 0, 45, 0, 8, 0],
+            &[5, 6],
+            b"+02:00",
+            &[12, 2],
+            b"shop\0other\0",
+            &[13, 1, 0, 0],
+        ]
+        .concat();
+        let whole = body(&variables, "CREATE TABLE t (a INT) START TRANSACTION");
+        let statement = Statement::parse(1_700_000_000, &whole).unwrap();
+        assert_eq!(statement.about(), ["shop", "other"]);
+        assert!(statement.keeps_open() && statement.runnable() == b"CREATE TABLE t (a INT) ");
+        let settings = statement.settings(true);
+        for part in [
+            "foreign_key_checks = 0",
+            "unique_checks = 1",
+            "sql_mode = 2",
+            "collation_connection = 45",
+            "time_zone = '+02:00'",
+            "timestamp = 1700000000.000001",
+        ] {
+            assert!(settings.contains(part), "{settings}");
+        }
+        assert!(!statement.settings(false).contains("sql_mode"));
+        assert_eq!(statement.shown(), "CREATE TABLE");
+        for cut in 0..13 + variables.len() {
+            assert!(Statement::parse(0, &whole[..cut]).is_err(), "{cut}");
+        }
+        let quote = Statement::parse(0, &body(b"\x05\x03a'b", "x")).unwrap();
+        assert!(!quote.settings(true).contains("time_zone"), "a name with a quote is no time zone");
+    }
+}

@@ -1,0 +1,118 @@
+//! The two servers of a migration: logins, facts, and what must be true before the first row.
+
+use fullbore_core::{Error, Result};
+
+use super::state::State;
+use crate::GivenOptions;
+use crate::engine::{GivenIn, MigrationOrder, OptionValue};
+use crate::mysql_family::Dialect;
+use crate::mysql_family::binlog::apply::Applier;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical_set::load::control;
+use crate::mysql_family::logical_set::server::{Facts, Login};
+use crate::mysql_family::server_options::DATABASE;
+
+/// Both servers.
+pub struct Servers {
+    /// The source.
+    pub source: Login,
+    /// The target.
+    pub target: Login,
+    /// Asks the source.
+    pub asking: Connection,
+    /// Changes the target.
+    pub control: Connection,
+    /// Facts about the source.
+    pub facts: Facts,
+    /// Facts about the target.
+    pub target_facts: Facts,
+}
+
+impl Servers {
+    /// Connects to both.
+    ///
+    /// # Errors
+    /// One of them cannot be reached, or both are the same server.
+    pub fn connect(order: &MigrationOrder) -> Result<Self> {
+        let (from, to) = (&order.source_options, &order.target_options);
+        let source = Login::of(&order.source, &from.given, from.halt.clone())?;
+        let target = Login::of(&order.target, &to.given, to.halt.clone())?;
+        if target.address.database.is_some() {
+            let why = "a migration goes into databases of the same names";
+            return Err(Error::usage("--into", why, "leave the database out"));
+        }
+        let (mut asking, mut control) = (source.ask()?, control(&target)?);
+        let facts = Facts::ask(&mut asking, source.address.dialect)?;
+        let target_facts = Facts::ask(&mut control, target.address.dialect)?;
+        let place = |connection: &mut Connection| -> Result<Vec<Option<String>>> {
+            Ok(connection.query("SELECT @@hostname, @@port, @@datadir, @@socket")?.rows.concat())
+        };
+        if place(&mut asking)? == place(&mut control)? {
+            let why = "source and target are the same server";
+            return Err(Error::usage(format!("--into {}", target.address.name()), why, "name another server"));
+        }
+        Ok(Self { source, target, asking, control, facts, target_facts })
+    }
+
+    /// The options of the source, with the databases of the order.
+    pub fn given(&self, order: &MigrationOrder) -> GivenOptions {
+        let mut given = order.source_options.given.clone();
+        for database in &order.databases {
+            given.add(&DATABASE, OptionValue::Texts(vec![database.clone()]), GivenIn::Flag);
+        }
+        given
+    }
+
+    /// Both, for people.
+    pub fn named(&self) -> [String; 2] {
+        [&self.facts, &self.target_facts].map(Facts::named)
+    }
+
+    /// The log of the source must be one that can be applied through a connection.
+    ///
+    /// # Errors
+    /// The first setting that is in the way.
+    pub fn demand_log(&mut self) -> Result<()> {
+        let dialect = self.source.address.dialect;
+        if dialect == Dialect::MariaDb && self.target.address.dialect == Dialect::MySql {
+            let why = "this version applies no log of a MariaDB to a MySQL";
+            return Err(Error::usage("migrate", why, "stop the writers, and use --no-follow"));
+        }
+        let refused = |why: &str, hint: &str| Err(Error::refused(self.source.address.name(), why, hint));
+        if !self.facts.binary_log {
+            let hint = "start it with --log-bin, or stop the writers and use --no-follow";
+            return refused("the server writes no binary log (log_bin = OFF), so it cannot be followed", hint);
+        }
+        let compress = if dialect == Dialect::MariaDb { "@@log_bin_compress" } else { "0" };
+        let settings = self.asking.query(&format!("SELECT @@GLOBAL.binlog_format, {compress}"))?;
+        if !settings.value(0, 0).is_some_and(|format| format.eq_ignore_ascii_case("ROW")) {
+            let hint = "SET GLOBAL binlog_format = ROW, let all sessions connect again, and begin again";
+            return refused("its log has statements in the place of rows (binlog_format is not ROW)", hint);
+        }
+        if settings.value(0, 1) == Some("1") {
+            return refused(
+                "its log is compressed (log_bin_compress)",
+                "SET GLOBAL log_bin_compress = OFF, and begin again",
+            );
+        }
+        Ok(())
+    }
+
+    /// The account of the target must be allowed to apply a log.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn demand_applier(&self) -> Result<()> {
+        let [source, target] = [&self.source, &self.target].map(|login| login.address.dialect);
+        Applier::new(control(&self.target)?, source, target, Box::new(|_, _| false)).map(drop)
+    }
+
+    /// What the target holds of a migration, asked over a connection of its own: after an error.
+    ///
+    /// # Errors
+    /// The target cannot be reached.
+    pub fn state_now(&self) -> Result<Option<State>> {
+        let login = Login { halt: None, ..self.target.clone() };
+        State::read(&mut control(&login)?)
+    }
+}

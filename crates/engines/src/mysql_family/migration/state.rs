@@ -1,0 +1,157 @@
+//! The state of a migration, in one table of the target. The place in the log is written in the same transaction as the
+//! changes up to it: so no change comes twice or is lost, wherever a migration is interrupted.
+
+use fullbore_core::checksum::xxh3_128;
+use fullbore_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::servers::Servers;
+use crate::engine::MigrationOrder;
+use crate::mysql_family::binlog::end::End;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical::names::literal;
+use crate::mysql_family::logical_set::selection::MIGRATION;
+
+/// A group of the log that is applied in part: statements that change definitions commit by themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// How many of its statements that change definitions have run.
+    pub done: u32,
+    /// The digest of the definitions before the next one, which perhaps has run too.
+    pub before: Option<String>,
+    /// The databases of that digest.
+    pub about: Vec<String>,
+}
+
+/// How far a migration is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// The full is not complete.
+    Full,
+    /// The log is applied.
+    Following {
+        /// Up to here.
+        place: Box<End>,
+        /// And of the next group, this.
+        mark: Mark,
+    },
+}
+
+/// What the target holds of a migration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// What is migrated, as a digest.
+    pub selection: String,
+    /// How far it is.
+    pub phase: Phase,
+}
+
+/// The digest of what is migrated: the source and its databases.
+pub fn selection(servers: &Servers, order: &MigrationOrder) -> String {
+    let mut databases = order.databases.clone();
+    databases.extend(servers.source.address.database.clone());
+    databases.sort();
+    databases.dedup();
+    let source = (&servers.facts.server_uuid, &servers.facts.hostname, servers.facts.server_id);
+    format!("{:032x}", xxh3_128(0, json!([source, databases]).to_string().as_bytes()))
+}
+
+impl State {
+    /// Reads it; None without a migration.
+    ///
+    /// # Errors
+    /// The target refuses, or has a database of this name that no migration has made.
+    pub fn read(connection: &mut Connection) -> Result<Option<Self>> {
+        let columns = connection.query(&format!(
+            "SELECT GROUP_CONCAT(column_name ORDER BY ordinal_position) FROM information_schema.columns WHERE table_schema \
+             = '{MIGRATION}'"
+        ))?;
+        let is_there = connection
+            .query(&format!("SELECT 1 FROM information_schema.schemata WHERE schema_name = '{MIGRATION}'"))?;
+        let unknown = |connection: &Connection| {
+            let why = format!("it has a database `{MIGRATION}`, which is not the state of a migration");
+            Error::refused(connection.name(), why, "rename this database, or drop it if nobody needs it")
+        };
+        match (columns.single(), is_there.rows.is_empty()) {
+            (_, true) => return Ok(None),
+            // A migration that was interrupted while it began.
+            (None, false) => return Ok(Some(Self { selection: String::new(), phase: Phase::Full })),
+            (Some("id,selection,place,mark"), _) => {}
+            _ => return Err(unknown(connection)),
+        }
+        let row = connection.query(&format!("SELECT selection, place, mark FROM {MIGRATION}.state"))?;
+        let selection = row.value(0, 0).unwrap_or_default().to_owned();
+        let Some(place) = row.value(0, 1) else { return Ok(Some(Self { selection, phase: Phase::Full })) };
+        let parsed = serde_json::from_str(place).and_then(|place| {
+            Ok(Phase::Following { place, mark: serde_json::from_str(row.value(0, 2).unwrap_or_default())? })
+        });
+        parsed.map(|phase| Some(Self { selection, phase })).map_err(|_| unknown(connection))
+    }
+
+    /// Begins a new one, in the place of an earlier one.
+    ///
+    /// # Errors
+    /// The target refuses.
+    pub fn begin(connection: &mut Connection, selection: &str) -> Result<()> {
+        for statement in [
+            format!("DROP DATABASE IF EXISTS {MIGRATION}"),
+            format!("CREATE DATABASE {MIGRATION}"),
+            format!(
+                "CREATE TABLE {MIGRATION}.state (id INT PRIMARY KEY, selection VARCHAR(32) NOT NULL, place LONGTEXT \
+                 CHARACTER SET utf8mb4, mark LONGTEXT CHARACTER SET utf8mb4) ENGINE=InnoDB"
+            ),
+            format!("INSERT INTO {MIGRATION}.state VALUES (1, '{selection}', NULL, NULL)"),
+        ] {
+            let noting =
+                format!("a migration keeps its state in the database `{MIGRATION}`, and removes it at the end");
+            connection.query(&statement).map_err(|failure| Error::from(failure).noting(&noting))?;
+        }
+        Ok(())
+    }
+
+    /// The full is complete: from now on, the log is applied from this place on.
+    ///
+    /// # Errors
+    /// The target refuses.
+    pub fn follow(connection: &mut Connection, place: &End) -> Result<()> {
+        connection.query(&note(place, &Mark::default()))?;
+        Ok(())
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// The target refuses.
+    pub fn remove(connection: &mut Connection) -> Result<()> {
+        connection.query(&format!("DROP DATABASE IF EXISTS {MIGRATION}"))?;
+        Ok(())
+    }
+
+    /// Only the same migration is continued.
+    ///
+    /// # Errors
+    /// `--resume` was not given, or something else is migrated.
+    pub fn demand_same(&self, target: &str, selected: &str, resume: bool) -> Result<()> {
+        let why = match resume {
+            false => "it holds a migration that was interrupted",
+            true if self.selection != selected && !self.selection.is_empty() => {
+                "it holds a migration of another source, or of other databases"
+            }
+            true => return Ok(()),
+        };
+        let hint = if resume {
+            "begin again with --replace"
+        } else {
+            "continue it with --resume, or begin again with --replace"
+        };
+        Err(Error::refused(target, why, hint))
+    }
+}
+
+/// The statement that writes the place, for the transaction of the changes up to it.
+pub fn note(place: &End, mark: &Mark) -> String {
+    let text = |value: serde_json::Result<String>| literal(&value.unwrap_or_default());
+    let (place, mark) = (text(serde_json::to_string(place)), text(serde_json::to_string(mark)));
+    format!("UPDATE {MIGRATION}.state SET place = {place}, mark = {mark} WHERE id = 1")
+}

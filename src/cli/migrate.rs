@@ -1,0 +1,259 @@
+//! `fullbore migrate`.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use fullbore::Result;
+use fullbore::config::Config;
+use fullbore::job::migrate::{self, COMMAND, Event, Request};
+use fullbore::units::{counted, show_bytes};
+use fullbore_core::conduct::Conduct;
+use fullbore_engines::GivenOptions;
+use fullbore_engines::engine::{GivenIn, OptionValue, PASSWORD_FILE, Standing, resolve_options};
+
+use super::args::{How, OutputFlags};
+use super::progress::Display;
+use super::show::{self, Terminal};
+use super::{closing, log};
+
+/// The time between two plain lines while the log is followed.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// The time between two drawings on a terminal.
+const REDRAWN: Duration = Duration::from_millis(250);
+
+/// Move a running MySQL or MariaDB server into another one, with a stop of seconds.
+///
+/// A full goes straight from the source into the target. Then the log of the source is applied to the target while
+/// applications write to the source. --cut-over makes the source read-only, applies the last changes, compares all rows,
+/// and reports the downtime. Without it, fullbore follows the source until a signal.
+#[derive(Debug, Args)]
+pub struct Migrate {
+    /// The source: mysql://USER@HOST or mariadb://USER@HOST; with /NAME only this database.
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// The target: another running server, which is empty or has other databases.
+    #[arg(long, value_name = "TARGET")]
+    pub into: String,
+    /// Only this database of the source. Repeatable.
+    #[arg(long, value_name = "NAME")]
+    pub database: Vec<String>,
+    /// Drop what the target holds under the same names first.
+    #[arg(long)]
+    pub replace: bool,
+    /// Continue an interrupted migration. An interrupted full begins again; the log continues at the last change.
+    #[arg(long)]
+    pub resume: bool,
+    /// Foresee the full, the log and the downtime. Moves nothing.
+    #[arg(long)]
+    pub plan: bool,
+
+    /// End after the full. Later changes of the source are not moved.
+    #[arg(long, conflicts_with_all = ["cut_over", "max_lag", "lasting"], help_heading = "Log and cut-over")]
+    pub no_follow: bool,
+    /// When the target is near enough: make the source read-only, apply the last changes, compare all rows, and end.
+    #[arg(long, help_heading = "Log and cut-over")]
+    pub cut_over: bool,
+    /// How far the target may be behind at the beginning of the cut-over: 500ms, 1s, 5m [default: 1s].
+    #[arg(long, value_name = "TIME", help_heading = "Log and cut-over")]
+    pub max_lag: Option<String>,
+    /// Follow for this time only [default: until a signal, or the cut-over].
+    #[arg(long = "for", value_name = "TIME", help_heading = "Log and cut-over")]
+    pub lasting: Option<String>,
+    /// The check at the cut-over. full: all rows of both servers are read and compared. none: no check, a shorter downtime.
+    #[arg(long, value_name = "DEPTH", value_enum, default_value_t = CutOverCheck::Full, hide_possible_values = true)]
+    #[arg(help_heading = "Log and cut-over")]
+    pub check: CutOverCheck,
+    /// How long to wait for a lock on the source, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Log and cut-over")]
+    pub lock_timeout: u64,
+
+    /// The password of the source [default: FULLBORE_PASSWORD, then ~/.my.cnf].
+    #[arg(long, value_name = "FILE", help_heading = "Passwords")]
+    pub password_file: Option<PathBuf>,
+    /// The password of the target [default: as for the source].
+    #[arg(long, value_name = "FILE", help_heading = "Passwords")]
+    pub into_password_file: Option<PathBuf>,
+
+    /// Connections to each server [default: 4].
+    #[arg(long, value_name = "N", help_heading = "Tuning")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub readers: Option<u16>,
+    /// Messages and report.
+    #[command(flatten, next_help_heading = "Output")]
+    pub shown: OutputFlags,
+}
+
+/// The check at the cut-over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CutOverCheck {
+    /// Nothing is read again.
+    None,
+    /// All rows of both servers.
+    Full,
+}
+
+/// Runs the verb; gives the exit code.
+pub fn run(args: &Migrate, config: &Config) -> Result<u8> {
+    let request = request(args, config)?;
+    super::with_report(
+        COMMAND,
+        &args.shown,
+        config,
+        |conduct, report| {
+            let line = Line::start(&args.shown, conduct);
+            let done = migrate::run(&request, conduct, &|event| line.tell(event), report);
+            line.stop();
+            done
+        },
+        |report| closing::migrate(report, &args.shown),
+        false,
+    )
+}
+
+fn request(args: &Migrate, config: &Config) -> Result<Request> {
+    let with_file = |file: Option<&PathBuf>| {
+        let value = file.map(|file| OptionValue::File(file.clone()));
+        value.into_iter().fold(GivenOptions::default(), |mut given, value| {
+            given.add(&PASSWORD_FILE, value, GivenIn::Flag);
+            given
+        })
+    };
+    let of_source = with_file(args.password_file.as_ref());
+    let of_target = with_file(args.into_password_file.as_ref().or(args.password_file.as_ref()));
+    let (source, source_options) = resolve_options(&args.source, &of_source, &config.engine)?;
+    let (target, target_options) = resolve_options(&args.into, &of_target, &config.engine)?;
+    let time = |flag: &str, text: Option<&String>| text.map(|text| log::duration(flag, text)).transpose();
+    Ok(Request {
+        source,
+        source_options,
+        target,
+        target_options,
+        databases: args.database.clone(),
+        replace: args.replace,
+        resume: args.resume,
+        follow: !args.no_follow,
+        cut_over: args.cut_over,
+        compare: args.check == CutOverCheck::Full,
+        max_lag: time("--max-lag", args.max_lag.as_ref())?.unwrap_or(Duration::from_secs(1)),
+        lasting: time("--for", args.lasting.as_ref())?,
+        lock_timeout: Duration::from_secs(args.lock_timeout),
+        readers: args.readers.map(usize::from),
+        plan: args.plan,
+    })
+}
+
+/// The display: the usual one during the full, then one line.
+struct Line {
+    full: Cell<Option<Display>>,
+    terminal: RefCell<Option<Terminal>>,
+    quiet: bool,
+    plain: bool,
+    last: Cell<Option<Instant>>,
+}
+
+impl Line {
+    fn start(shown: &OutputFlags, conduct: &Conduct) -> Self {
+        let draws = !shown.quiet && matches!(shown.progress, How::Auto | How::Rich | How::Line);
+        let terminal = if draws { Terminal::on_standard_error() } else { None };
+        Self {
+            full: Cell::new(Some(Display::start(COMMAND, shown, &conduct.progress))),
+            terminal: RefCell::new(terminal),
+            quiet: shown.quiet,
+            plain: shown.progress == How::Plain,
+            last: Cell::new(None),
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        let text = match event {
+            Event::Begins(plan) if plan.is_full_done => {
+                self.end_of_full();
+                format!("{COMMAND}: the full is in the target; its log continues")
+            }
+            Event::Begins(plan) => {
+                let [from, to] = plan.servers;
+                format!("{COMMAND}: {} of {from} into {to}", counted(plan.tables, "table"))
+            }
+            Event::FullDone(summary) => {
+                self.end_of_full();
+                format!("{COMMAND}: {summary}; following the log")
+            }
+            Event::Standing(standing) => return self.standing(&standing),
+            Event::KeepsUp(_) => format!("{COMMAND}: the target has caught up"),
+            Event::Behind(standing) => {
+                self.clear();
+                return show::warning(&format!("the target falls behind: {}", standing_line(&standing)));
+            }
+            Event::Frozen => format!("{COMMAND}: the source is read-only"),
+        };
+        self.clear();
+        if !self.quiet {
+            show::message(&text);
+        }
+    }
+
+    fn standing(&self, standing: &Standing) {
+        let since = self.last.get().map(|last| last.elapsed());
+        let is_due = |pause: Duration| since.is_none_or(|since| since >= pause);
+        match &mut *self.terminal.borrow_mut() {
+            Some(terminal) if is_due(REDRAWN) => {
+                let width = terminal.width().saturating_sub(1);
+                terminal.draw(&[standing_line(standing).chars().take(width).collect()]);
+                self.last.set(Some(Instant::now()));
+            }
+            None if self.plain && is_due(LINE_EVERY) => {
+                show::message(&standing_line(standing));
+                self.last.set(Some(Instant::now()));
+            }
+            _ => {}
+        }
+    }
+
+    fn end_of_full(&self) {
+        if let Some(full) = self.full.take() {
+            full.stop();
+        }
+    }
+
+    fn clear(&self) {
+        if self.last.take().is_some() {
+            self.terminal.borrow_mut().iter_mut().for_each(Terminal::clear);
+        }
+    }
+
+    fn stop(self) {
+        self.end_of_full();
+        self.clear();
+    }
+}
+
+/// `migrate: lag 0.4 s, 1.2 MiB behind, 3,041 transactions applied`.
+fn standing_line(standing: &Standing) -> String {
+    format!(
+        "{COMMAND}: lag {:.1} s, {} behind; {} applied, {} of log",
+        standing.lag.as_secs_f64(),
+        show_bytes(standing.behind_bytes),
+        counted(standing.transactions, "transaction"),
+        show_bytes(standing.applied_bytes)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_shows_the_lag_in_seconds_and_bytes() {
+        let standing = Standing {
+            at_end: false,
+            lag: Duration::from_millis(1250),
+            behind_bytes: 3 << 20,
+            applied_bytes: 9 << 20,
+            transactions: 2,
+        };
+        let line = "migrate: lag 1.2 s, 3.0 MiB behind; 2 transactions applied, 9.0 MiB of log";
+        assert_eq!(standing_line(&standing), line);
+    }
+}

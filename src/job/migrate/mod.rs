@@ -1,0 +1,322 @@
+//! `migrate`: a running server into another running server. A full straight through, then the log of the source, then the
+//! cut-over.
+
+mod foreseen;
+mod pace;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fullbore_core::conduct::Conduct;
+use fullbore_core::halt::Halt;
+use fullbore_core::pool::Pool;
+use fullbore_core::{Error, Result};
+use fullbore_engines::engine::{
+    Compared, DatabaseUrl, Flow, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, Standing,
+};
+use fullbore_engines::{GivenOptions, Options};
+
+use crate::report::{MigrationReport, PoolReport, Report};
+use pace::Pace;
+
+/// The name of the command in reports.
+pub const COMMAND: &str = "migrate";
+/// Connections to each server, unless the user says another number.
+const READERS: usize = 4;
+/// Buffers for each connection.
+const BUFFERS: usize = 4;
+/// Bytes in a buffer.
+const BUFFER: usize = 1 << 20;
+/// The time between two looks at a log that has nothing new.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What the user asked for.
+#[derive(Clone)]
+pub struct Request {
+    /// The source.
+    pub source: DatabaseUrl,
+    /// Its options.
+    pub source_options: GivenOptions,
+    /// The target.
+    pub target: DatabaseUrl,
+    /// Its options.
+    pub target_options: GivenOptions,
+    /// Databases of the source; empty: all of them.
+    pub databases: Vec<String>,
+    /// `--replace`
+    pub replace: bool,
+    /// `--resume`
+    pub resume: bool,
+    /// Not `--no-follow`.
+    pub follow: bool,
+    /// `--cut-over`
+    pub cut_over: bool,
+    /// Whether rows are compared at the cut-over.
+    pub compare: bool,
+    /// `--max-lag`
+    pub max_lag: Duration,
+    /// `--for`: following ends by itself after this time.
+    pub lasting: Option<Duration>,
+    /// `--lock-timeout`
+    pub lock_timeout: Duration,
+    /// `--readers`
+    pub readers: Option<usize>,
+    /// `--plan`
+    pub plan: bool,
+}
+
+/// What happened, for a display.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The full begins: tables, and bytes on disk.
+    Begins(MigrationPlan),
+    /// The full is in the target.
+    FullDone(String),
+    /// How far the target is.
+    Standing(Standing),
+    /// The target is as near as `--max-lag` asks, for the first time.
+    KeepsUp(Standing),
+    /// From now on the target falls behind.
+    Behind(Standing),
+    /// The source is read-only.
+    Frozen,
+}
+
+/// Migrates; fills `report`, also when it fails.
+///
+/// # Errors
+/// A server refuses or is lost, or both differ in the end. The source is writable as before then.
+pub fn run(request: &Request, conduct: &Conduct, told: &dyn Fn(Event), report: &mut Report) -> Result<()> {
+    report.engine = request.source.engine().map(|engine| engine.name().to_owned());
+    report.database = Some(request.source.shown().to_owned());
+    report.into = Some(request.target.shown().to_owned());
+    let engine = engine(request)?;
+    let halt = conduct.halt();
+    let begun = Instant::now();
+    let done = conduct.until_signalled(&halt, || {
+        let order = order(request, &halt);
+        let mut migration = report.timed("connecting and the snapshot", |_| engine.begin(order))?;
+        let mut run = Run { request, conduct, halt: &halt, told, report, found: MigrationReport::default() };
+        let done = run.all(&mut *migration);
+        if done.is_err() {
+            run.report.notes.extend(migration.give_up());
+        }
+        run.report.migration = Some(std::mem::take(&mut run.found));
+        done
+    });
+    report.set_speed(begun.elapsed().as_secs_f64());
+    done
+}
+
+/// The engine that migrates from the source to the target.
+fn engine(request: &Request) -> Result<&'static dyn MigrationEngine> {
+    let of = |url: &DatabaseUrl, flag: &str| {
+        url.engine().and_then(|engine| engine.migration()).ok_or_else(|| {
+            let why = "a migration is from a MySQL or MariaDB server into another one";
+            Error::usage(format!("{flag}{}", url.shown()), why, "write mysql://USER@HOST or mariadb://USER@HOST")
+        })
+    };
+    of(&request.target, "--into ")?;
+    of(&request.source, "")
+}
+
+fn order(request: &Request, halt: &Halt) -> MigrationOrder {
+    let options = |given: &GivenOptions| Options {
+        lock_timeout: request.lock_timeout,
+        halt: Some(halt.clone()),
+        readers: request.readers.unwrap_or(READERS).max(1),
+        given: given.clone(),
+        ..Options::default()
+    };
+    MigrationOrder {
+        source: request.source.text().to_owned(),
+        source_options: options(&request.source_options),
+        target: request.target.text().to_owned(),
+        target_options: options(&request.target_options),
+        databases: request.databases.clone(),
+        replace: request.replace,
+        resume: request.resume,
+        follow: request.follow,
+        cut_over: request.cut_over,
+        dry_run: request.plan,
+    }
+}
+
+/// A migration that runs.
+struct Run<'a> {
+    request: &'a Request,
+    conduct: &'a Conduct,
+    halt: &'a Halt,
+    told: &'a dyn Fn(Event),
+    report: &'a mut Report,
+    found: MigrationReport,
+}
+
+impl Run<'_> {
+    fn all(&mut self, migration: &mut dyn Migration) -> Result<()> {
+        let plan = migration.plan();
+        self.report.warnings.extend(plan.warnings.iter().cloned());
+        self.report.notes.extend(plan.notes.iter().cloned());
+        self.found.servers = plan.servers.to_vec();
+        (self.found.tables, self.found.expected_bytes) = (plan.tables, plan.bytes);
+        if self.request.plan {
+            let pool = self.pool()?;
+            let flow = Flow { pool: &pool, progress: &self.conduct.progress, halt: self.halt };
+            let seen = migration.foresee(&flow, foreseen::LOOK)?;
+            self.found.foreseen = Some(foreseen::foreseen(&plan, &seen, self.request));
+            self.report.status = "planned".into();
+            return Ok(());
+        }
+        (self.told)(Event::Begins(plan.clone()));
+        if !plan.is_full_done {
+            self.full(migration, &plan)?;
+        }
+        if !self.request.follow {
+            let notes = migration.end()?;
+            self.report.notes.extend(notes);
+            return Ok(());
+        }
+        let ended = self.follow(migration)?;
+        match (self.request.cut_over, ended) {
+            (true, Ended::Near) => self.cut_over(migration),
+            (_, ended) => {
+                self.stays(ended);
+                self.report.notes.extend(migration.give_up());
+                Ok(())
+            }
+        }
+    }
+
+    /// All data memory of the full.
+    fn pool(&self) -> Result<Arc<Pool>> {
+        Pool::new(BUFFERS * self.request.readers.unwrap_or(READERS).max(1), BUFFER)
+    }
+
+    fn full(&mut self, migration: &mut dyn Migration, plan: &MigrationPlan) -> Result<()> {
+        let begun = Instant::now();
+        let pool = self.pool()?;
+        self.report.pool = PoolReport {
+            buffer_count: pool.count() as u64,
+            max_transfer_size: pool.size() as u64,
+            bytes: (pool.count() * pool.size()) as u64,
+            ..PoolReport::default()
+        };
+        self.conduct.progress.total.store(plan.bytes, Ordering::Relaxed);
+        let flow = Flow { pool: &pool, progress: &self.conduct.progress, halt: self.halt };
+        let Moved { loaded, bytes, stages, writers_blocked } = migration.full(&flow)?;
+        self.report.add_stages(&stages);
+        self.report.source_bytes = bytes;
+        self.report.writers_blocked_s = writers_blocked.as_secs_f64();
+        (self.found.tables, self.found.rows) = (loaded.tables, loaded.rows);
+        self.found.full_s = begun.elapsed().as_secs_f64();
+        for warning in loaded.warnings {
+            if !self.report.warnings.contains(&warning) {
+                self.report.warnings.push(warning);
+            }
+        }
+        let summary = loaded.notes.last().cloned().unwrap_or_default();
+        self.report.notes.extend(loaded.notes);
+        (self.told)(Event::FullDone(summary));
+        Ok(())
+    }
+
+    /// Applies the log, until the target is near enough for the cut-over, or until the user ends it.
+    fn follow(&mut self, migration: &mut dyn Migration) -> Result<Ended> {
+        let begun = Instant::now();
+        let deadline = self.request.lasting.and_then(|lasting| begun.checked_add(lasting));
+        let mut pace = Pace::new(self.request.max_lag);
+        loop {
+            if self.conduct.check().is_err() {
+                return Ok(Ended::Asked);
+            }
+            let standing = match migration.follow() {
+                // The signal came within the step: what it had not committed comes again.
+                Err(Error::Halted) if self.conduct.check().is_err() => return Ok(Ended::Asked),
+                standing => standing?,
+            };
+            self.book(&standing, begun);
+            (self.told)(Event::Standing(standing));
+            let news = pace.look(Instant::now(), &standing);
+            self.found.keeps_up = pace.keeps_up();
+            if let Some(event) = news {
+                (self.told)(event);
+            }
+            if self.request.cut_over && pace.is_near() {
+                return Ok(Ended::Near);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Ended::Deadline);
+            }
+            if standing.at_end {
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+
+    fn book(&mut self, standing: &Standing, begun: Instant) {
+        self.found.lag_s = standing.lag.as_secs_f64();
+        self.found.behind_bytes = standing.behind_bytes;
+        self.found.applied_bytes = standing.applied_bytes;
+        self.found.transactions = standing.transactions;
+        self.found.follow_s = begun.elapsed().as_secs_f64();
+    }
+
+    fn cut_over(&mut self, migration: &mut dyn Migration) -> Result<()> {
+        let begun = Instant::now();
+        let done = self.frozen(migration);
+        let down = begun.elapsed().as_secs_f64();
+        self.found.downtime_s = Some(down);
+        let notes = done.map_err(|error| self.conduct.why_halted(error))?;
+        self.report.notes.extend(notes);
+        Ok(())
+    }
+
+    /// Everything that happens while nobody writes to the source.
+    fn frozen(&mut self, migration: &mut dyn Migration) -> Result<Vec<String>> {
+        migration.freeze()?;
+        (self.told)(Event::Frozen);
+        let since = Instant::now();
+        loop {
+            self.conduct.check()?;
+            let standing = migration.follow()?;
+            self.book(&standing, since);
+            if standing.at_end {
+                break;
+            }
+        }
+        self.found.last_bytes_s = Some(since.elapsed().as_secs_f64());
+        if self.request.compare {
+            let since = Instant::now();
+            let Compared { tables, rows } = migration.compare()?;
+            self.found.compared = Some((tables, rows));
+            self.found.compare_s = Some(since.elapsed().as_secs_f64());
+        }
+        self.conduct.check()?;
+        let notes = migration.end()?;
+        self.found.cut_over = true;
+        Ok(notes)
+    }
+
+    /// Following has ended, and the target is not the source yet.
+    fn stays(&mut self, ended: Ended) {
+        let how = match ended {
+            Ended::Asked => "following was ended",
+            Ended::Deadline | Ended::Near => "following has ended (--for)",
+        };
+        let pace = if self.found.keeps_up { "the target keeps up" } else { "the target does not keep up" };
+        let note = format!("{how}; {pace}. The same command with --resume --cut-over makes it the source's successor");
+        self.report.notes.push(note);
+    }
+}
+
+/// Why following ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// The target is near enough for the cut-over.
+    Near,
+    /// A signal, or `fullbore cancel`.
+    Asked,
+    /// `--for`.
+    Deadline,
+}

@@ -1,0 +1,105 @@
+//! Migrations of real servers: a full straight through, the log with every kind of change, and the cut-over.
+
+use fullbore_test_servers::{Kind, Options, Server};
+
+use crate::mysql_logical::{NAMES, SHOP, TYPES, assert_same, everything, url};
+use crate::program::Ended;
+use crate::world::World;
+
+fn server(kind: Kind, world: &World, name: &str) -> Server {
+    let server = Server::start(kind, &Options::new().binlog().option("binlog_format=ROW"));
+    let password = server.password_file().map(|path| std::fs::read(path).unwrap()).unwrap_or_default();
+    std::fs::write(world.at(name), password).unwrap();
+    server
+}
+
+fn migrate(world: &World, [source, target]: [&Server; 2], options: &str) -> Ended {
+    let (from, to) = (url(source), url(target));
+    world.run(&format!("migrate {from} --into {to} --password-file source --into-password-file target {options}"))
+}
+
+/// Changes of every kind, after the full.
+const CHANGES: &str = "USE shop; INSERT INTO customer (name) VALUES ('later'), ('even later'); UPDATE `order``s` SET total = total + 1; \
+    DELETE FROM customer WHERE id = 2; INSERT INTO nokey VALUES ('y', X'00FF'); DELETE FROM nokey WHERE a = 'x' LIMIT 1; \
+    CREATE TABLE fresh (id INT PRIMARY KEY AUTO_INCREMENT, j JSON, t TIMESTAMP(6) NULL DEFAULT CURRENT_TIMESTAMP(6)); \
+    INSERT INTO fresh (j) VALUES ('{\"a\": 1}'), (NULL); ALTER TABLE fresh ADD COLUMN more VARCHAR(10) DEFAULT 'é', ADD KEY (more); \
+    INSERT INTO fresh (more) VALUES ('x'); UPDATE fresh SET j = JSON_SET(j, '$.a', 2) WHERE id = 1; \
+    CREATE TABLE picked AS SELECT id, name FROM customer; ALTER TABLE picked ADD PRIMARY KEY (id); \
+    RENAME TABLE nothing TO something; TRUNCATE TABLE parts; INSERT INTO parts (id, v) VALUES (9, 9); \
+    CREATE OR REPLACE VIEW b_view AS SELECT id, total, note FROM `order``s`; DROP PROCEDURE p; CREATE PROCEDURE q () SELECT 'it''s', 2; \
+    CREATE TRIGGER t2 BEFORE UPDATE ON customer FOR EACH ROW SET NEW.name = UPPER(NEW.name); UPDATE customer SET name = CONCAT(name, '!') WHERE id = 1; \
+    START TRANSACTION; INSERT INTO customer (name) VALUES ('kept'); SAVEPOINT a; INSERT INTO customer (name) VALUES ('dropped'); ROLLBACK TO a; COMMIT; \
+    CREATE EVENT e2 ON SCHEDULE EVERY 1 YEAR STARTS '2041-01-01 00:00:00' DO SET @x = 2; \
+    CREATE DATABASE extra; CREATE TABLE extra.big (id INT PRIMARY KEY, v LONGTEXT); \
+    INSERT INTO extra.big SELECT a.n * 10 + b.n, REPEAT(CHAR(97 + b.n), 20000) FROM (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4) a, \
+        (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9) b; \
+    UPDATE extra.big SET v = REPEAT('z', 1500000) WHERE id = 7; UPDATE extra.big, shop.customer SET extra.big.v = 'both', shop.customer.name = CONCAT(name, '+') WHERE customer.id = 1 AND big.id = 1; \
+    CREATE DATABASE gone; CREATE TABLE gone.t (a INT); INSERT INTO gone.t VALUES (1); DROP DATABASE gone; \
+    INSERT INTO types.texts (k, e) VALUES (77, 'tab\\t line\\n'); FLUSH BINARY LOGS; UPDATE types.numbers SET c = -1 WHERE k = 1;";
+
+const DATABASES: [&str; 4] = ["shop", "types", "a.b `c/é", "extra"];
+
+fn through_all_steps(kind: Kind, of_vendor: &str) {
+    let world = World::new();
+    let (source, target) = (server(kind, &world, "source"), server(kind, &world, "target"));
+    let both = [&source, &target];
+    for statements in [SHOP, TYPES, NAMES] {
+        source.sql(statements);
+    }
+    migrate(&world, [&source, &source], "").refused(2, "--into", "same server");
+    migrate(&world, both, "--resume").refused(1, "", "no migration");
+    let planned = migrate(&world, both, "--plan").done();
+    assert!(planned.out.contains("MIGRATE") && !target.sql("SHOW DATABASES").contains("shop"), "{planned}");
+    target.sql("CREATE DATABASE shop; CREATE TABLE shop.mine (a INT)");
+    migrate(&world, both, "").refused(1, "", "the target holds");
+
+    // The full, and one look at the log.
+    let full = migrate(&world, both, "--replace --readers 2 --for 1ms --report json:full.json").done();
+    assert!(full.err.contains("--resume --cut-over") && full.out.contains("still in use"), "{full}");
+    let report: serde_json::Value = serde_json::from_slice(&world.read("full.json")).unwrap();
+    assert!(report["migration"]["rows"].as_u64().unwrap() > 10 && report["migration"]["cut_over"] == false, "{report}");
+    assert_eq!(target.sql("SELECT COUNT(*) FROM shop.customer"), source.sql("SELECT COUNT(*) FROM shop.customer"));
+    migrate(&world, both, "--for 1ms").refused(1, "", "interrupted");
+
+    // Every kind of change.
+    source.sql(CHANGES);
+    source.sql(of_vendor);
+    migrate(&world, both, "--resume --for 1ms").done();
+    assert_eq!(target.sql("SELECT COUNT(*) FROM shop.fresh"), source.sql("SELECT COUNT(*) FROM shop.fresh"));
+    assert_eq!(target.sql("SELECT COUNT(*) FROM information_schema.events"), "0\n", "events do not run yet");
+
+    // A target that somebody else has written to: the cut-over fails, and the source is in use again.
+    source.sql("INSERT INTO shop.customer (name) VALUES ('last')");
+    target.sql("INSERT INTO shop.nokey VALUES ('not there', NULL)");
+    let failed = migrate(&world, both, "--resume --cut-over").refused(1, "shop.nokey", "rows");
+    assert!(failed.err.contains("writable as before") && failed.err.contains("fullbore_migrate"), "{failed}");
+    source.sql("INSERT INTO shop.customer (name) VALUES ('written again')");
+    assert!(source.sql("SELECT @@GLOBAL.read_only").starts_with('0'));
+    target.sql("DELETE FROM shop.nokey WHERE a = 'not there'");
+
+    let done = migrate(&world, both, "--resume --cut-over --report json:end.json").done();
+    assert!(done.out.contains("downtime") && done.err.contains("read_only = OFF"), "{done}");
+    let report: serde_json::Value = serde_json::from_slice(&world.read("end.json")).unwrap();
+    let migration = &report["migration"];
+    assert!(migration["cut_over"] == true && migration["compared"][0].as_u64().unwrap() > 8, "{report}");
+    assert!(migration["downtime_s"].as_f64().unwrap() > 0.0, "{report}");
+    assert!(source.sql("SELECT @@GLOBAL.read_only").starts_with('1'));
+    assert!(!target.sql("SHOW DATABASES").contains("fullbore"));
+    assert_same(&everything(&target, &DATABASES), &everything(&source, &DATABASES));
+    assert_eq!(target.sql("SELECT COUNT(*) FROM shop.customer WHERE name IN ('kept', 'last', 'dropped')"), "2\n");
+}
+
+#[test]
+fn a_mysql_server_moves_with_every_kind_of_change_and_a_cut_over_that_fails_changes_nothing() {
+    let of_vendor = "SET SESSION binlog_transaction_compression = ON; INSERT INTO shop.customer (name) VALUES (REPEAT('compressed', 8)); \
+        SET SESSION binlog_row_value_options = PARTIAL_JSON; UPDATE shop.fresh SET j = JSON_SET(j, '$.a', 3) WHERE id = 1; \
+        SET SESSION binlog_row_image = MINIMAL; UPDATE shop.customer SET name = 'minimal' WHERE id = 3; CREATE USER later@'%' IDENTIFIED BY 'x';";
+    through_all_steps(Kind::Mysql9, of_vendor);
+}
+
+#[test]
+fn a_mariadb_server_moves_with_every_kind_of_change_and_a_cut_over_that_fails_changes_nothing() {
+    let of_vendor = "CREATE OR REPLACE TABLE shop.picked2 SELECT id FROM shop.customer; ALTER TABLE shop.picked2 ADD PRIMARY KEY (id); \
+        CREATE SEQUENCE shop.s START WITH 5; DO NEXTVAL(shop.s);";
+    through_all_steps(Kind::Mariadb11, of_vendor);
+}
