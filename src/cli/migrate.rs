@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::job::migrate::{self, COMMAND, Event, Request};
+use fullbore::job::repository::{self, Setting};
 use fullbore::units::{counted, show_bytes};
 use fullbore_core::conduct::Conduct;
 use fullbore_engines::GivenOptions;
@@ -65,6 +66,10 @@ pub struct Migrate {
     #[arg(long, value_name = "DEPTH", value_enum, default_value_t = CutOverCheck::Full, hide_possible_values = true)]
     #[arg(help_heading = "Log and cut-over")]
     pub check: CutOverCheck,
+    /// Record this migration as a task of a repository: `fullbore tasks` shows it, and `fullbore cancel` ends it. Nothing is
+    /// stored there.
+    #[arg(long, value_name = "REPOSITORY", help_heading = "Log and cut-over")]
+    pub task_in: Option<String>,
     /// How long to wait for a lock on the source, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Log and cut-over")]
     pub lock_timeout: u64,
@@ -96,6 +101,7 @@ pub enum CutOverCheck {
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Migrate, config: &Config) -> Result<u8> {
+    let config = &args.task_in.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
     let request = request(args, config)?;
     super::with_report(
         COMMAND,
@@ -103,7 +109,11 @@ pub fn run(args: &Migrate, config: &Config) -> Result<u8> {
         config,
         |conduct, report| {
             let line = Line::start(&args.shown, conduct);
-            let done = migrate::run(&request, conduct, &|event| line.tell(event), report);
+            let told = |event| line.tell(event);
+            let done = match &args.task_in {
+                None => migrate::run(&request, conduct, &told, report),
+                Some(name) => repository::migrate::run(&request, Setting { name, config }, conduct, &told, report),
+            };
             line.stop();
             done
         },

@@ -54,7 +54,10 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     migrate(&world, both, "").refused(1, "", "the target holds");
 
     // The full, and one look at the log.
-    let full = migrate(&world, both, "--replace --readers 2 --for 1ms --report json:full.json").done();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"media/\"]\n");
+    std::fs::create_dir(world.at("media")).unwrap();
+    let full = migrate(&world, both, "--replace --readers 2 --for 1ms --report json:full.json --task-in night").done();
+    assert!(world.run("tasks --repo night").done().out.contains("migrate"));
     assert!(full.err.contains("--resume --cut-over") && full.out.contains("still in use"), "{full}");
     let report: serde_json::Value = serde_json::from_slice(&world.read("full.json")).unwrap();
     assert!(report["migration"]["rows"].as_u64().unwrap() > 10 && report["migration"]["cut_over"] == false, "{report}");

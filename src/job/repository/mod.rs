@@ -10,6 +10,7 @@ pub mod follow;
 mod foreign_chain;
 mod hints;
 pub mod list;
+pub mod migrate;
 mod locks;
 mod proof;
 pub mod prune;

@@ -254,7 +254,7 @@ impl Applier {
                 Err(Failure::Fault(error)) => return Err(error),
             }
         }
-        let done = self.connection.run_bytes(statement.runnable());
+        let done = self.connection.run_bytes(&statement.runnable());
         let what = || format!("the statement {}", statement.shown());
         match done {
             Ok(()) => {}

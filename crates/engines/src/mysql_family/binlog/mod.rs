@@ -9,14 +9,14 @@
 
 pub mod end;
 pub mod apply;
-pub mod dump;
+pub(super) mod dump;
 pub mod engine;
 pub mod event;
 mod follow;
 pub mod gtid;
-pub mod join;
+pub(super) mod join;
 mod payload;
-pub mod preflight;
+pub(super) mod preflight;
 mod range;
 pub mod replay;
 pub mod session;

@@ -2,12 +2,14 @@
 //!
 //! The format is from MySQL's "Query_event" page of its source documentation, and from MariaDB's "QUERY_EVENT" article.
 
-use fullbore_core::checksum::xxh3_128;
+use std::borrow::Cow;
 
 use super::event::take;
 
 /// The most words that are looked at to know what a statement is.
 const WORDS: usize = 64;
+/// The clause of a CREATE TABLE whose rows follow.
+const OPEN: &[u8] = b" START TRANSACTION";
 /// The mark of a statement that changes more databases than the list of names holds.
 const TOO_MANY: u8 = 254;
 
@@ -253,18 +255,24 @@ impl Statement {
 
     /// The text that another server runs. `CREATE TABLE … SELECT` of MySQL keeps its transaction open for the rows that
     /// follow: here the table is created, and the rows are a transaction of their own.
-    pub fn runnable(&self) -> &[u8] {
-        const OPEN: &[u8] = b"START TRANSACTION";
-        let text = self.text.trim_ascii_end();
-        match text.strip_suffix(OPEN) {
-            Some(before) if words(&self.text).first().is_some_and(|word| word == "CREATE") => before,
-            _ => text,
-        }
+    pub fn runnable(&self) -> Cow<'_, [u8]> {
+        let Some(at) = self.opens_at() else { return Cow::Borrowed(self.text.trim_ascii_end()) };
+        let (before, after) = self.text.split_at(at);
+        Cow::Owned([before, after.get(OPEN.len()..).unwrap_or_default()].concat())
     }
 
     /// Whether rows follow before the group ends, although no transaction began.
     pub fn keeps_open(&self) -> bool {
-        self.runnable().len() < self.text.trim_ascii_end().len()
+        self.opens_at().is_some()
+    }
+
+    /// Where the clause that keeps the transaction open begins. The server writes it behind the list of columns, or at the
+    /// end. A text in the list has no line end: the server escapes it.
+    fn opens_at(&self) -> Option<usize> {
+        words(&self.text).first().filter(|word| *word == "CREATE")?;
+        let behind = [b"\n)", OPEN].concat();
+        let at = self.text.windows(behind.len()).position(|bytes| bytes == behind).map(|at| at + 2);
+        at.or_else(|| Some(self.text.trim_ascii_end().strip_suffix(OPEN)?.len()))
     }
 
     /// Its first words, for messages: no name and no value.
@@ -281,11 +289,6 @@ impl Statement {
             _ if self.schema.is_empty() => Vec::new(),
             _ => vec![String::from_utf8_lossy(&self.schema).into_owned()],
         }
-    }
-
-    /// A digest of its text, for notes.
-    pub fn digest(&self) -> String {
-        format!("{:032x}", xxh3_128(0, &self.text))
     }
 }
 
@@ -367,7 +370,14 @@ mod tests {
         let whole = body(&variables, "CREATE TABLE t (a INT) START TRANSACTION");
         let statement = Statement::parse(1_700_000_000, &whole).unwrap();
         assert_eq!(statement.about(), ["shop", "other"]);
-        assert!(statement.keeps_open() && statement.runnable() == b"CREATE TABLE t (a INT) ");
+        assert!(statement.keeps_open() && statement.runnable() == b"CREATE TABLE t (a INT)"[..]);
+        let whole_9 =
+            body(&[], "CREATE TABLE t (\n  a INT COMMENT ' START TRANSACTION'\n) START TRANSACTION ENGINE=InnoDB");
+        let newer = Statement::parse(0, &whole_9).unwrap();
+        let expected = b"CREATE TABLE t (\n  a INT COMMENT ' START TRANSACTION'\n) ENGINE=InnoDB";
+        assert!(newer.keeps_open() && newer.runnable() == expected[..]);
+        let plain = Statement::parse(0, &body(&[], "ALTER TABLE t COMMENT ' START TRANSACTION'")).unwrap();
+        assert!(!plain.keeps_open() && plain.runnable() == plain.text);
         let settings = statement.settings(true);
         for part in [
             "foreign_key_checks = 0",
