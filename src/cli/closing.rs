@@ -200,7 +200,8 @@ pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
     }
     if migration.follow_s > 0.0 {
         let (count, bytes) = (counted(migration.transactions, "transaction"), show_bytes(migration.applied_bytes));
-        out.push(format!("  log: {count} applied, {bytes}; lag {}", seconds(migration.lag_s)));
+        let lag = migration.lag_s.map_or_else(|| "unknown".to_owned(), seconds);
+        out.push(format!("  log: {count} applied, {bytes}; lag {lag}"));
     }
     if let Some(down) = migration.downtime_s.filter(|_| migration.cut_over) {
         let compared = match migration.compared {

@@ -241,9 +241,9 @@ impl Line {
 
 /// `migrate: lag 0.4 s, 1.2 MiB behind, 3,041 transactions applied`.
 fn standing_line(standing: &Standing) -> String {
+    let lag = standing.lag.map_or_else(|| "unknown".to_owned(), |lag| format!("{:.1} s", lag.as_secs_f64()));
     format!(
-        "{COMMAND}: lag {:.1} s, {} behind; {} applied, {} of log",
-        standing.lag.as_secs_f64(),
+        "{COMMAND}: lag {lag}, {} behind; {} applied, {} of log",
         show_bytes(standing.behind_bytes),
         counted(standing.transactions, "transaction"),
         show_bytes(standing.applied_bytes)
@@ -258,7 +258,7 @@ mod tests {
     fn the_line_shows_the_lag_in_seconds_and_bytes() {
         let standing = Standing {
             at_end: false,
-            lag: Duration::from_millis(1250),
+            lag: Some(Duration::from_millis(1250)),
             behind_bytes: 3 << 20,
             applied_bytes: 9 << 20,
             transactions: 2,

@@ -23,8 +23,8 @@ pub struct MigrationReport {
     pub applied_bytes: u64,
     /// Transactions that were applied.
     pub transactions: u64,
-    /// The age of the newest applied change, at the last look.
-    pub lag_s: f64,
+    /// The age of the newest applied change, at the last look; `None` if it was not known yet.
+    pub lag_s: Option<f64>,
     /// Bytes of the log that were not applied yet, at the last look.
     pub behind_bytes: u64,
     /// Whether the target was as near as `--max-lag` asks, and did not fall behind afterwards.

@@ -255,7 +255,7 @@ impl Run<'_> {
     }
 
     fn book(&mut self, standing: &Standing, begun: Instant) {
-        self.found.lag_s = standing.lag.as_secs_f64();
+        self.found.lag_s = standing.lag.map(|lag| lag.as_secs_f64());
         self.found.behind_bytes = standing.behind_bytes;
         self.found.applied_bytes = standing.applied_bytes;
         self.found.transactions = standing.transactions;

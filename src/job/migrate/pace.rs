@@ -29,19 +29,20 @@ impl Pace {
 
     /// Looks at a step; gives what is worth a message.
     pub fn look(&mut self, now: Instant, standing: &Standing) -> Option<Event> {
-        self.near = standing.at_end || standing.lag <= self.max_lag;
+        self.near = standing.at_end || standing.lag.is_some_and(|lag| lag <= self.max_lag);
         if self.near {
             self.last_near = Some(now);
             self.window = None;
             self.behind = false;
             return (!std::mem::replace(&mut self.told_near, true)).then_some(Event::KeepsUp(*standing));
         }
-        let (since, lag) = *self.window.get_or_insert((now, standing.lag));
+        let Some(current) = standing.lag else { return None };
+        let (since, lag) = *self.window.get_or_insert((now, current));
         if now.saturating_duration_since(since) < WINDOW {
             return None;
         }
-        self.window = Some((now, standing.lag));
-        let grows = standing.lag >= lag;
+        self.window = Some((now, current));
+        let grows = current >= lag;
         let news = grows && !self.behind;
         self.behind = grows;
         news.then_some(Event::Behind(*standing))
@@ -66,8 +67,10 @@ mod tests {
     fn a_target_keeps_up_if_it_is_near_once_and_its_lag_does_not_grow() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let lag = |seconds| Standing { lag: Duration::from_secs(seconds), ..Standing::default() };
+        let lag = |seconds| Standing { lag: Some(Duration::from_secs(seconds)), ..Standing::default() };
         let mut pace = Pace::new(Duration::from_secs(1));
+        assert_eq!(pace.look(at(0), &Standing::default()), None);
+        assert!(!pace.is_near(), "an unknown lag is not near");
         assert_eq!(pace.look(at(0), &lag(60)), None);
         assert_eq!(pace.look(at(11), &lag(40)), None, "it comes nearer");
         assert!(!pace.keeps_up());

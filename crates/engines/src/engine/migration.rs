@@ -103,8 +103,8 @@ pub struct Moved {
 pub struct Standing {
     /// Everything that the source has logged until this step is in the target.
     pub at_end: bool,
-    /// The age of the newest change that is in the target.
-    pub lag: Duration,
+    /// The age of the newest change that is in the target; zero at the end of the log. None while it is unknown.
+    pub lag: Option<Duration>,
     /// Bytes of the log that are not in the target yet.
     pub behind_bytes: u64,
     /// Bytes of the log that were applied so far.

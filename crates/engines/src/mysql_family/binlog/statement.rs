@@ -370,14 +370,14 @@ mod tests {
         let whole = body(&variables, "CREATE TABLE t (a INT) START TRANSACTION");
         let statement = Statement::parse(1_700_000_000, &whole).unwrap();
         assert_eq!(statement.about(), ["shop", "other"]);
-        assert!(statement.keeps_open() && statement.runnable() == b"CREATE TABLE t (a INT)"[..]);
+        assert!(statement.keeps_open() && *statement.runnable() == b"CREATE TABLE t (a INT)"[..]);
         let whole_9 =
             body(&[], "CREATE TABLE t (\n  a INT COMMENT ' START TRANSACTION'\n) START TRANSACTION ENGINE=InnoDB");
         let newer = Statement::parse(0, &whole_9).unwrap();
         let expected = b"CREATE TABLE t (\n  a INT COMMENT ' START TRANSACTION'\n) ENGINE=InnoDB";
-        assert!(newer.keeps_open() && newer.runnable() == expected[..]);
+        assert!(newer.keeps_open() && *newer.runnable() == expected[..]);
         let plain = Statement::parse(0, &body(&[], "ALTER TABLE t COMMENT ' START TRANSACTION'")).unwrap();
-        assert!(!plain.keeps_open() && plain.runnable() == plain.text);
+        assert!(!plain.keeps_open() && *plain.runnable() == plain.text[..]);
         let settings = statement.settings(true);
         for part in [
             "foreign_key_checks = 0",

@@ -265,13 +265,12 @@ impl Onto {
         let walk = self.pull.as_ref().map(|(pull, _)| &pull.walk);
         let newest = walk.and_then(|walk| walk.newest);
         let clock = jiff::Timestamp::now().as_microsecond().saturating_add(self.ahead);
-        let lag = newest.map_or(0, |newest| clock.saturating_sub(newest).max(0));
+        let age = |newest: i64| Duration::from_micros(u64::try_from(clock.saturating_sub(newest)).unwrap_or(0));
+        let lag = if at_end { Some(Duration::ZERO) } else { newest.map(age) };
         let behind_bytes = match (walk, now) {
             (Some(walk), Some(now)) => log_bytes(&mut self.asking, &walk.file, walk.offset, now),
             _ => 0,
         };
-        let micros = u64::try_from(lag).unwrap_or(0);
-        let lag = if at_end { Duration::ZERO } else { Duration::from_micros(micros) };
         Standing { at_end, lag, behind_bytes, ..self.totals }
     }
 }
