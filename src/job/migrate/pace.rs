@@ -36,7 +36,7 @@ impl Pace {
             self.behind = false;
             return (!std::mem::replace(&mut self.told_near, true)).then_some(Event::KeepsUp(*standing));
         }
-        let Some(current) = standing.lag else { return None };
+        let current = standing.lag?;
         let (since, lag) = *self.window.get_or_insert((now, current));
         if now.saturating_duration_since(since) < WINDOW {
             return None;
