@@ -98,6 +98,7 @@ mod restore_resume;
 mod restore_steps;
 mod server_backups;
 mod server_logs;
+mod server_logs_into;
 mod servers_in_repositories;
 mod signals;
 mod slips;

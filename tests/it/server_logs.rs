@@ -11,15 +11,15 @@ use crate::program::{self, Ended};
 use crate::world::World;
 
 /// A server with a binary log, a table, and a repository.
-struct Logged {
-    world: World,
-    server: Server,
-    url: String,
-    kind: Kind,
+pub struct Logged {
+    pub world: World,
+    pub server: Server,
+    pub url: String,
+    pub kind: Kind,
 }
 
 impl Logged {
-    fn new(kind: Kind) -> Self {
+    pub fn new(kind: Kind) -> Self {
         let world = World::new();
         world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
         let server = Server::start(kind, &Options::new().binlog());
@@ -34,23 +34,23 @@ impl Logged {
         Self { world, server, url, kind }
     }
 
-    fn run(&self, line: &str) -> Ended {
+    pub fn run(&self, line: &str) -> Ended {
         self.world.run_as_nobody(line)
     }
 
-    fn backup(&self, options: &str) -> Ended {
+    pub fn backup(&self, options: &str) -> Ended {
         self.run(&format!("backup {} --password-file password --repo night {options}", self.url))
     }
 
-    fn insert(&self, value: &str) {
+    pub fn insert(&self, value: &str) {
         self.server.sql(&format!("INSERT INTO shop.t (v) VALUES ('{value}')"));
     }
 
-    fn rows(&self) -> String {
+    pub fn rows(&self) -> String {
         self.server.sql("SELECT * FROM shop.t ORDER BY id")
     }
 
-    fn restore(&self, options: &str, into: &str) -> Ended {
+    pub fn restore(&self, options: &str, into: &str) -> Ended {
         let program = if self.kind == Kind::Mysql9 { "mysqld" } else { "mariadbd" };
         let program = self.server.program(program).get_program().to_str().unwrap().to_owned();
         self.run(&format!("restore --repo night {options} --into dir:{into} --server-program {program}"))
@@ -68,7 +68,7 @@ impl Logged {
 }
 
 /// Waits until the clock of a log that counts whole seconds has moved.
-fn pass_a_second() -> String {
+pub fn pass_a_second() -> String {
     std::thread::sleep(Duration::from_millis(1100));
     let now = jiff::Timestamp::now().to_string();
     std::thread::sleep(Duration::from_millis(1100));

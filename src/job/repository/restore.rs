@@ -16,8 +16,8 @@ use fullbore_core::conduct::Conduct;
 use fullbore_repository::Repository;
 use fullbore_repository::chain::steps::RestoredState;
 use fullbore_repository::chain::{self, Choice, Sequence};
-use fullbore_repository::discovery;
 use fullbore_repository::inventory::StoredSet;
+use fullbore_repository::{discovery, ids};
 
 /// The note after a step of a restore that is not the last.
 const UNLEASED: &str = "no lease protects the sets of the next step: prune may remove them by the retention rules";
@@ -49,7 +49,7 @@ pub fn run(
             if let Some(wanted) = &request.stop {
                 reading.choice = choice_of_stop(wanted, &sets, &reading, &repository, conduct)?;
             }
-            ChosenChain::among(sets, &reading, &repository, report)?
+            ChosenChain::among(fit_for(&request.into, sets, &reading), &reading, &repository, report)?
         }
         Some(standing) => {
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref(), setting.name)?;
@@ -74,6 +74,30 @@ pub fn run(
             error => with_chain(error, &chain.titles()),
         })
     })
+}
+
+/// The sets without those fulls that the target cannot take: a running server takes rows, and log sets for a directory
+/// need the files of a server. Without a fitting full, and where the user names a full, all sets stay.
+fn fit_for<'a>(into: &restore::Into, sets: Vec<&'a StoredSet>, reading: &Reading) -> Vec<&'a StoredSet> {
+    let is_log = |set: &&StoredSet| set.record.kind == SetKind::Log;
+    let named =
+        |set: &&StoredSet| reading.choice.set.as_ref().is_some_and(|part| ids::fits(set.record.backup_set_id, part));
+    let wants_rows = match into {
+        restore::Into::Server { .. } => true,
+        restore::Into::Directory(_) if sets.iter().any(is_log) => false,
+        _ => return sets,
+    };
+    let fits = |set: &&StoredSet| is_log(set) || named(set) || is_logical(set) == wants_rows;
+    if sets.iter().any(|set| set.record.kind == SetKind::Full && set.is_usable() && fits(&set)) {
+        return sets.into_iter().filter(fits).collect();
+    }
+    sets
+}
+
+/// Whether a set holds rows and statements.
+fn is_logical(set: &StoredSet) -> bool {
+    let engine = fullbore_engines::named(&set.record.engine).and_then(|engine| engine.logical());
+    engine.is_some_and(|logical| logical.is_logical(&set.record.position.last.value()))
 }
 
 /// The choice of the log set that has the place to stop at: only its manifest tells.

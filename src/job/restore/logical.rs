@@ -1,6 +1,8 @@
 //! RESTORE of a logical set: its rows go into a running server, or its text into a directory.
 
+use fullbore_core::cipher::SecretKey;
 use fullbore_core::conduct::Conduct;
+use fullbore_core::io::{PrivateDirectory, scratch_directory};
 use fullbore_core::media::Manifest;
 use fullbore_core::units::counted;
 use fullbore_core::unpack::NullTarget;
@@ -12,7 +14,8 @@ use fullbore_repository::discovery;
 use super::super::reading;
 use super::directory::{check_owner, manifests, size_of, unpack, unpack_files};
 use super::media::of_a_database;
-use super::{Check, Into, Request, of_another_engine, plan_line, unfinished};
+use super::replay::Prepared;
+use super::{Check, Into, Request, log, of_another_engine, plan_line, unfinished};
 use crate::report::Report;
 
 /// The longest catalog of one database, in bytes: it is held in memory. A million columns are less.
@@ -33,17 +36,19 @@ pub(super) fn of(opened: &reading::Opened) -> Option<&'static dyn LogicalEngine>
 /// The request has a flag that such a set does not have, the target refuses, or the set is damaged.
 pub(super) fn restore(
     logical: &'static dyn LogicalEngine,
-    chain: &[discovery::Found],
+    (chain, logs): (&[discovery::Found], &[discovery::Found]),
     mut opened: reading::Opened,
     request: &Request,
+    key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
     refuse_flags(request)?;
+    let logs = if applies_logs(request, logs.len(), report)? { logs } else { &[] };
     let manifests = manifests(chain, &mut opened, conduct);
     let (Some(manifest), Some(found)) = (manifests.last(), chain.last()) else { return Ok(()) };
     match &request.into {
-        Into::Server { .. } => load(logical, (found, manifest), &mut opened, request, conduct, report),
+        Into::Server { .. } => load(logical, (found, manifest, logs), &mut opened, request, key, conduct, report),
         Into::Directory(_) if request.dry_run => {
             plan_line(found, report);
             report.status = "planned".into();
@@ -66,7 +71,10 @@ pub(super) fn restore(
             );
             restore.publish_then(|| ())
         }
-        Into::Null => unpack(&mut opened, found, &NullTarget, conduct, report),
+        Into::Null => {
+            unpack(&mut opened, found, &NullTarget, conduct, report)?;
+            log::read_only(logs, request, key, conduct, report)
+        }
         Into::File { engine, path } => Err(of_another_engine(engine, path, &manifest.engine)),
         Into::Media { .. } => Err(of_a_database(&request.into, &manifest.engine)),
     }
@@ -83,20 +91,30 @@ pub(super) fn refuse_server(into: &Into, engine: &str) -> Result<()> {
     Err(Error::usage(format!("--into {into}"), why, hint))
 }
 
-/// Refuses a point in the log after a logical set. Without such a point, a warning counts the log sets that are left out.
+/// Whether the log sets are applied behind the rows of a logical set.
 ///
 /// # Errors
-/// The request names a point.
-pub(super) fn refuse_stop(request: &Request, logs: usize, report: &mut Report) -> Result<()> {
-    let why = "this version applies no log sets to a logical set";
+/// The request names a point in the log, and what it asks for besides has no such point.
+pub(super) fn applies_logs(request: &Request, logs: usize, report: &mut Report) -> Result<bool> {
+    let why = match &request.into {
+        Into::Server { .. } if !request.tables().is_empty() || !request.maps.is_empty() => {
+            "the log is of the whole server, so it is not applied with --table or --map"
+        }
+        Into::Server { .. } if request.resume => {
+            "an interrupted load cannot tell how much of the log it has applied: begin anew with --replace"
+        }
+        Into::Server { .. } | Into::Null => return Ok(logs > 0),
+        _ => "log sets behind a logical set are applied to a running server only (--into mysql://… or mariadb://…)",
+    };
     if request.stop().is_some() {
-        let hint = "leave it out: the set is restored as it was when it was made. Or choose a physical full with --set";
+        let hint =
+            "leave it out: the set is restored as it was when it was made. For a directory, choose a physical full";
         return Err(Error::usage("--stop-at", why, hint));
     }
     if logs > 0 {
         report.warnings.push(format!("{why}: {} not applied", counted(logs as u64, "log set")));
     }
-    Ok(())
+    Ok(false)
 }
 
 fn refuse_flags(request: &Request) -> Result<()> {
@@ -123,9 +141,10 @@ fn refuse_flags(request: &Request) -> Result<()> {
 
 fn load(
     logical: &'static dyn LogicalEngine,
-    (found, manifest): (&discovery::Found, &Manifest),
+    (found, manifest, logs): (&discovery::Found, &Manifest, &[discovery::Found]),
     opened: &mut reading::Opened,
     request: &Request,
+    key: Option<&SecretKey>,
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
@@ -133,10 +152,15 @@ fn load(
     let order = order(logical, manifest, opened, request)?;
     let halt = conduct.halt();
     let options = Options { halt: Some(halt.clone()), given: request.target_options.clone(), ..Options::default() };
+    let position = manifest.position.last.value();
+    // Before the first row: the target must be able to apply the log.
+    let replay = || Prepared::into_server(url, &options, manifest, &position);
+    let replay = if logs.is_empty() { None } else { Some(conduct.until_signalled(&halt, replay)?) };
     let load =
         conduct.until_signalled(&halt, || report.timed("creating tables", |_| logical.load(url, order, &options)))?;
     if request.dry_run {
         plan_line(found, report);
+        logs.iter().for_each(|found| plan_line(found, report));
         tell(load.plan(), report);
         report.status = "planned".into();
         return Ok(());
@@ -144,15 +168,21 @@ fn load(
     let done = unpack(opened, found, load.as_ref(), conduct, report);
     let done = done.and_then(|()| conduct.until_signalled(&halt, || report.timed(INDEXES, |_| load.finish())));
     match done {
-        Ok(loaded) => {
-            tell(loaded, report);
-            Ok(())
-        }
+        Ok(loaded) => tell(loaded, report),
         Err(error) => {
             report.notes.push(load.left());
-            Err(error)
+            return Err(error);
         }
     }
+    let Some(replay) = replay else { return Ok(()) };
+    let scratch = PrivateDirectory::new(&scratch_directory(), "logs")?;
+    let applied =
+        conduct.until_signalled(&halt, || replay.run(scratch.path(), logs, request, key, conduct, &mut *report));
+    applied.inspect_err(|_| {
+        report
+            .notes
+            .push("the target has the rows of the set, and the transactions of the log before the failed one".into());
+    })
 }
 
 fn tell(loaded: Loaded, report: &mut Report) {

@@ -397,8 +397,7 @@ fn restore_found(
     if let Some(last) = sequence.last() {
         media::refuse_others(&request.into, &last.header.engine)?;
         if let Some(logical) = logical::of(&opened) {
-            logical::refuse_stop(request, logs.len(), report)?;
-            return logical::restore(logical, &sequence, opened, request, conduct, report);
+            return logical::restore(logical, (&sequence, &logs), opened, request, key, conduct, report);
         }
         logical::refuse_server(&request.into, &last.header.engine)?;
         refuse_maps(request)?;

@@ -8,7 +8,10 @@ use fullbore_core::halt::Halt;
 use fullbore_core::media::Manifest;
 use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{GivenOptions, LogReplay, ReplayOn, SERVER_OPTION, SERVER_PROGRAM, SetEnd, UnpackedLog};
+use fullbore_engines::Options;
+use fullbore_engines::engine::{
+    GivenOptions, LogReplay, ReplayInto, ReplayOn, SERVER_OPTION, SERVER_PROGRAM, SetEnd, UnpackedLog,
+};
 use fullbore_repository::chain;
 use fullbore_repository::discovery;
 
@@ -38,6 +41,24 @@ impl<'a> Prepared<'a> {
         };
         let replay = engine.replay(on)?.ok_or_else(|| {
             Error::refused("media set", "its log sets are not for a directory", "restore into a file")
+        })?;
+        Ok(Self { replay, base: log::end_of(manifest)? })
+    }
+
+    /// The same for a running server, into which the rows of a logical set are loaded first.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or cannot apply the log.
+    pub fn into_server(
+        url: &'a str,
+        options: &'a Options,
+        manifest: &'a Manifest,
+        position: &'a serde_json::Value,
+    ) -> Result<Self> {
+        let engine = log::engine_of(&manifest.engine)?;
+        let on = ReplayInto { url, options, engine_version: &manifest.engine_version, position };
+        let replay = engine.replay_into(on)?.ok_or_else(|| {
+            Error::refused("media set", "its log sets are not for a running server", "restore into a file")
         })?;
         Ok(Self { replay, base: log::end_of(manifest)? })
     }
@@ -81,6 +102,7 @@ impl<'a> Prepared<'a> {
             applied.place,
             if applied.gtid.is_empty() { String::new() } else { format!(" (GTIDs {})", applied.gtid) }
         ));
+        report.notes.extend(applied.notes);
         if let Some(point) = &mut report.point {
             let place = applied.place.rsplit_once(':');
             point.binary_log_file = place.map(|(file, _)| file.to_owned());

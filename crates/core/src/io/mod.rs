@@ -10,6 +10,7 @@ mod home;
 mod latency;
 mod lockable;
 mod operation;
+mod private_directory;
 mod queue;
 mod ring;
 mod scratch;
@@ -29,6 +30,7 @@ pub use lockable::LockableFile;
 #[cfg(any(test, feature = "testkit"))]
 pub use lockable::while_children_start;
 pub use operation::{Completion, Payload};
+pub use private_directory::PrivateDirectory;
 pub use queue::{DeviceAccount, Queue, Statistics};
 pub use scratch::{ScratchFile, scratch_directory};
 pub use small_file::{open_without_wait, read_small, read_whole, replace_whole, working_name};

@@ -62,6 +62,29 @@ pub trait LogEngine: Sync {
         let _ = on;
         Ok(None)
     }
+
+    /// Prepares to apply log sets to a running server, behind the rows of a logical set: through a connection, each set
+    /// when it is staged. `None` of an engine that cannot.
+    ///
+    /// # Errors
+    /// The server cannot be reached, is too old, or the account may not apply a log.
+    fn replay_into<'a>(&self, on: ReplayInto<'a>) -> Result<Option<Box<dyn LogReplay + 'a>>> {
+        let _ = on;
+        Ok(None)
+    }
+}
+
+/// A running server that log sets are applied to.
+#[derive(Clone, Copy)]
+pub struct ReplayInto<'a> {
+    /// The server.
+    pub url: &'a str,
+    /// How it is reached.
+    pub options: &'a Options,
+    /// The version of the server that was backed up.
+    pub engine_version: &'a str,
+    /// The position of the loaded set.
+    pub position: &'a serde_json::Value,
 }
 
 /// Where a restore stops in the log.
@@ -154,6 +177,8 @@ pub struct Replayed {
     pub seconds: f64,
     /// How many tables were loaded from texts before.
     pub loaded: u64,
+    /// What the user should know.
+    pub notes: Vec<String>,
 }
 
 /// The end of a backup set: the next log set continues it, and log sets are applied after it.

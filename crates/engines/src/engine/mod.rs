@@ -38,7 +38,8 @@ pub use foreign::{
 };
 pub use foreign_tables::{Cell, ColumnKind, Day, ForeignTable, ForeignTables, TICKS_PER_DAY, TableColumn, TimeOfDay};
 pub use log::{
-    AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayOn, Replayed, SetEnd, UnpackedLog,
+    AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayInto, ReplayOn, Replayed, SetEnd,
+    UnpackedLog,
 };
 pub use logical::{Load, LoadOrder, Loaded, LogicalEngine};
 pub use migration::{

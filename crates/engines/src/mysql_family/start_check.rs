@@ -5,15 +5,14 @@
 //! without its grant tables, because their passwords are unknown here; only this user can reach the socket.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
-use fullbore_core::io::end_with_this_thread;
+use fullbore_core::io::{PrivateDirectory, end_with_this_thread};
 use fullbore_core::media::ManifestStream;
 use fullbore_core::{Error, Result};
 
@@ -296,7 +295,7 @@ const SOCKET: &str = "s";
 /// A server that runs in a private directory. A drop kills it and removes the directory.
 pub(crate) struct Running {
     child: Child,
-    private: PathBuf,
+    private: PrivateDirectory,
     address: ServerAddress,
     /// Any account will do for a server without its grant tables.
     account: Credentials,
@@ -313,41 +312,28 @@ impl Running {
     ) -> Result<Self> {
         let directory =
             fs::canonicalize(directory).map_err(|e| Error::io("find", directory.display().to_string(), e))?;
-        let private = private_directory()?;
+        // The path of a socket has at most 107 bytes.
+        let private = PrivateDirectory::new(&std::env::temp_dir(), "start")?;
+        let path = private.path();
         let begun = (|| {
-            let log =
-                File::create(private.join(LOG)).map_err(|e| Error::io("create", private.display().to_string(), e))?;
-            let again = log.try_clone().map_err(|e| Error::io("open", private.display().to_string(), e))?;
-            let mut command = program.command(&private, &directory, position, options);
+            let log = File::create(path.join(LOG)).map_err(|e| Error::io("create", path.display().to_string(), e))?;
+            let again = log.try_clone().map_err(|e| Error::io("open", path.display().to_string(), e))?;
+            let mut command = program.command(path, &directory, position, options);
             // In a group of its own: Ctrl-C is for this program, which stops it.
-            command.stdin(Stdio::null()).stdout(log).stderr(again).current_dir(&private).process_group(0);
+            command.stdin(Stdio::null()).stdout(log).stderr(again).current_dir(path).process_group(0);
             // If this program is killed, it cannot stop the server itself.
             end_with_this_thread(&mut command);
             command.spawn().map_err(|e| Error::io("start", program.path.display().to_string(), e))
         })();
-        match begun {
-            Ok(child) => {
-                let endpoint = Endpoint::Socket(private.join(SOCKET));
-                let tls = TlsOptions::default();
-                let dialect = program.dialect;
-                let address = ServerAddress {
-                    dialect,
-                    endpoint,
-                    user: None,
-                    database: None,
-                    tls,
-                    datadir: None,
-                    read_timeout: None,
-                };
-                let name = program.path.display().to_string();
-                let account = without_account()?;
-                Ok(Self { child, private, address, account, program: name, purpose: program.purpose })
-            }
-            Err(error) => {
-                let _ = fs::remove_dir_all(&private); // The first error counts.
-                Err(error)
-            }
-        }
+        let child = begun?;
+        let endpoint = Endpoint::Socket(path.join(SOCKET));
+        let tls = TlsOptions::default();
+        let dialect = program.dialect;
+        let address =
+            ServerAddress { dialect, endpoint, user: None, database: None, tls, datadir: None, read_timeout: None };
+        let name = program.path.display().to_string();
+        let account = without_account()?;
+        Ok(Self { child, private, address, account, program: name, purpose: program.purpose })
     }
 
     pub(crate) fn wait_until_ready(&mut self, halt: &Halt) -> Result<Connection> {
@@ -358,7 +344,7 @@ impl Running {
                 return Err(self.refused(format!("it ended with {status} instead of starting")));
             }
             // Before it listens it refuses connections; while it starts it may also close them.
-            if self.private.join(SOCKET).exists()
+            if self.private.path().join(SOCKET).exists()
                 && let Ok(connection) = Connection::open(&self.address, &self.account, Some(halt.clone()))
             {
                 return Ok(connection);
@@ -426,7 +412,7 @@ impl Running {
 
     /// The server's log so far.
     pub(crate) fn log(&self) -> Result<String> {
-        let path = self.private.join(LOG);
+        let path = self.private.path().join(LOG);
         let log = fs::read(&path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
         Ok(String::from_utf8_lossy(&log).into_owned())
     }
@@ -437,7 +423,7 @@ impl Running {
     }
 
     fn refused(&self, why: String) -> Error {
-        let errors = errors_in(&fs::read(self.private.join(LOG)).unwrap_or_default(), self.purpose == TABLE);
+        let errors = errors_in(&fs::read(self.private.path().join(LOG)).unwrap_or_default(), self.purpose == TABLE);
         let said = if errors.is_empty() { String::new() } else { format!("; its log says: {errors}") };
         let hint = format!(
             "restore without {} to inspect the directory; add options that the server needs (keys, plugins) with \
@@ -461,16 +447,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill(); // It may have ended by itself.
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.private); // It belongs to this user and has only a log.
     }
-}
-
-/// A directory that only this user can enter, with a short name: the path of a socket has at most 107 bytes.
-fn private_directory() -> Result<PathBuf> {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
-    let path = std::env::temp_dir().join(format!("fullbore-start-{}-{nanos:x}", std::process::id()));
-    DirBuilder::new().mode(0o700).create(&path).map_err(|e| Error::io("make", path.display().to_string(), e))?;
-    Ok(path)
 }
 
 /// The error that CHECK TABLE finds in a table; `quoted` is its name in a statement.

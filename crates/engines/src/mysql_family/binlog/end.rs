@@ -143,6 +143,15 @@ fn of_full(dialect: Dialect, position: &Value) -> Result<End, String> {
         let binlog = Place { file, offset, gtid, file_crc: None, tail: None };
         Ok(End { binlog, server, at: String::new(), finished: None })
     };
+    let is_rows = position.get("method").and_then(Value::as_str) == Some("logical");
+    let place = if dialect == Dialect::MySql { "binary_log_exact" } else { "binary_log" };
+    if is_rows && position[place].is_null() {
+        return Err(
+            "its place in the binary log is unknown: the server writes none, or the account may not lock tables or \
+                    see the place (RELOAD, REPLICATION CLIENT or BINLOG MONITOR)"
+                .into(),
+        );
+    }
     match dialect {
         Dialect::MySql => {
             let (exact, before) = (&position["binary_log_exact"], &position["binary_log_not_before"]);

@@ -3,15 +3,16 @@
 use fullbore_core::media::{LogRange, Position, SetKind};
 use fullbore_core::{Error, Result};
 
+use super::cut;
 use super::end::End;
 use super::follow::Follower;
 use super::range;
 use super::replay::Replay;
+use super::replay_into::ReplayByStatements;
 use super::session::{BinlogSession, STREAMS, set_end};
-use super::stage;
 use crate::Options;
 use crate::engine::{
-    AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayOn, SetEnd, UnpackedLog,
+    AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayInto, ReplayOn, SetEnd, UnpackedLog,
 };
 use crate::mysql_family::Dialect;
 
@@ -51,7 +52,11 @@ impl LogEngine for Binlog {
     }
 
     fn holds(&self, position: &Position, stop: &LogStop) -> bool {
-        stage::holds(self.0, position, stop)
+        cut::holds(self.0, position, stop)
+    }
+
+    fn replay_into<'a>(&self, on: ReplayInto<'a>) -> Result<Option<Box<dyn LogReplay + 'a>>> {
+        Ok(Some(Box::new(ReplayByStatements::begin(self.0, &on)?)))
     }
 
     fn replay<'a>(&self, on: ReplayOn<'a>) -> Result<Option<Box<dyn LogReplay + 'a>>> {

@@ -39,6 +39,26 @@ pub mod kind {
     pub const PREVIOUS_GTIDS: u8 = 35;
     /// A group with a tagged GTID begins.
     pub const TAGGED_GTID: u8 = 42;
+    /// A statement.
+    pub const QUERY: u8 = 2;
+    /// The value of LAST_INSERT_ID, or of the next AUTO_INCREMENT, for the next statement.
+    pub const INTVAR: u8 = 5;
+    /// The seeds of RAND() for the next statement.
+    pub const RAND: u8 = 13;
+    /// The value of a variable for the next statement.
+    pub const USER_VAR: u8 = 14;
+    /// A transaction is committed.
+    pub const XID: u8 = 16;
+    /// Which table the rows behind it are of.
+    pub const TABLE_MAP: u8 = 19;
+    /// The text of a statement whose rows follow, for people.
+    pub const ROWS_QUERY: u8 = 29;
+    /// An XA transaction is prepared.
+    pub const XA_PREPARE: u8 = 38;
+    /// A transaction of several events, compressed.
+    pub const PAYLOAD: u8 = 40;
+    /// MariaDB: as `ROWS_QUERY`.
+    pub const MARIADB_ANNOTATE: u8 = 160;
     /// MariaDB: the oldest file that recovery needs.
     pub const MARIADB_CHECKPOINT: u8 = 161;
     /// MariaDB: the events behind it are encrypted.

@@ -311,6 +311,18 @@ impl Gtids {
         }
     }
 
+    /// Whether a backup with these GTIDs may end at a place of the log with the GTIDs `found`. A set of MySQL may have
+    /// more: the log may begin behind the first GTIDs.
+    pub fn may_follow(&self, found: &Self) -> bool {
+        match (self, found) {
+            (Self::MySql(known), Self::MySql(found)) => found.is_within(known),
+            (Self::MariaDb(known), Self::MariaDb(found)) => {
+                found.all().all(|gtid| known.of(gtid.domain) == Some(*gtid))
+            }
+            _ => false,
+        }
+    }
+
     /// Adds the GTID of a group.
     ///
     /// # Errors

@@ -2,26 +2,31 @@
 //! rules.
 //!
 //! The way in: [`session::BinlogSession`] joins the server's log to the end of the predecessor ([`join`]), pulls events
-//! over the replication protocol ([`dump`]) and checks each of them ([`walk`]). The way back: [`stage`] writes the sets
-//! as relay logs into the restored directory, and [`replay`] lets a private server apply them. Where no file of a server can
-//! be reached, [`apply`] applies events through a connection; `mysql_family/migration` does so with the
-//! log of another server as it grows.
+//! over the replication protocol ([`dump`]) and checks each of them ([`walk`]). The way back: [`stage`] reads the sets
+//! ([`events`]) up to the place to stop at ([`cut`]). It writes them as relay logs into a restored directory ([`relays`]), and
+//! [`replay`] lets a private server apply them. Where no file of a server can be reached, it gives them to the running server as
+//! [`statements`] ([`replay_into`]). [`apply`] applies the log of another server as it grows, for `mysql_family/migration`.
 
-pub mod end;
 pub mod apply;
+mod cut;
 pub(super) mod dump;
+pub mod end;
 pub mod engine;
 pub mod event;
+mod events;
 mod follow;
 pub mod gtid;
 pub(super) mod join;
 mod payload;
 pub(super) mod preflight;
 mod range;
+mod relays;
 pub mod replay;
+mod replay_into;
 pub mod session;
 mod stage;
 pub mod statement;
+mod statements;
 #[cfg(test)]
 mod stage_tests;
 pub mod walk;

@@ -12,7 +12,8 @@ use fullbore_core::{Error, Result};
 
 use super::end::End;
 use super::gtid::{GtidList, GtidSet, Gtids};
-use super::stage::{self, RELAY, Stage};
+use super::relays::{self, RELAY, Relays};
+use super::stage::Stage;
 use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayOn, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, ResultSet};
@@ -62,24 +63,26 @@ impl LogReplay for Replay<'_> {
         let base = End::read(dialect, &set.stands.position);
         let base = base.map_err(|why| Error::incomplete(set.name, why, "use another full"))?;
         if self.stage.is_none() {
-            stage::clear(set.database);
+            relays::clear(set.database);
         }
         let stage = self.stage.get_or_insert_with(|| Stage::new(dialect, set.database, &base));
         stage.add(set, stop)?;
         let position = super::session::as_json(&stage.stands, set.name)?;
-        Ok(AppliedLog { stands: super::session::set_end(&stage.stands, position), stopped: stage.stopped })
+        Ok(AppliedLog { stands: super::session::set_end(&stage.stands, position), stopped: stage.cut.stopped })
     }
 
     fn run(self: Box<Self>, directory: &Path, stop: Option<&LogStop>, halt: &Halt) -> Result<Replayed> {
         let Self { dialect, program, on, stage } = *self;
         let Some(mut stage) = stage else { return Ok(Replayed::default()) };
         stage.demand(stop)?;
-        stage.close()?;
+        let relays = stage.relays()?;
+        relays.close()?;
         let begun = Instant::now();
-        write_index(directory, &stage)?;
+        write_index(directory, relays)?;
         if dialect == Dialect::MariaDb {
-            write_infos(directory, &stage)?;
+            write_infos(directory, relays)?;
         }
+        let first = relays.names.first().cloned().unwrap_or_default();
         let mut options = options(dialect, &stage);
         options.extend(on.options.iter().cloned());
         if dialect == Dialect::MariaDb && outside_files(dialect, on.position)?.is_empty() {
@@ -93,13 +96,13 @@ impl LogReplay for Replay<'_> {
         let gtid = {
             let (server, connection) = (&mut started.server, &mut started.connection);
             connection.set_silence(SILENCE);
-            let applied = apply(dialect, connection, server, &stage, halt);
+            let applied = apply(dialect, connection, server, (&stage, &first), halt);
             let applied = applied.and_then(|gtid| account.drop_it(connection).map(|()| gtid));
             applied.map_err(|error| server.explained(error))?
         };
         let loaded = started.loaded;
         started.stop(directory, halt)?;
-        stage::clear(directory);
+        relays::clear(directory);
         for name in ["master.info", "relay-log.info"] {
             let _ = fs::remove_file(directory.join(name)); // The server has removed them, or never made them.
         }
@@ -109,6 +112,7 @@ impl LogReplay for Replay<'_> {
             place: stage.stands.binlog.show(),
             seconds: begun.elapsed().as_secs_f64(),
             loaded,
+            notes: Vec::new(),
         })
     }
 }
@@ -163,7 +167,7 @@ fn apply(
     dialect: Dialect,
     connection: &mut Connection,
     server: &mut Running,
-    stage: &Stage,
+    (stage, first): (&Stage, &str),
     halt: &Halt,
 ) -> Result<String> {
     // MySQL runs without its grant tables; the log may have statements about accounts, which need them.
@@ -171,7 +175,6 @@ fn apply(
     let disabled = disabled_events(connection)?;
     let (start, show, stop, forget) = match dialect {
         Dialect::MySql => {
-            let first = stage.relays.first().map(String::as_str).unwrap_or_default();
             connection.query(&format!(
                 "CHANGE REPLICATION SOURCE TO RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4, \
                  SOURCE_HOST = 'dummy.invalid'"
@@ -280,6 +283,19 @@ impl Wanted {
                         "use another full",
                     ));
                 }
+                let mut reached = base;
+                reached.join(groups);
+                if !set.is_within(&reached) {
+                    let why = format!(
+                        "lies before the end of the full: the restored server has the GTIDs `{set}`, and up to the place \
+                         to stop at the log has `{reached}`"
+                    );
+                    return Err(Error::refused(
+                        "the place to stop at",
+                        why,
+                        "stop later, or choose an older full with --set",
+                    ));
+                }
                 set.join(groups);
                 Ok(Self::Executed(Some(set)))
             }
@@ -376,24 +392,24 @@ fn options(dialect: Dialect, stage: &Stage) -> Vec<String> {
     options
 }
 
-fn write_index(directory: &Path, stage: &Stage) -> Result<()> {
-    let lines: String = stage.relays.iter().map(|name| format!("./{name}\n")).collect();
+fn write_index(directory: &Path, relays: &Relays) -> Result<()> {
+    let lines: String = relays.names.iter().map(|name| format!("./{name}\n")).collect();
     write(directory, &format!("{RELAY}.index"), &lines)
 }
 
 /// What MariaDB keeps of a source, in its own files: a name that leads nowhere, and where the applier begins.
 /// `CHANGE MASTER TO RELAY_LOG_FILE` forgets the source's file name, and then the parallel applier ends the server.
-fn write_infos(directory: &Path, stage: &Stage) -> Result<()> {
+fn write_infos(directory: &Path, relays: &Relays) -> Result<()> {
     // 33 lines, most of them empty, then names with values. Without `using_gtid=0`, MariaDB from 10.10 on looks for GTIDs.
     let mut source = String::from("33\n");
-    for line in [stage.first_file.as_str(), "4", "dummy.invalid", "x", "x", "3306", "60", "0"] {
+    for line in [relays.first_file.as_str(), "4", "dummy.invalid", "x", "x", "3306", "60", "0"] {
         let _ = writeln!(source, "{line}");
     }
     source.push_str("\n\n\n\n\n0\n30.000\n\n0\n\n0\n\n\n\n\n\n\n\n\n\n\n\n\n\n");
     source.push_str("using_gtid=0\ndo_domain_ids=0\nignore_domain_ids=0\nEND_MARKER\n");
     write(directory, "master.info", &source)?;
-    let first = stage.relays.first().map(String::as_str).unwrap_or_default();
-    write(directory, "relay-log.info", &format!("5\n./{first}\n4\n{}\n4\n0\n", stage.first_file))
+    let first = relays.names.first().map(String::as_str).unwrap_or_default();
+    write(directory, "relay-log.info", &format!("5\n./{first}\n4\n{}\n4\n0\n", relays.first_file))
 }
 
 fn write(directory: &Path, name: &str, text: &str) -> Result<()> {

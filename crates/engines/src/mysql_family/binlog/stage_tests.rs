@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::end::{End, LogEnd, Piece, Place, show_time};
 use super::event::kind;
-use super::stage::{RELAY, Stage};
+use super::relays::RELAY;
+use super::stage::Stage;
 use crate::engine::{LogStop, SetEnd, UnpackedLog};
 use crate::mysql_family::Dialect;
 

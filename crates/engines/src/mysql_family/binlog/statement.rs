@@ -10,6 +10,8 @@ use super::event::take;
 const WORDS: usize = 64;
 /// The clause of a CREATE TABLE whose rows follow.
 const OPEN: &[u8] = b" START TRANSACTION";
+/// A setting that is only of statements which load files.
+pub const COLLATION_DATABASE: &str = "collation_database";
 /// The mark of a statement that changes more databases than the list of names holds.
 const TOO_MANY: u8 = 254;
 
@@ -139,8 +141,10 @@ pub struct Statement {
     pub error: u16,
     /// The databases that it changes, if the server says so.
     pub databases: Option<Vec<String>>,
-    /// `SET` assignments, in the words of the server.
-    settings: Vec<String>,
+    /// The thread that ran it: temporary tables belong to one.
+    pub thread: u32,
+    /// Settings of the session: their names, and their values in the words of the server.
+    pub settings: Vec<(&'static str, String)>,
 }
 
 impl Statement {
@@ -151,16 +155,17 @@ impl Statement {
     pub fn parse(timestamp: u32, body: &[u8]) -> Result<Self, &'static str> {
         const SHORT: &str = "a QUERY event is too short";
         let mut rest = body;
-        take::<8>(&mut rest).ok_or(SHORT)?;
+        let thread = u32::from_le_bytes(*take::<4>(&mut rest).ok_or(SHORT)?);
+        take::<4>(&mut rest).ok_or(SHORT)?;
         let [schema] = *take::<1>(&mut rest).ok_or(SHORT)?;
         let error = u16::from_le_bytes(*take::<2>(&mut rest).ok_or(SHORT)?);
         let length = u16::from_le_bytes(*take::<2>(&mut rest).ok_or(SHORT)?);
         let (variables, rest) = rest.split_at_checked(length.into()).ok_or(SHORT)?;
         let (schema, rest) = rest.split_at_checked(schema.into()).ok_or(SHORT)?;
         let (_, text) = rest.split_first().ok_or(SHORT)?;
-        let mut statement = Self { schema: schema.to_vec(), text: text.to_vec(), error, ..Self::default() };
+        let mut statement = Self { schema: schema.to_vec(), text: text.to_vec(), error, thread, ..Self::default() };
         let micros = statement.variables(variables).ok_or("a QUERY event has settings of an unknown form")?;
-        statement.settings.push(format!("timestamp = {timestamp}.{micros:06}"));
+        statement.settings.push(("timestamp", format!("{timestamp}.{micros:06}")));
         Ok(statement)
     }
 
@@ -173,34 +178,38 @@ impl Statement {
                 0 => self.flags(u32::from_le_bytes(*take::<4>(rest)?)),
                 1 => {
                     let mode = u64::from_le_bytes(*take::<8>(rest)?);
-                    self.settings.push(format!("sql_mode = {mode}"));
+                    self.set("sql_mode", mode);
                 }
                 3 => {
                     let [a, b, c, d] = *take::<4>(rest)?;
                     let (step, first) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
-                    self.settings.push(format!("auto_increment_increment = {step}, auto_increment_offset = {first}"));
+                    self.set("auto_increment_increment", step);
+                    self.set("auto_increment_offset", first);
                 }
                 4 => {
                     let [a, b, c, d, e, f] = *take::<6>(rest)?;
                     let [client, connection, server] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
-                    self.settings.push(format!(
-                        "character_set_client = {client}, collation_connection = {connection}, collation_server = {server}"
-                    ));
+                    self.set("character_set_client", client);
+                    self.set("collation_connection", connection);
+                    self.set("collation_server", server);
                 }
                 5 => {
                     let zone = short_text(rest)?;
                     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | ':' | '/' | '_');
                     if !zone.is_empty() && zone.chars().all(plain) {
-                        self.settings.push(format!("time_zone = '{zone}'"));
+                        self.settings.push(("time_zone", format!("'{zone}'")));
                     }
                 }
                 2 => drop((short_text(rest)?, take::<1>(rest)?)),
                 6 => drop(short_text(rest)?),
                 7 => {
                     let number = u16::from_le_bytes(*take::<2>(rest)?);
-                    self.settings.push(format!("lc_time_names = {number}"));
+                    self.set("lc_time_names", number);
                 }
-                8 => drop(take::<2>(rest)?),
+                8 => {
+                    let number = u16::from_le_bytes(*take::<2>(rest)?);
+                    self.set(COLLATION_DATABASE, number);
+                }
                 9 | 17 | 129 => drop(take::<8>(rest)?),
                 10 => drop(take::<4>(rest)?),
                 11 => drop((short_text(rest)?, short_text(rest)?)),
@@ -212,7 +221,7 @@ impl Statement {
                 16 => self.switch("explicit_defaults_for_timestamp", rest)?,
                 18 => {
                     let number = u16::from_le_bytes(*take::<2>(rest)?);
-                    self.settings.push(format!("default_collation_for_utf8mb4 = {number}"));
+                    self.set("default_collation_for_utf8mb4", number);
                 }
                 19 => self.switch("sql_require_primary_key", rest)?,
                 20 => self.switch("default_table_encryption", rest)?,
@@ -222,10 +231,14 @@ impl Statement {
         Some(micros)
     }
 
-    fn switch(&mut self, name: &str, rest: &mut &[u8]) -> Option<()> {
+    fn set(&mut self, name: &'static str, value: impl Into<u64>) {
+        self.settings.push((name, value.into().to_string()));
+    }
+
+    fn switch(&mut self, name: &'static str, rest: &mut &[u8]) -> Option<()> {
         let [value] = *take::<1>(rest)?;
         if value <= 1 {
-            self.settings.push(format!("{name} = {value}"));
+            self.set(name, value);
         }
         Some(())
     }
@@ -237,19 +250,16 @@ impl Statement {
             ("unique_checks", 0x0800_0000, false),
         ] {
             let value = (flags & bit != 0) == on;
-            self.settings.push(format!("{name} = {}", u8::from(value)));
+            self.set(name, u8::from(value));
         }
     }
 
     /// The assignments for the session that runs it. `same_vendor`: also those whose numbers only one vendor has.
     pub fn settings(&self, same_vendor: bool) -> String {
-        let of_both = |text: &&String| {
-            ["timestamp =", "foreign_key_checks =", "unique_checks =", "time_zone ="]
-                .iter()
-                .any(|name| text.starts_with(name))
-        };
-        let chosen: Vec<&str> =
-            self.settings.iter().filter(|text| same_vendor || of_both(text)).map(String::as_str).collect();
+        let of_both = |name: &str| matches!(name, "timestamp" | "foreign_key_checks" | "unique_checks" | "time_zone");
+        let chosen =
+            self.settings.iter().filter(|(name, _)| of_both(name) || same_vendor && *name != COLLATION_DATABASE);
+        let chosen: Vec<String> = chosen.map(|(name, value)| format!("{name} = {value}")).collect();
         format!("SET SESSION {}", chosen.join(", SESSION "))
     }
 

@@ -61,6 +61,11 @@ impl ServerError {
         Self { server: server.to_owned(), code, state: clean(state), message: clean(&text) }
     }
 
+    /// Whether the account lacks a privilege.
+    pub fn is_denied(&self) -> bool {
+        NOT_ALLOWED.contains(&self.code)
+    }
+
     /// An ERR packet without its first byte, 0xFF: number, then `#` and SQLSTATE, then the text. In the handshake
     /// there is no SQLSTATE.
     pub fn parse(server: &str, body: &[u8]) -> Self {

@@ -1,0 +1,210 @@
+//! Where a restore stops in the log.
+
+use fullbore_core::media::Position;
+use fullbore_core::{Error, Result};
+
+use super::end::{End, Place};
+use super::event::{Body, Group, Header, file_number, is_file_name, kind};
+use super::gtid::{Gtid, Gtids, MariaGtid};
+use super::range::place;
+use super::walk::Walk;
+use crate::engine::LogStop;
+use crate::mysql_family::Dialect;
+
+/// Looks at each event before it is taken: does the restore stop here?
+pub(super) struct Cut {
+    /// The end of the base: what is before it is not looked at.
+    base: Option<u128>,
+    /// The base name of the files that the base ends in.
+    base_name: String,
+    /// The group to stop behind is taken.
+    last_group: bool,
+    /// The stop was reached.
+    pub stopped: bool,
+    /// The first group since the last certain time whose time is not certain.
+    uncertain: Option<String>,
+    /// All groups up to this time are taken, in microseconds since 1970.
+    pub until: i64,
+}
+
+impl Cut {
+    /// Nothing is taken yet.
+    pub fn new(base: &End) -> Self {
+        Self {
+            base: place(&base.binlog),
+            base_name: base_name(&base.binlog.file).to_owned(),
+            last_group: false,
+            stopped: false,
+            uncertain: None,
+            until: i64::MIN,
+        }
+    }
+
+    /// Whether the base has what is at a place.
+    pub fn is_in_base(&self, file: &str, offset: u64) -> bool {
+        place_of(file, offset) < self.base
+    }
+
+    /// All sets so far are taken: a group to stop behind has ended.
+    pub fn end_of_set(&mut self) {
+        self.stopped |= self.last_group;
+    }
+
+    /// True if the restore stops before this event.
+    ///
+    /// # Errors
+    /// The stop is inside of a group, or it is unknown whether a group is before it.
+    pub fn is_before(&mut self, header: &Header, body: &Body, walk: &Walk, stop: Option<&LogStop>) -> Result<bool> {
+        if self.is_in_base(&walk.file, walk.offset) {
+            return Ok(false);
+        }
+        if let Some((stop, target)) = stop.zip(stop.and_then(place_of_stop)) {
+            let at = |offset: u64| place_of(&walk.file, offset);
+            if at(walk.offset) == Some(target) && !is_between_groups(header, body) {
+                return Err(inside(stop, format!("the transaction before {}:{}", walk.file, walk.offset)));
+            }
+            if at(walk.offset) >= Some(target) {
+                return Ok(true);
+            }
+            // Groups end where the next one, or the next file, begins.
+            if at(walk.offset + u64::from(header.size)) > Some(target) {
+                return Err(inside(stop, format!("the event at {}:{}", walk.file, walk.offset)));
+            }
+            return Ok(false);
+        }
+        let Body::Group(group) = body else { return Ok(false) };
+        if let Some(LogStop::Time(time)) = stop {
+            return self.is_later(walk, group, *time);
+        }
+        Ok(self.last_group || is_behind(stop, group, &mut self.last_group))
+    }
+
+    /// True if a group was committed after `time`.
+    fn is_later(&mut self, walk: &Walk, group: &Group, time: i64) -> Result<bool> {
+        if !walk.is_certain(group) {
+            self.uncertain.get_or_insert_with(|| format!("{}:{}", walk.file, walk.offset));
+            return Ok(false);
+        }
+        if group.time > time {
+            self.refuse_uncertain()?;
+            return Ok(true);
+        }
+        self.uncertain = None;
+        Ok(false)
+    }
+
+    /// The error if a group may have been committed before or after the time to stop at.
+    fn refuse_uncertain(&self) -> Result<()> {
+        let Some(place) = &self.uncertain else { return Ok(()) };
+        Err(Error::refused(
+            "--stop-at",
+            format!(
+                "nobody knows whether the transaction at {place} was committed before that time: its own time is before \
+                 that of an earlier transaction, or in the future (SET timestamp, a long statement, a clock that was set)"
+            ),
+            "stop at a place or a GTID: --stop-at FILE:OFFSET, --stop-at-gtid or --stop-before-gtid",
+        ))
+    }
+
+    /// The error if a stop by GTID or by place was never reached between `base` and `stands`.
+    ///
+    /// # Errors
+    /// The sets that were taken do not have it.
+    pub fn demand(&self, stop: Option<&LogStop>, base: &Place, stands: &Place) -> Result<()> {
+        let stop = match stop {
+            None => return Ok(()),
+            Some(LogStop::Time(time)) if !self.stopped && *time < self.until => return self.refuse_uncertain(),
+            Some(LogStop::Time(_)) => return Ok(()),
+            Some(_) if self.stopped => return Ok(()),
+            Some(LogStop::Place(_)) if stop.and_then(place_of_stop) == place(stands) => return Ok(()),
+            Some(stop) => stop,
+        };
+        Err(Error::refused(
+            stop.option(),
+            format!("no log set has it: the sets reach from {} to {} ({})", base.show(), stands.show(), stands.gtid),
+            "give one that is between these places; `fullbore list` shows the sets",
+        ))
+    }
+
+    /// Refuses a place in files of another name than those of the log.
+    ///
+    /// # Errors
+    /// The place is in such a file.
+    pub fn refuse_other_files(&self, stop: Option<&LogStop>) -> Result<()> {
+        let Some(LogStop::Place(text)) = stop else { return Ok(()) };
+        let file = text.rsplit_once(':').map_or(&text[..], |(file, _)| file);
+        if base_name(file) == self.base_name {
+            return Ok(());
+        }
+        let why = format!("the log of this server has files with the name {}, with a number", self.base_name);
+        Err(Error::usage(format!("--stop-at {text}"), why, "write the name of the file as the server shows it"))
+    }
+}
+
+/// The name of a file without its number.
+fn base_name(file: &str) -> &str {
+    file.rsplit_once('.').map_or(file, |(base, _)| base)
+}
+
+/// True for an event that is not within a group.
+fn is_between_groups(header: &Header, body: &Body) -> bool {
+    !matches!(body, Body::Other)
+        || matches!(header.kind, kind::STOP | kind::MARIADB_CHECKPOINT | kind::MARIADB_ENCRYPTION)
+}
+
+fn inside(stop: &LogStop, what: String) -> Error {
+    let hint = "give a place where a transaction begins: `mysqlbinlog` shows them as `# at`";
+    Error::usage(stop.option(), format!("is inside of {what}"), hint)
+}
+
+/// True if a restore stops before a group. `last` becomes true at the group to stop behind.
+fn is_behind(stop: Option<&LogStop>, group: &Group, last: &mut bool) -> bool {
+    match stop {
+        Some(LogStop::BeforeGtid(wanted)) => group.gtid.as_ref().is_some_and(|gtid| is_gtid(gtid, wanted)),
+        Some(LogStop::ThroughGtid(wanted)) => {
+            *last = group.gtid.as_ref().is_some_and(|gtid| is_gtid(gtid, wanted));
+            false
+        }
+        Some(LogStop::Place(_) | LogStop::Time(_)) | None => false,
+    }
+}
+
+fn is_gtid(gtid: &Gtid, wanted: &str) -> bool {
+    match gtid {
+        Gtid::MariaDb(gtid) => MariaGtid::parse(wanted) == Some(*gtid),
+        gtid => gtid.to_string().eq_ignore_ascii_case(wanted.trim()),
+    }
+}
+
+/// The place of an offset in a file, to compare.
+pub(super) fn place_of(file: &str, offset: u64) -> Option<u128> {
+    Some(u128::from(file_number(file)?) << 64 | u128::from(offset))
+}
+
+/// True if a stop is in a log set, or at its end.
+pub(super) fn holds(dialect: Dialect, position: &Position, stop: &LogStop) -> bool {
+    let first = End::read(dialect, &position.first.value());
+    let last = End::read(dialect, &position.last.value());
+    let (Ok(first), Ok(last)) = (first, last) else { return false };
+    let gtids = |end: &End| Gtids::parse(dialect, &end.binlog.gtid);
+    match stop {
+        LogStop::Time(_) => false,
+        LogStop::Place(text) => {
+            let target = place_of_stop(stop);
+            let same_name =
+                base_name(text.rsplit_once(':').map_or("", |(file, _)| file)) == base_name(&last.binlog.file);
+            same_name && place(&first.binlog) < target && target <= place(&last.binlog)
+        }
+        LogStop::ThroughGtid(wanted) | LogStop::BeforeGtid(wanted) => {
+            let has = |end: &End| gtids(end).is_some_and(|gtids| gtids.has(wanted));
+            has(&last) && !has(&first)
+        }
+    }
+}
+
+/// The place of `file:offset`.
+pub(super) fn place_of_stop(stop: &LogStop) -> Option<u128> {
+    let LogStop::Place(text) = stop else { return None };
+    let (file, offset) = text.rsplit_once(':')?;
+    place_of(is_file_name(file).then_some(file)?, offset.parse().ok()?)
+}

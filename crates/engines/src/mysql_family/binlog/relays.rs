@@ -1,0 +1,102 @@
+//! Relay logs in a restored directory: the events of the log sets, for the server that applies them.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use fullbore_core::{Error, Result};
+
+use super::end::Piece;
+use super::event::MAGIC;
+
+/// The base name of the relay logs. The server removes them when it forgets its source.
+pub(super) const RELAY: &str = "fullbore-relay";
+const BUFFER: usize = 1 << 20;
+
+/// The relay logs of a restore.
+pub(super) struct Relays {
+    directory: PathBuf,
+    /// Their names, in order.
+    pub names: Vec<String>,
+    /// The first source file, for MariaDB.
+    pub first_file: String,
+    current: Option<Relay>,
+}
+
+/// The relay log that is being written.
+struct Relay {
+    out: BufWriter<File>,
+    path: PathBuf,
+    /// The source file.
+    file: String,
+}
+
+impl Relay {
+    fn failed(&self, error: std::io::Error) -> Error {
+        Error::io("write", self.path.display().to_string(), error)
+    }
+}
+
+impl Relays {
+    /// None yet, in a directory. `first_file` is the file that the base ends in.
+    pub fn new(directory: &Path, first_file: &str) -> Self {
+        let (directory, first_file) = (directory.to_owned(), first_file.to_owned());
+        Self { directory, names: Vec::new(), first_file, current: None }
+    }
+
+    /// The next event is of this piece: begins a relay log for each source file. `head` has the file's first events.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn enter(&mut self, piece: &Piece, head: &[u8]) -> Result<()> {
+        if self.current.as_ref().is_some_and(|relay| relay.file == piece.file) {
+            return Ok(());
+        }
+        self.close()?;
+        if self.names.is_empty() {
+            self.first_file.clone_from(&piece.file);
+        }
+        let name = format!("{RELAY}.{:06}", self.names.len() + 1);
+        let path = self.directory.join(&name);
+        let failed = |error| Error::io("write", path.display().to_string(), error);
+        let mut out = BufWriter::with_capacity(BUFFER, File::create_new(&path).map_err(failed)?);
+        out.write_all(MAGIC).and_then(|()| out.write_all(head)).map_err(failed)?;
+        self.names.push(name);
+        self.current = Some(Relay { out, path, file: piece.file.clone() });
+        Ok(())
+    }
+
+    /// Writes bytes of an event.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let relay = self.current.as_mut().ok_or(Error::Halted)?;
+        relay.out.write_all(bytes).map_err(|error| relay.failed(error))
+    }
+
+    /// Writes what is in memory.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> Result<()> {
+        self.current.as_mut().map_or(Ok(()), |relay| relay.out.flush().map_err(|error| relay.failed(error)))
+    }
+
+    /// Closes the last relay log.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn close(&mut self) -> Result<()> {
+        self.flush()?;
+        self.current = None;
+        Ok(())
+    }
+}
+
+/// Removes relay logs from a directory, and what belongs to them.
+pub(super) fn clear(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(RELAY)));
+    ours.for_each(|entry| drop(fs::remove_file(entry.path()))); // What stays does no harm.
+}

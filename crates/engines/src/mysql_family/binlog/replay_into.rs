@@ -1,0 +1,120 @@
+//! Applies log sets to a running server through a connection: each set when it is staged.
+
+use std::path::Path;
+use std::time::Instant;
+
+use fullbore_core::halt::Halt;
+use fullbore_core::units::counted;
+use fullbore_core::{Error, Result};
+
+use super::end::End;
+use super::session::{as_json, set_end};
+use super::stage::{Stage, Way};
+use super::statements::Statements;
+use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayInto, Replayed, UnpackedLog};
+use crate::mysql_family::Dialect;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::credentials::{Credentials, PasswordSources};
+use crate::mysql_family::server_options::PASSWORD_FILE;
+use crate::mysql_family::url::ServerAddress;
+
+/// How long a statement of the log may take.
+const SILENCE: std::time::Duration = std::time::Duration::from_secs(86_400);
+
+/// A replay into a running server.
+pub(super) struct ReplayByStatements {
+    dialect: Dialect,
+    state: State,
+    begun: Instant,
+}
+
+/// A connection becomes a stage with the first set.
+enum State {
+    Connected(Option<Statements>),
+    Staged(Box<Stage>),
+}
+
+impl ReplayByStatements {
+    /// Connects, and checks that the server can apply the log.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn begin(dialect: Dialect, on: &ReplayInto<'_>) -> Result<Self> {
+        let address = ServerAddress::parse(on.url)?;
+        if address.dialect != dialect {
+            let why = format!("it is not a {} server, so it cannot apply this log", dialect.title());
+            return Err(Error::refused(
+                address.name(),
+                why,
+                "restore without --stop-at, from the newest full: --set ID",
+            ));
+        }
+        let sources = PasswordSources::of_this_process(on.options.given.file(&PASSWORD_FILE).map(Into::into));
+        let credentials = Credentials::find(&address, &sources)?;
+        let mut connection = Connection::open_patient(&address, &credentials, on.options.halt.clone())?;
+        let version = connection.greeting().version.trim_start_matches("5.5.5-").to_owned();
+        if series(&version) < series(on.engine_version) {
+            let why = format!("it is a {version}, older than the source ({})", on.engine_version);
+            return Err(Error::refused(address.name(), why, "apply the log to a server that is not older"));
+        }
+        connection.set_silence(SILENCE);
+        let with_accounts = on.position.get("users").and_then(serde_json::Value::as_bool).unwrap_or(false);
+        let statements = Statements::begin(connection, dialect, with_accounts)?;
+        Ok(Self { dialect, state: State::Connected(Some(statements)), begun: Instant::now() })
+    }
+}
+
+/// The first two numbers of a version.
+fn series(version: &str) -> (u32, u32) {
+    let version = version.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+impl LogReplay for ReplayByStatements {
+    fn stage(&mut self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog> {
+        if let State::Connected(statements) = &mut self.state {
+            let base = End::read(self.dialect, &set.stands.position);
+            let base = base.map_err(|why| Error::incomplete(set.name, why, "use another full"))?;
+            let way = Way::Statements(Box::new(statements.take().ok_or(Error::Halted)?));
+            self.begun = Instant::now();
+            self.state = State::Staged(Box::new(Stage::by(way, self.dialect, &base)));
+        }
+        let State::Staged(stage) = &mut self.state else { return Err(Error::Halted) };
+        stage.add(set, stop)?;
+        let position = as_json(&stage.stands, set.name)?;
+        Ok(AppliedLog { stands: set_end(&stage.stands, position), stopped: stage.cut.stopped })
+    }
+
+    fn run(self: Box<Self>, _: &Path, stop: Option<&LogStop>, _: &Halt) -> Result<Replayed> {
+        let State::Staged(stage) = self.state else { return Ok(Replayed::default()) };
+        stage.demand(stop)?;
+        let Way::Statements(statements) = &stage.way else { return Err(Error::Halted) };
+        let mut notes = Vec::new();
+        if !statements.keeps_gtids() && stage.counts.0 > stage.counts.1 {
+            notes.push(match self.dialect {
+                Dialect::MySql => {
+                    "the transactions got new GTIDs on the target: the account lacks REPLICATION_APPLIER, or \
+                                   gtid_mode is not ON"
+                        .to_owned()
+                }
+                Dialect::MariaDb => "the transactions got new GTIDs on the target".to_owned(),
+            });
+        } else if statements.renamed > 0 {
+            let count = counted(statements.renamed, "transaction");
+            notes.push(format!("{count} got a new GTID, because the target already has one of the same name"));
+        }
+        if statements.accounts_left_out > 0 {
+            let count = counted(statements.accounts_left_out, "statement");
+            notes.push(format!("{count} about accounts of the log left out: the set has no accounts"));
+        }
+        Ok(Replayed {
+            transactions: stage.counts.0,
+            gtid: stage.stands.binlog.gtid.clone(),
+            place: stage.stands.binlog.show(),
+            seconds: self.begun.elapsed().as_secs_f64(),
+            loaded: 0,
+            notes,
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Point in time into a running server: the rows of a logical set, then the log through a connection.
+
+use fullbore_test_servers::{Kind, Options, Server};
+
+use crate::program::Ended;
+use crate::server_logs::{Logged, pass_a_second};
+
+/// Everything that a log can do to tables.
+const BEFORE: &str = "CREATE DATABASE `odd``name` CHARACTER SET latin1; \
+    CREATE TABLE `odd``name`.`t-ble` (id INT PRIMARY KEY, c VARCHAR(20) CHARACTER SET latin1, b BLOB); \
+    CREATE TABLE shop.wide (id INT PRIMARY KEY AUTO_INCREMENT, t DATETIME(6), d DECIMAL(30,10), v VARCHAR(400)); \
+    CREATE TABLE shop.parent (id INT PRIMARY KEY); \
+    CREATE TABLE shop.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES shop.parent (id) ON DELETE CASCADE)";
+const WRITES: &str = "USE shop; INSERT INTO parent VALUES (1), (2); INSERT INTO child VALUES (1, 1), (2, 2); \
+    DELETE FROM parent WHERE id = 1; \
+    INSERT INTO `odd``name`.`t-ble` VALUES (1, X'E4F6FC', X'00270A5CFF'); \
+    INSERT INTO wide (t, d, v) SELECT NOW(6), RAND() * 1000, REPEAT('x', 300) FROM information_schema.columns LIMIT 3000; \
+    UPDATE wide SET v = CONCAT(id, v) WHERE id % 2 = 0; \
+    BEGIN; INSERT INTO t (v) VALUES ('rolled back'); ROLLBACK; \
+    SET sql_mode = 'ANSI_QUOTES'; CREATE TABLE \"quoted\" (\"a\" INT DEFAULT 7); INSERT INTO quoted VALUES (); SET sql_mode = DEFAULT; \
+    SET time_zone = '+05:00'; CREATE TABLE born (at TIMESTAMP DEFAULT '2020-01-01 00:00:00'); SET time_zone = '+00:00'; \
+    INSERT INTO born VALUES (); SET foreign_key_checks = 0; CREATE TABLE orphan (id INT PRIMARY KEY, p INT, \
+    FOREIGN KEY (p) REFERENCES nowhere (id)); SET foreign_key_checks = 1; \
+    CREATE DATABASE gone; USE gone; CREATE TABLE a (b INT); DROP DATABASE gone; USE shop; \
+    CREATE VIEW seen AS SELECT COUNT(*) n FROM t; CREATE USER later@localhost; \
+    XA START 'one'; INSERT INTO t (v) VALUES ('prepared'); XA END 'one'; XA PREPARE 'one'; XA COMMIT 'one'; \
+    SET SESSION binlog_format = 'STATEMENT'; SET @name := 'o''clock'; INSERT INTO t (v) VALUES (@name); \
+    INSERT INTO t (v) VALUES (LAST_INSERT_ID()); SET SESSION binlog_format = 'ROW'; \
+    ALTER TABLE wide ADD COLUMN later INT DEFAULT 5, DROP COLUMN d";
+
+struct Target {
+    server: Server,
+    url: String,
+}
+
+impl Target {
+    fn new(test: &Logged) -> Self {
+        let options = Options::new().binlog().option("--local-infile=1");
+        let server = Server::start(test.kind, &options.password_file(test.server.password_file().unwrap()));
+        let scheme = test.url.split(':').next().unwrap();
+        let url = format!("{scheme}://root@/?socket={}", server.socket().display());
+        Self { server, url }
+    }
+
+    fn restore(&self, test: &Logged, options: &str) -> Ended {
+        test.run(&format!("restore --repo night --into {} --password-file password --replace {options}", self.url))
+    }
+}
+
+/// The rows of all tables of users, and what tables look like.
+fn content(server: &Server) -> String {
+    let tables = server.sql(
+        "SELECT CONCAT(table_schema, '\t', table_name) FROM information_schema.tables WHERE table_schema NOT IN ('mysql', 'sys', \
+         'performance_schema', 'information_schema') AND table_type = 'BASE TABLE' AND table_name NOT LIKE 'fullbore%' \
+         ORDER BY 1",
+    );
+    let mut content = String::new();
+    for line in tables.lines() {
+        let (schema, table) = line.split_once("\\t").or(line.split_once('\t')).unwrap();
+        let name = format!("`{}`.`{}`", schema.replace('`', "``"), table.replace('`', "``"));
+        let seen = server.sql(&format!("CHECKSUM TABLE {name}; SHOW CREATE TABLE {name}"));
+        // A statement with many rows takes more numbers than it uses.
+        content += &seen.split(' ').filter(|word| !word.starts_with("AUTO_INCREMENT=")).collect::<Vec<_>>().join(" ");
+    }
+    content
+}
+
+fn rows_and_then_the_log(kind: Kind) {
+    let test = Logged::new(kind);
+    test.server.sql(BEFORE);
+    test.insert("in the set");
+    test.backup("--method logical").done();
+    test.server.sql(WRITES);
+    if kind == Kind::Mysql9 {
+        test.server.sql(
+            "SET SESSION binlog_transaction_compression = ON; INSERT INTO shop.t (v) VALUES (REPEAT('z', 90)), ('y')",
+        );
+    }
+    let (then, content_then) = (pass_a_second(), content(&test.server));
+    test.insert("after the time");
+    test.backup("--kind log").done();
+    test.server.sql("FLUSH BINARY LOGS; BEGIN; INSERT INTO shop.t (v) VALUES ('one'); INSERT INTO shop.t (v) VALUES ('two'); COMMIT");
+    // A physical full within the log: a running server takes rows, so it is passed over.
+    test.backup("").done();
+    test.insert("last");
+    test.backup("--kind log").done();
+    let target = Target::new(&test);
+    let ended = target.restore(&test, &format!("--stop-at {then}")).done();
+    assert!(ended.err.contains("left out: the set has no accounts"), "{ended}");
+    assert_eq!(content(&target.server), content_then);
+    assert_eq!(target.server.sql("SELECT COUNT(*) FROM mysql.user WHERE user = 'later'"), "0\n");
+    let ended = target.restore(&test, "").done();
+    assert_eq!(content(&target.server), content(&test.server), "{ended}");
+    if kind == Kind::Mysql9 {
+        let uuid = test.server.sql("SELECT @@server_uuid");
+        assert!(target.server.sql("SELECT @@gtid_executed").contains(uuid.trim()), "the transactions keep their GTIDs");
+    }
+    // The directory takes the physical full and the rest of the log.
+    test.restore("", "files").done();
+    refused(&test, &target);
+}
+
+fn refused(test: &Logged, target: &Target) {
+    let says = |options: &str, code: i32, why: &str| {
+        let ended = target.restore(test, options).with_code(code);
+        assert!(ended.err.contains(why), "{ended}");
+    };
+    let status = if test.kind == Kind::Mysql9 { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" };
+    let status = test.server.sql(status);
+    let mut words = status.split('\t');
+    let (file, end) = (words.next().unwrap(), words.next().unwrap().parse::<u64>().unwrap());
+    let before = target.server.sql("SELECT COUNT(*) FROM shop.t");
+    says(&format!("--stop-at {file}:{}", end - 31), 2, "is inside of");
+    // Only whole transactions are there.
+    let after: i64 = target.server.sql("SELECT COUNT(*) FROM shop.t").trim().parse().unwrap();
+    assert_eq!(after + 1, before.trim().parse::<i64>().unwrap());
+    says(&format!("--stop-at other.000001:{end}"), 1, "no log set has it");
+    says("--stop-at 2020-01-01T00:00:00Z", 1, "is before the range");
+    // An account that may load rows, but may not apply a log.
+    target.server.sql(
+        "CREATE USER loader@localhost IDENTIFIED BY 'p'; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, \
+         REFERENCES, CREATE VIEW, TRIGGER, EVENT, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, LOCK TABLES ON *.* TO \
+         loader@localhost",
+    );
+    test.world.write("p", b"p");
+    let url = target.url.replace("root@", "loader@");
+    let ended = test.run(&format!("restore --repo night --into {url} --password-file p --replace")).with_code(1);
+    let privilege = if test.kind == Kind::Mysql9 { "REPLICATION_APPLIER" } else { "BINLOG REPLAY" };
+    assert!(ended.err.contains(privilege), "{ended}");
+}
+
+#[test]
+fn a_running_mysql_gets_the_rows_and_then_the_log_up_to_a_time() {
+    rows_and_then_the_log(Kind::Mysql9);
+}
+
+#[test]
+fn a_running_mariadb_gets_the_rows_and_then_the_log_up_to_a_time() {
+    rows_and_then_the_log(Kind::Mariadb11);
+}
