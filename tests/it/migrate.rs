@@ -49,7 +49,7 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     migrate(&world, [&source, &source], "").refused(2, "--into", "same server");
     migrate(&world, both, "--resume").refused(1, "", "no migration");
     let planned = migrate(&world, both, "--plan").done();
-    assert!(planned.out.contains("MIGRATE") && !target.sql("SHOW DATABASES").contains("shop"), "{planned}");
+    assert!(planned.text().contains("MIGRATE") && !target.sql("SHOW DATABASES").contains("shop"), "{planned}");
     target.sql("CREATE DATABASE shop; CREATE TABLE shop.mine (a INT)");
     migrate(&world, both, "").refused(1, "", "the target holds");
 
@@ -57,8 +57,8 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     world.write("fullbore.toml", b"[repository.night]\nto = [\"media/\"]\n");
     std::fs::create_dir(world.at("media")).unwrap();
     let full = migrate(&world, both, "--replace --readers 2 --for 1ms --report json:full.json --task-in night").done();
-    assert!(world.run("tasks --repo night").done().out.contains("migrate"));
-    assert!(full.err.contains("--resume --cut-over") && full.out.contains("still in use"), "{full}");
+    assert!(world.run("tasks --repo night").done().text().contains("migrate"));
+    assert!(full.err.contains("--resume --cut-over") && full.text().contains("still in use"), "{full}");
     let report: serde_json::Value = serde_json::from_slice(&world.read("full.json")).unwrap();
     assert!(report["migration"]["rows"].as_u64().unwrap() > 10 && report["migration"]["cut_over"] == false, "{report}");
     assert_eq!(target.sql("SELECT COUNT(*) FROM shop.customer"), source.sql("SELECT COUNT(*) FROM shop.customer"));
@@ -81,7 +81,7 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     target.sql("DELETE FROM shop.nokey WHERE a = 'not there'");
 
     let done = migrate(&world, both, "--resume --cut-over --report json:end.json").done();
-    assert!(done.out.contains("downtime") && done.err.contains("read_only = OFF"), "{done}");
+    assert!(done.text().contains("downtime") && done.err.contains("read_only = OFF"), "{done}");
     let report: serde_json::Value = serde_json::from_slice(&world.read("end.json")).unwrap();
     let migration = &report["migration"];
     assert!(migration["cut_over"] == true && migration["compared"][0].as_u64().unwrap() > 8, "{report}");
