@@ -75,6 +75,32 @@ pub fn pass_a_second() -> String {
     now
 }
 
+/// Commits between the last log set and a new full are in a log set too: the log is one chain over all fulls.
+fn a_full_within_the_log(test: &Logged) {
+    test.insert("between the log set and the full");
+    let (before, rows_before) = (pass_a_second(), test.rows());
+    test.insert("in the second full");
+    test.backup("").done();
+    test.insert("behind the second full");
+    let (after, rows_after) = (pass_a_second(), test.rows());
+    test.insert("last");
+    let ended = test.backup("--kind log").done();
+    assert!(!ended.err.contains("does not continue"), "{ended}");
+    for (time, rows, logs) in [(before, rows_before, 4), (after, rows_after, 1)] {
+        let plan = test.restore(&format!("--stop-at {time} --dry-run"), "plan").done();
+        assert_eq!(plan.text().matches("log ").count(), logs, "{plan}");
+        let copy = format!("of-{logs}");
+        test.restore(&format!("--stop-at {time}"), &copy).done();
+        assert_eq!(test.rows_in(&copy), rows);
+    }
+    test.run("verify --repo night").done();
+    // Removes the first full, and the log sets before the second.
+    test.run("prune --repo night --keep-last 1 --grace 0s --confirm").done();
+    assert_eq!(test.world.names("a").into_iter().filter(|name| name.ends_with(".bore")).count(), 2);
+    test.restore("", "newest").done();
+    assert_eq!(test.rows_in("newest"), test.rows());
+}
+
 fn restored_to_a_time(kind: Kind) {
     let test = Logged::new(kind);
     test.insert("in the full");
@@ -115,6 +141,7 @@ fn restored_to_a_time(kind: Kind) {
     assert_eq!(list.text().matches(" log ").count(), 3, "{list}");
     let plan = test.restore(&format!("--stop-at {then} --dry-run"), "plan").done();
     assert_eq!(plan.text().matches("log ").count(), 2, "{plan}");
+    a_full_within_the_log(&test);
 }
 
 /// Stops at a GTID, or at a place.
@@ -135,8 +162,6 @@ fn stops_by_name(test: &Logged) {
     test.insert("three");
     test.insert("four");
     test.backup("--kind log").done();
-    // A later full is no base for these.
-    test.backup("").done();
     test.restore(&format!("{stop} --check full"), "stop").done();
     let restored = test.start("stop");
     assert_eq!(restored.sql("SELECT * FROM shop.t ORDER BY id"), two);

@@ -79,12 +79,18 @@ pub fn tips(request: &Request, engine: &dyn LogEngine, stores: &Stores) -> Resul
 
 /// Says if the log continues another set than the likeliest one: the commits between are in no log set. If the
 /// likeliest set is newer than this one, its commits are not in the database any more.
-pub fn passed_over(tips: &[LogBase], taken: usize, report: &mut Report) {
+pub fn passed_over(engine: &dyn LogEngine, tips: &[LogBase], taken: usize, report: &mut Report) {
     let Some(likeliest) = tips.first().filter(|_| taken > 0) else { return };
     let taken = &tips[taken];
     let said = format!("the log does not continue {}, but {}", likeliest.title, taken.title);
     if taken.end.time >= likeliest.end.time {
-        report.notes.push(said);
+        match engine.outlives_fulls() {
+            true => report.warnings.push(format!(
+                "{said}: the server does not have the log between them any more, so no restore reaches a time between the \
+                 two. Take log backups more often, or keep the log longer"
+            )),
+            false => report.notes.push(said),
+        }
         return;
     }
     report.warnings.push(format!(

@@ -29,7 +29,7 @@ pub(super) fn open(
     let halt = options.halt.clone().unwrap_or_default();
     let (at, session) = conduct.until_signalled(&halt, || engine.open(request.source.text(), &ends, options))?;
     let tip = &tips[at];
-    log_base::passed_over(&tips, at, report);
+    log_base::passed_over(engine, &tips, at, report);
     let Some(session) = session else {
         report.notes.push(format!("nothing was committed since {}: no set was written", tip.title));
         return Ok(None);

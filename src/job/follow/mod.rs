@@ -308,7 +308,7 @@ impl Run<'_> {
         let at = self.follower.join(&ends)?;
         log_set::refuse_clear(&self.backup, &tips[at])?;
         self.base = tips[at].id;
-        log_base::passed_over(&tips, at, self.report);
+        log_base::passed_over(self.engine, &tips, at, self.report);
         (self.told)(Event::Joined(tips[at].title.clone()));
         Ok(())
     }

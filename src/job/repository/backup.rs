@@ -13,6 +13,7 @@ use crate::job::backup::{self, Request, Within};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::counted;
+use fullbore_engines::LogEngine;
 use fullbore_repository::chain::{self, Choice, FoundSet};
 use fullbore_repository::hidden;
 use fullbore_repository::inventory::{Inventory, StoredSet};
@@ -275,7 +276,8 @@ fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> 
     Error::incomplete(asked, why, "take a full first: --kind full, or --kind auto")
 }
 
-/// The sets that a log may continue: the newest set that can be restored, and the sets that it depends on.
+/// The sets that a log may continue: the newest set that can be restored, and the sets that it depends on. Where the log
+/// outlives fulls, also the newest log set: the log between it and a newer full is in no set yet.
 ///
 /// # Errors
 /// The repository has no such set.
@@ -293,7 +295,12 @@ pub(super) fn sets_to_continue(inventory: &Inventory, engine: &str, database: &s
     let bases = sets.filter(|set| {
         set.record.kind != SetKind::Log && Some(set.record.backup_set_id) != ends.map(|set| set.record.backup_set_id)
     });
-    Ok(bases.chain(ends).cloned().collect())
+    let outlives = fullbore_engines::log(engine).is_some_and(LogEngine::outlives_fulls);
+    let tip =
+        ours.iter().filter(|_| outlives).copied().filter(|set| set.record.kind == SetKind::Log && set.is_usable());
+    let tip = tip.max_by_key(|set| set.began_at());
+    let tip = tip.filter(|tip| Some(tip.record.backup_set_id) != ends.map(|set| set.record.backup_set_id));
+    Ok(bases.chain(tip).chain(ends).cloned().collect())
 }
 
 /// A set as a candidate to continue: a set with a tombstone, or a damaged one, counts as incomplete.

@@ -1,12 +1,13 @@
 //! "Is last night good?": whether each database has a backup that is new enough and was proven recently enough; for a
 //! monitor, as an exit code and as metrics.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::time::Duration;
 
 use fullbore_core::{Error, Result};
 use serde::Serialize;
+use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{Names, is_known, meant, of_database};
@@ -123,7 +124,7 @@ fn standing(
         }
     };
     problems.extend(last.and_then(|last| too_old(last.stored_at, ago(last.stored_at), expected(request.max_age))));
-    let proven_at = proven(sets);
+    let proven_at = proven(sets, &known);
     match (expected(request.max_unproven), proven_at) {
         (Some(most), Some(at)) if ago(at) > most => problems.push(format!(
             "last proven {} ({} ago); --max-unproven is {}",
@@ -194,7 +195,10 @@ fn shown(time: Duration) -> String {
 }
 
 /// When all sets of a chain were last found good: the oldest of their verdicts counts.
-fn proven(sets: &[&StoredSet]) -> Option<i64> {
+fn proven(sets: &[&StoredSet], known: &[chain::FoundSet]) -> Option<i64> {
+    let founded = chain::foundations(known, |at| sets[at].is_verified());
+    let id = |at: usize| sets[at].record.backup_set_id;
+    let founded: HashMap<Uuid, Uuid> = founded.into_iter().map(|(log, base)| (id(log), id(base))).collect();
     let of_chain = |end: &&StoredSet| {
         let (mut at, mut oldest) = (*end, i64::MAX);
         // A chain has at most as many sets as there are, whatever their records say.
@@ -203,7 +207,7 @@ fn proven(sets: &[&StoredSet]) -> Option<i64> {
                 return None;
             }
             oldest = oldest.min(at.verified_at?);
-            match at.record.base {
+            match founded.get(&at.record.backup_set_id).copied().or(at.record.base) {
                 None => return Some(oldest),
                 Some(base) => at = sets.iter().find(|set| set.record.backup_set_id == base)?,
             }

@@ -237,6 +237,11 @@ impl<'a> Target<'a> {
     fn missing<'f>(&self, sets: Vec<&'f discovery::Found>, report: &mut Report) -> Result<Vec<&'f discovery::Found>> {
         let mut there: HashSet<Uuid> = HashSet::new();
         let mut missing = Vec::new();
+        let known: Vec<_> = sets.iter().map(|found| found.set.clone()).collect();
+        let founded: HashMap<Uuid, Uuid> = chain::foundations(&known, |_| true)
+            .into_iter()
+            .map(|(log, base)| (known[log].backup_set_id, known[base].backup_set_id))
+            .collect();
         for stored in self.inventory.sets.iter().filter(|set| set.is_usable()) {
             there.insert(stored.record.backup_set_id);
         }
@@ -249,7 +254,9 @@ impl<'a> Target<'a> {
                 continue;
             }
             self.refuse_remains(found)?;
-            if let Some(base) = found.set.base.filter(|base| !there.contains(base)) {
+            // A log set that holds the end of a full that is there needs no predecessor: prune may have removed it.
+            let is_founded = founded.get(&id).is_some_and(|base| there.contains(base));
+            if let Some(base) = found.set.base.filter(|base| !there.contains(base) && !is_founded) {
                 let what = if found.set.kind == SetKind::Log { "the set that it continues" } else { "its full" };
                 return Err(Error::incomplete(
                     chain::title(&found.set),

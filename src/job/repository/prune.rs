@@ -18,7 +18,7 @@ use fullbore_core::conduct::Conduct;
 use fullbore_core::units::on_its_line;
 use fullbore_repository::Repository;
 use fullbore_repository::chain::retention::{self, KeepOrDelete, KeptSet, Policy, RetentionPlan};
-use fullbore_repository::chain::show_time;
+use fullbore_repository::chain::{self, show_time};
 use fullbore_repository::inventory::{Inventory, KnownTask, StoredSet, tasks};
 use fullbore_repository::task::Task;
 
@@ -149,14 +149,20 @@ fn confirmed(
             done => done?,
         }
     }
-    remove_all(&sweeper, &goes, conduct, pruned)?;
+    remove_all(&sweeper, &goes, &second.needs, conduct, pruned)?;
     sweeper.forget_old_runs()
 }
 
 /// Removes these sets. A set that cannot be removed keeps the sets that it depends on; the next prune tries again.
-fn remove_all(sweeper: &Sweeper<'_>, goes: &[&StoredSet], conduct: &Conduct, pruned: &mut Pruned) -> Result<()> {
+fn remove_all(
+    sweeper: &Sweeper<'_>,
+    goes: &[&StoredSet],
+    needs: &HashMap<Uuid, Uuid>,
+    conduct: &Conduct,
+    pruned: &mut Pruned,
+) -> Result<()> {
     // The bases of sets that stayed. A base comes after its dependants.
-    let mut needed = HashSet::new();
+    let mut needed: HashSet<Uuid> = HashSet::new();
     for (at, set) in goes.iter().enumerate() {
         conduct.check()?;
         if !sweeper.has_own_tombstone(set)? {
@@ -182,7 +188,7 @@ fn remove_all(sweeper: &Sweeper<'_>, goes: &[&StoredSet], conduct: &Conduct, pru
         pruned.warnings.push(format!("{} was not removed: {why}", super::title(&set.record)));
         pruned.bytes_freed = pruned.bytes_freed.saturating_sub(set.stored_bytes());
         sweeper.spare(set)?;
-        needed.extend(set.record.base);
+        needed.extend(needs.get(&set.record.backup_set_id));
     }
     Ok(())
 }
@@ -233,6 +239,8 @@ struct Planned {
     inventory: Inventory,
     places: Vec<usize>,
     plan: RetentionPlan,
+    /// The set that each set needs.
+    needs: HashMap<Uuid, Uuid>,
 }
 
 impl Planned {
@@ -268,6 +276,7 @@ fn planned(
     }
     let names = Names::of(&inventory.sets);
     let mut kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &names, &leases)).collect();
+    found_on_newer_fulls(&mut kept, &places.iter().map(|&at| &inventory.sets[at]).collect::<Vec<_>>());
     // Sets of other databases stay, with the sets that they depend on.
     kept.iter_mut().for_each(|set| set.unknown |= !meant.contains(&set.backup_set_id));
     let mut plan = retention::plan(&kept, &request.policy, now);
@@ -289,7 +298,8 @@ fn planned(
     let decided = places.iter().zip(&plan.decisions).map(|(&at, fate)| (&inventory.sets[at], fate));
     let decided = decided.filter(|(set, _)| meant.contains(&set.record.backup_set_id));
     pruned.sets = decided.map(|(set, decided)| decision(set, &names, decided)).collect();
-    Ok(Planned { inventory, places, plan })
+    let needs = kept.iter().filter_map(|set| Some((set.backup_set_id, set.base?))).collect();
+    Ok(Planned { inventory, places, plan, needs })
 }
 
 /// These sets and all their dependants, of whichever database: an encrypted set without a record has no known database.
@@ -306,6 +316,17 @@ fn with_dependants(mut ids: HashSet<Uuid>, sets: &[StoredSet]) -> HashSet<Uuid> 
         ahead.extend(on_it.filter(|&dependant| ids.insert(dependant)));
     }
     ids
+}
+
+/// A log set that holds the end of a newer full needs this full, and no set before it: else one row of log sets would keep
+/// the first full for ever.
+fn found_on_newer_fulls(kept: &mut [KeptSet], sets: &[&StoredSet]) {
+    let found: Vec<_> = sets.iter().map(|set| set.found()).collect();
+    // Tombstones are those of this prune: it decides about all sets in the same way again.
+    let may_be = |at: usize| !sets[at].is_damaged() && !sets[at].record.copy_only;
+    for (log, base) in chain::foundations(&found, may_be) {
+        kept[log].base = Some(kept[base].backup_set_id);
+    }
 }
 
 fn kept_set(set: &StoredSet, names: &Names<'_>, leases: &[(Uuid, String)]) -> KeptSet {

@@ -25,6 +25,12 @@ pub trait LogEngine: Sync {
     /// Why the position makes no sense, for the user.
     fn end(&self, position: &serde_json::Value) -> Result<SetEnd, String>;
 
+    /// True if the server keeps its log apart from the database, so that a full neither cuts the log nor begins it: then a
+    /// log set continues the log set before the full, and the log sets of all fulls are one chain.
+    fn outlives_fulls(&self) -> bool {
+        false
+    }
+
     /// The streams of a log set: their ids, and how files with their bytes are called.
     fn streams(&self) -> &'static [(u32, &'static str)];
 

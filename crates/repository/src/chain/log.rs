@@ -108,8 +108,18 @@ impl<'a> Logs<'a> {
     fn goes_on(&self, base: usize, end: &LogPosition, log: usize) -> bool {
         let names_it = self.found[log].base == Some(self.found[base].backup_set_id);
         let begins_there = |range: &LogRange| range.first.as_ref().is_some_and(|first| first.may_be(end));
-        let holds_it = |range: &LogRange| range.continues(end) && !self.is_of_another(base, log);
-        self.range(log).is_some_and(|range| names_it && begins_there(range) || holds_it(range))
+        self.range(log).is_some_and(|range| names_it && begins_there(range)) || self.holds_end_of(base, end, log)
+    }
+
+    fn holds_end_of(&self, base: usize, end: &LogPosition, log: usize) -> bool {
+        self.range(log).is_some_and(|range| range.continues(end)) && !self.is_of_another(base, log)
+    }
+
+    /// True when a restore of the set at `base` may go on with a log set, whatever set that one names as its predecessor.
+    pub(super) fn may_begin_at(&self, base: usize, log: usize) -> bool {
+        let (set, other) = (&self.found[base], &self.found[log]);
+        let end = self.range(base).and_then(|range| range.last.as_ref());
+        set.database == other.database && end.is_some_and(|end| self.holds_end_of(base, end, log))
     }
 
     /// The path from a full, or from a differential of it, to the end of its log sets.

@@ -2,6 +2,7 @@
 
 mod copies;
 mod forks;
+mod foundation;
 pub mod log;
 #[cfg(any(test, feature = "testkit"))]
 pub mod log_terms;
@@ -16,6 +17,7 @@ use fullbore_core::media::{LogRange, SetKind};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+pub use foundation::foundations;
 use log::{Logs, Path};
 pub use protection::check_against;
 

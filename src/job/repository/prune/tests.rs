@@ -71,7 +71,8 @@ fn sets(terms: LogTerms) -> Vec<StoredSet> {
 fn kept(sets: &[StoredSet], rules: &str) -> Vec<StoredSet> {
     let policy = toml::from_str::<retention::KeepRules>(rules).unwrap().policy("rules").unwrap();
     let names = Names::of(sets);
-    let seen: Vec<KeptSet> = sets.iter().map(|set| kept_set(set, &names, &[])).collect();
+    let mut seen: Vec<KeptSet> = sets.iter().map(|set| kept_set(set, &names, &[])).collect();
+    found_on_newer_fulls(&mut seen, &sets.iter().collect::<Vec<_>>());
     let plan = retention::plan(&seen, &policy, NOW);
     let stays = |(at, _): &(usize, &StoredSet)| !plan.delete.contains(at);
     sets.iter().enumerate().filter(stays).map(|(_, set)| set.clone()).collect()
@@ -119,6 +120,46 @@ fn without_a_log_set_the_times_in_it_and_behind_it_are_refused() {
         for commit in [11, 14] {
             let refused = restored(&gap, commit).unwrap_err().to_string();
             assert!(refused.contains(&Uuid::from_u128(4).to_string()), "{terms:?}, {commit}: {refused}");
+        }
+    }
+}
+
+/// One row of log sets, past two more fulls, as a server's log has it.
+fn one_row(terms: LogTerms) -> Vec<StoredSet> {
+    vec![
+        stored(terms, 1, SetKind::Full, None, 0, 2),
+        stored(terms, 2, SetKind::Log, Some(1), 2, 7),
+        stored(terms, 3, SetKind::Full, None, 0, 9),
+        stored(terms, 4, SetKind::Log, Some(2), 7, 12),
+        stored(terms, 5, SetKind::Log, Some(4), 12, 15),
+        stored(terms, 6, SetKind::Full, None, 0, 16),
+        stored(terms, 7, SetKind::Log, Some(5), 15, 20),
+    ]
+}
+
+#[test]
+fn one_row_of_log_sets_past_new_fulls_keeps_no_old_full_and_loses_no_time_behind_a_kept_one() {
+    for terms in LogTerms::ALL {
+        let all = one_row(terms);
+        for commit in 3..=20 {
+            let expected: &[u128] = match commit {
+                ..=7 => &[1, 2],
+                8 | 9 => &[1, 2, 4],
+                10..=12 => &[3, 4],
+                13..=15 => &[3, 4, 5],
+                16 => &[3, 4, 5, 7],
+                _ => &[6, 7],
+            };
+            assert_eq!(restored(&all, commit).unwrap(), expected, "{terms:?}, {commit}");
+        }
+        for (rules, stays, first) in [("last = 1", &[6, 7][..], 17), ("last = 2", &[3, 4, 5, 6, 7], 10)] {
+            let kept = kept(&all, rules);
+            assert_eq!(numbers(&kept), stays, "{terms:?}");
+            for commit in first..=20 {
+                let whole = restored(&all, commit).unwrap();
+                assert_eq!(restored(&kept, commit).unwrap(), whole, "{terms:?}, {commit}");
+            }
+            assert!(restored(&kept, first - 1).is_err(), "{terms:?}: no kept full is so old");
         }
     }
 }

@@ -34,6 +34,10 @@ impl LogEngine for Binlog {
         Ok(set_end(&end, normal))
     }
 
+    fn outlives_fulls(&self) -> bool {
+        true
+    }
+
     fn streams(&self) -> &'static [(u32, &'static str)] {
         &STREAMS
     }

@@ -126,18 +126,21 @@ impl BinlogSession {
     }
 }
 
-/// Joins the log to the first base that it continues.
+/// Joins the log to the first base that it continues. An error is that of the newest base: the log may have been reset
+/// since the others.
 pub(super) fn join_first(server: &Server, connection: &mut Connection, bases: &[End]) -> Result<(usize, Joined)> {
     let clock = Clock::ask(connection)?;
-    let mut first = None;
+    let mut errors = Vec::new();
     for (at, base) in bases.iter().enumerate() {
         match join(server, base, clock) {
             Ok(joined) => return Ok((at, joined)),
             Err(Error::Halted) => return Err(Error::Halted),
-            Err(error) => drop(first.get_or_insert(error)),
+            Err(error) => errors.push((base.finished, error)),
         }
     }
-    Err(first.unwrap_or(Error::Halted))
+    // The first of several that are equally new.
+    let newest = errors.into_iter().rev().max_by_key(|(finished, _)| *finished);
+    Err(newest.map_or(Error::Halted, |(_, error)| error))
 }
 
 /// Bytes of the log behind a place in the same file; of more files it is unknown.
