@@ -20,9 +20,13 @@ pub struct Logged {
 
 impl Logged {
     pub fn new(kind: Kind) -> Self {
+        Self::with(kind, &Options::new().binlog())
+    }
+
+    pub fn with(kind: Kind, options: &Options) -> Self {
         let world = World::new();
         world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
-        let server = Server::start(kind, &Options::new().binlog());
+        let server = Server::start(kind, options);
         if kind == Kind::Mysql9 {
             server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'");
         }

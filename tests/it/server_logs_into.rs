@@ -1,5 +1,7 @@
 //! Point in time into a running server: the rows of a logical set, then the log through a connection.
 
+use std::fs;
+
 use fullbore_test_servers::{Kind, Options, Server};
 
 use crate::program::Ended;
@@ -35,15 +37,15 @@ struct Target {
 
 impl Target {
     fn new(test: &Logged) -> Self {
-        let options = Options::new().binlog().option("--local-infile=1");
-        let server = Server::start(test.kind, &options.password_file(test.server.password_file().unwrap()));
+        let server = Server::start(test.kind, &Options::new().binlog().option("local-infile=1"));
+        fs::copy(server.password_file().unwrap(), test.world.at("target")).unwrap();
         let scheme = test.url.split(':').next().unwrap();
         let url = format!("{scheme}://root@/?socket={}", server.socket().display());
         Self { server, url }
     }
 
     fn restore(&self, test: &Logged, options: &str) -> Ended {
-        test.run(&format!("restore --repo night --into {} --password-file password --replace {options}", self.url))
+        test.run(&format!("restore --repo night --into {} --password-file target --replace {options}", self.url))
     }
 }
 
@@ -127,6 +129,44 @@ fn refused(test: &Logged, target: &Target) {
     let ended = test.run(&format!("restore --repo night --into {url} --password-file p --replace")).with_code(1);
     let privilege = if test.kind == Kind::Mysql9 { "REPLICATION_APPLIER" } else { "BINLOG REPLAY" };
     assert!(ended.err.contains(privilege), "{ended}");
+}
+
+/// An encrypted log (which the server sends in clear), without GTIDs on MySQL, with a table without transactions and an XA
+/// transaction that begins in one log set and ends in the next.
+fn an_encrypted_log_and_a_transaction_in_two_sets(kind: Kind) {
+    let options = Options::new().binlog().encrypt();
+    let options = match kind {
+        Kind::Mysql9 => {
+            options.option("binlog-encryption=ON").option("gtid-mode=OFF").option("enforce-gtid-consistency=OFF")
+        }
+        _ => options.option("encrypt-binlog=ON"),
+    };
+    let test = Logged::with(kind, &options);
+    test.server.sql("CREATE TABLE shop.plain (id INT) ENGINE=MyISAM");
+    // A warning names the table without transactions.
+    test.backup("--method logical").with_code(4);
+    test.server.sql("USE shop; INSERT INTO plain VALUES (1), (2); XA START 'x'; INSERT INTO t (v) VALUES ('both'); XA END 'x'; XA PREPARE 'x'");
+    test.insert("first set");
+    test.backup("--kind log").done();
+    test.server.sql("XA COMMIT 'x'");
+    let (then, content_then) = (pass_a_second(), content(&test.server));
+    test.insert("second set");
+    test.backup("--kind log").done();
+    let target = Target::new(&test);
+    target.restore(&test, &format!("--stop-at {then}")).done();
+    assert_eq!(content(&target.server), content_then);
+    assert!(content_then.contains("shop.plain"));
+    test.run("verify --repo night").done();
+}
+
+#[test]
+fn an_encrypted_log_of_mysql_without_gtids_is_applied_with_a_transaction_in_two_sets() {
+    an_encrypted_log_and_a_transaction_in_two_sets(Kind::Mysql9);
+}
+
+#[test]
+fn an_encrypted_log_of_mariadb_is_applied_with_a_transaction_in_two_sets() {
+    an_encrypted_log_and_a_transaction_in_two_sets(Kind::Mariadb10);
 }
 
 #[test]

@@ -51,15 +51,22 @@ impl ReplayByStatements {
         }
         let sources = PasswordSources::of_this_process(on.options.given.file(&PASSWORD_FILE).map(Into::into));
         let credentials = Credentials::find(&address, &sources)?;
-        let mut connection = Connection::open_patient(&address, &credentials, on.options.halt.clone())?;
+        let halt = on.options.halt.clone();
+        let name = address.name();
+        let connect = move || {
+            let mut connection = Connection::open_patient(&address, &credentials, halt.clone())?;
+            connection.set_silence(SILENCE);
+            Ok(connection)
+        };
+        let connection: Connection = connect()?;
         let version = connection.greeting().version.trim_start_matches("5.5.5-").to_owned();
         if series(&version) < series(on.engine_version) {
             let why = format!("it is a {version}, older than the source ({})", on.engine_version);
-            return Err(Error::refused(address.name(), why, "apply the log to a server that is not older"));
+            return Err(Error::refused(name, why, "apply the log to a server that is not older"));
         }
-        connection.set_silence(SILENCE);
+        connection.quit();
         let with_accounts = on.position.get("users").and_then(serde_json::Value::as_bool).unwrap_or(false);
-        let statements = Statements::begin(connection, dialect, with_accounts)?;
+        let statements = Statements::begin(Box::new(connect), dialect, with_accounts)?;
         Ok(Self { dialect, state: State::Connected(Some(statements)), begun: Instant::now() })
     }
 }

@@ -4,6 +4,7 @@
 mod rows;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
@@ -23,6 +24,11 @@ const EVENT_MAX: u64 = 256 << 20;
 /// ER_BAD_DB_ERROR.
 const NO_DATABASE: u32 = 1049;
 const COM_INIT_DB: u8 = 2;
+/// XAER_NOTA.
+const UNKNOWN_XID: u32 = 1397;
+/// How long a server may need to take a prepared transaction from a session that has ended.
+const DETACHED: Duration = Duration::from_secs(10);
+const TICK: Duration = Duration::from_millis(20);
 /// Flag of an event: the statement runs without its default database (CREATE DATABASE, DROP DATABASE).
 const SUPPRESS_USE: u16 = 0x8;
 /// MariaDB's flags of a group.
@@ -32,9 +38,13 @@ mod group {
     pub const PREPARED_XA: u8 = 64;
 }
 
+/// Makes another connection to the server.
+type Connect = Box<dyn Fn() -> Result<Connection>>;
+
 /// Applies events through a connection.
 pub(super) struct Statements {
     connection: Connection,
+    connect: Connect,
     dialect: Dialect,
     /// The longest event that the server takes.
     longest: u64,
@@ -72,7 +82,8 @@ impl Statements {
     ///
     /// # Errors
     /// It refuses `BINLOG`.
-    pub fn begin(mut connection: Connection, dialect: Dialect, with_accounts: bool) -> Result<Self> {
+    pub fn begin(connect: Connect, dialect: Dialect, with_accounts: bool) -> Result<Self> {
+        let mut connection = connect()?;
         // The privilege is checked before the text.
         if let Err(Failure::Server(error)) = connection.query("BINLOG ''")
             && error.is_denied()
@@ -88,6 +99,7 @@ impl Statements {
         connection.query("SET NAMES binary")?;
         Ok(Self {
             connection,
+            connect,
             dialect,
             longest: (packet / 4 * 3).saturating_sub(1024).min(EVENT_MAX),
             executed,
@@ -205,10 +217,15 @@ impl Statements {
 
     /// The first event of a file says the form of all others.
     fn take_format(&mut self, event: &[u8]) -> Result<()> {
-        if self.format != event {
-            self.run(&rows::statement(event))?;
-            self.format = event.to_vec();
+        if self.format == event {
+            return Ok(());
         }
+        self.run(&rows::statement(event))?;
+        if self.dialect == Dialect::MySql {
+            // The statement has left it undetermined, as for a replica.
+            self.connection.query_if_allowed("SET @@SESSION.gtid_next = 'AUTOMATIC'")?;
+        }
+        self.format = event.to_vec();
         Ok(())
     }
 
@@ -216,10 +233,14 @@ impl Statements {
         self.end_group()?;
         let shown = gtid.map(|gtid| format!(" (GTID {gtid})")).unwrap_or_default();
         self.group = format!("{}:{at}{shown}", self.file);
-        if let (Some(executed), Some(gtid @ Gtid::MySql { uuid, tag, number })) = (&self.executed, gtid) {
-            let is_new = !executed.has(uuid, tag, *number);
-            self.renamed += u64::from(!is_new);
-            let next = if is_new { gtid.to_string() } else { "AUTOMATIC".to_owned() };
+        if let Some(executed) = &self.executed {
+            let next = match gtid {
+                Some(gtid @ Gtid::MySql { uuid, tag, number }) if !executed.has(uuid, tag, *number) => gtid.to_string(),
+                other => {
+                    self.renamed += u64::from(other.is_some());
+                    "AUTOMATIC".to_owned()
+                }
+            };
             self.run(format!("SET @@SESSION.gtid_next = '{next}'").as_bytes())?;
         }
         self.empty = true;
@@ -281,7 +302,7 @@ impl Statements {
                 let text = statement.text.to_ascii_uppercase();
                 self.open |= text.starts_with(b"XA START");
                 self.ended |= text.starts_with(b"XA END");
-                return self.run(&statement.text);
+                return self.distributed(&statement.text);
             }
             Kind::Account if !self.with_accounts => {
                 self.accounts_left_out += 1;
@@ -365,7 +386,33 @@ impl Statements {
         let statement = if one_phase { format!("XA COMMIT {id} ONE PHASE") } else { format!("XA PREPARE {id}") };
         self.run(statement.as_bytes())?;
         self.open = false;
-        Ok(())
+        if self.dialect == Dialect::MariaDb && !one_phase { self.reconnect() } else { Ok(()) }
+    }
+
+    /// MariaDB's session can do nothing else while it has a prepared transaction, which stays when the session ends.
+    fn reconnect(&mut self) -> Result<()> {
+        let mut connection = (self.connect)()?;
+        self.settings = restricted(&mut connection, self.dialect)?;
+        self.settings.remove("character_set_client");
+        connection.query("SET NAMES binary")?;
+        std::mem::replace(&mut self.connection, connection).quit();
+        self.database = None;
+        let format = std::mem::take(&mut self.format);
+        self.take_format(&format)
+    }
+
+    /// Runs an XA statement. The server may need a moment to take a prepared transaction from a session that has ended.
+    fn distributed(&mut self, statement: &[u8]) -> Result<()> {
+        let until = Instant::now() + DETACHED;
+        self.empty = false;
+        loop {
+            match self.connection.run_bytes(statement) {
+                Err(Failure::Server(error)) if error.code == UNKNOWN_XID && Instant::now() < until => {
+                    std::thread::sleep(TICK);
+                }
+                done => return done.map_err(|failure| self.failed(failure)),
+            }
+        }
     }
 
     /// The value of a user's variable for the next statement: a text, a number, or NULL.
