@@ -1,9 +1,10 @@
 //! A directory for one run that only its user can enter. What a killed run has left is removed by the next run.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::LockableFile;
 use crate::{Error, Result};
 
 /// The file that is locked while the directory is in use.
@@ -14,7 +15,7 @@ const LOCK: &str = "lock";
 pub struct PrivateDirectory {
     path: PathBuf,
     /// Locked for as long as it is open.
-    _lock: File,
+    _lock: LockableFile,
 }
 
 impl PrivateDirectory {
@@ -28,8 +29,9 @@ impl PrivateDirectory {
         let path = within.join(format!("{begin}{}-{}", std::process::id(), id.get(..8).unwrap_or_default()));
         let failed = |error| Error::io("make", path.display().to_string(), error);
         DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
-        let lock = File::create_new(path.join(LOCK)).map_err(failed)?;
-        lock.lock().map_err(failed)?;
+        let lock = LockableFile::from(File::create_new(path.join(LOCK)).map_err(failed)?);
+        // No other run knows this file. Where there are no locks, nothing is swept either.
+        let _ = lock.try_lock();
         if let Ok(own) = lock.metadata() {
             sweep(within, &begin, own.uid(), &path);
         }
@@ -59,9 +61,8 @@ fn sweep(within: &Path, begin: &str, user: u32, own: &Path) {
         }
         // A directory without the file has just been made by another run.
         let Ok(lock) = File::open(path.join(LOCK)) else { continue };
-        match lock.try_lock() {
-            Ok(()) => drop(fs::remove_dir_all(&path)),
-            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
+        if LockableFile::from(lock).try_lock().is_ok() {
+            let _ = fs::remove_dir_all(&path);
         }
     }
 }
