@@ -37,6 +37,13 @@ const CHANGES: &str = "USE shop; INSERT INTO customer (name) VALUES ('later'), (
     CREATE DATABASE gone; CREATE TABLE gone.t (a INT); INSERT INTO gone.t VALUES (1); DROP DATABASE gone; \
     INSERT INTO types.texts (k, e) VALUES (77, 'tab\\t line\\n'); FLUSH BINARY LOGS; UPDATE types.numbers SET c = -1 WHERE k = 1;";
 
+/// Definitions without the next number of a table: rows that were rolled back have used numbers of the source only.
+fn without_counters(text: &str) -> String {
+    let mut parts = text.split(" AUTO_INCREMENT=");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.trim_start_matches(|letter: char| letter.is_ascii_digit()))
+}
+
 const DATABASES: [&str; 4] = ["shop", "types", "a.b `c/é", "extra"];
 
 fn through_all_steps(kind: Kind, of_vendor: &str) {
@@ -46,7 +53,9 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     for statements in [SHOP, TYPES, NAMES] {
         source.sql(statements);
     }
-    migrate(&world, [&source, &source], "").refused(2, "--into", "same server");
+    let itself = url(&source);
+    let line = format!("migrate {itself} --into {itself} --password-file source");
+    world.run(&line).refused(2, "--into", "same server");
     migrate(&world, both, "--resume").refused(1, "", "no migration");
     let planned = migrate(&world, both, "--plan").done();
     assert!(planned.text().contains("MIGRATE") && !target.sql("SHOW DATABASES").contains("shop"), "{planned}");
@@ -67,7 +76,12 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     // Every kind of change.
     source.sql(CHANGES);
     source.sql(of_vendor);
-    migrate(&world, both, "--resume --for 1ms").done();
+    // Each time it ends somewhere in the log.
+    fullbore_test_servers::wait_until("all changes are in the target", || {
+        migrate(&world, both, "--resume --for 1ms").done();
+        let last = target.try_sql("SELECT c FROM types.numbers WHERE k = 1").unwrap_or_default();
+        last == "-1\n"
+    });
     assert_eq!(target.sql("SELECT COUNT(*) FROM shop.fresh"), source.sql("SELECT COUNT(*) FROM shop.fresh"));
     assert_eq!(target.sql("SELECT COUNT(*) FROM information_schema.events"), "0\n", "events do not run yet");
 
@@ -88,13 +102,16 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     assert!(migration["downtime_s"].as_f64().unwrap() > 0.0, "{report}");
     assert!(source.sql("SELECT @@GLOBAL.read_only").starts_with('1'));
     assert!(!target.sql("SHOW DATABASES").contains("fullbore"));
-    assert_same(&everything(&target, &DATABASES), &everything(&source, &DATABASES));
-    assert_eq!(target.sql("SELECT COUNT(*) FROM shop.customer WHERE name IN ('kept', 'last', 'dropped')"), "2\n");
+    assert_same(
+        &without_counters(&everything(&target, &DATABASES)),
+        &without_counters(&everything(&source, &DATABASES)),
+    );
+    assert_eq!(target.sql("SELECT COUNT(*) FROM shop.customer WHERE name IN ('<kept>', '<last>', '<dropped>')"), "2\n");
 }
 
 #[test]
 fn a_mysql_server_moves_with_every_kind_of_change_and_a_cut_over_that_fails_changes_nothing() {
-    let of_vendor = "SET SESSION binlog_transaction_compression = ON; INSERT INTO shop.customer (name) VALUES (REPEAT('compressed', 8)); \
+    let of_vendor = "SET SESSION binlog_transaction_compression = ON; INSERT INTO shop.customer (name) VALUES (REPEAT('compressed', 7)); \
         SET SESSION binlog_row_value_options = PARTIAL_JSON; UPDATE shop.fresh SET j = JSON_SET(j, '$.a', 3) WHERE id = 1; \
         SET SESSION binlog_row_image = MINIMAL; UPDATE shop.customer SET name = 'minimal' WHERE id = 3; CREATE USER later@'%' IDENTIFIED BY 'x';";
     through_all_steps(Kind::Mysql9, of_vendor);

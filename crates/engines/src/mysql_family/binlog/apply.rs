@@ -4,14 +4,16 @@
 //! Changes of rows of many source transactions become one transaction of the target. It ends where [`Applier::commit`] is
 //! called, which is only between groups.
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
 
 use super::event::{CRC, HEADER, Header, IN_USE, kind};
-use super::payload;
 use super::statement::{Kind, Statement};
+use super::{foreign, payload};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 
@@ -42,6 +44,8 @@ mod more {
     pub const PAYLOAD: u8 = 40;
     /// Events of rows: version 1, version 2, and updates of parts of JSON values.
     pub const ROWS: [u8; 7] = [23, 24, 25, 30, 31, 32, 39];
+    /// Those of version 1, which MySQL does not take.
+    pub const FIRST_ROWS: std::ops::RangeInclusive<u8> = 23..=25;
     /// LOAD DATA as a statement.
     pub const LOAD: [u8; 2] = [17, 18];
     /// MariaDB, compressed: `log_bin_compress`.
@@ -85,6 +89,8 @@ pub struct Applier {
     takes: Takes,
     /// The longest event that fits into a packet of the target, in bytes.
     longest: usize,
+    /// MariaDB: the names of character sets, by the numbers of their collations.
+    character_sets: HashMap<u16, String>,
     /// The event that describes the format of the others, as the target has it.
     format: Vec<u8>,
     group: Group,
@@ -120,7 +126,9 @@ impl Applier {
         connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
         let packet = connection.query("SELECT @@max_allowed_packet")?;
         let packet: usize = packet.single().and_then(|text| text.parse().ok()).unwrap_or(1 << 20);
+        let character_sets = if target == Dialect::MariaDb { character_sets(&mut connection)? } else { HashMap::new() };
         Ok(Self {
+            character_sets,
             connection,
             source,
             target,
@@ -158,6 +166,11 @@ impl Applier {
         self.group.rows
     }
 
+    /// MySQL takes events of MariaDB in its own form only. MariaDB takes those of MySQL.
+    fn is_foreign(&self) -> bool {
+        (self.source, self.target) == (Dialect::MariaDb, Dialect::MySql)
+    }
+
     /// Takes an event: all of its bytes, with its checksum, which the caller has checked.
     ///
     /// # Errors
@@ -167,6 +180,7 @@ impl Applier {
         let body = event.len().checked_sub(CRC).and_then(|end| event.get(HEADER..end));
         let body = body.ok_or_else(|| self.broken("it is too short"))?;
         match header.kind {
+            kind::FORMAT if self.is_foreign() => self.describe(&foreign::format()).map(|()| Passed::Inside),
             kind::FORMAT => self.describe(event).map(|()| Passed::Inside),
             kind::GTID | kind::ANONYMOUS_GTID | kind::TAGGED_GTID => {
                 self.group = Group { open: true, ..Group::default() };
@@ -181,6 +195,11 @@ impl Applier {
             more::QUERY => self.query(&header, body),
             more::XID => Ok(self.end()),
             more::TABLE_MAP => self.map(event).map(|()| Passed::Inside),
+            kind if more::FIRST_ROWS.contains(&kind) && self.is_foreign() => {
+                let mut rows = foreign::rows(event).ok_or_else(|| self.broken("an event of rows is too short"))?;
+                seal(&mut rows);
+                self.rows(&rows).map(|()| Passed::Inside)
+            }
             kind if more::ROWS.contains(&kind) => self.rows(event).map(|()| Passed::Inside),
             more::PAYLOAD => self.payload(body),
             kind if more::NOTHING.contains(&kind) || kind == self::kind::MARIADB_ENCRYPTION => Ok(Passed::Inside),
@@ -245,7 +264,7 @@ impl Applier {
     pub fn define(&mut self, statement: &Statement) -> Result<()> {
         self.settle()?;
         self.in_transaction = false;
-        self.run(statement.settings(self.source == self.target).as_bytes())?;
+        self.run(statement.settings(self.source == self.target, &self.character_sets).as_bytes())?;
         if !statement.schema.is_empty() {
             let name = String::from_utf8_lossy(&statement.schema).replace('`', "``");
             // A statement that drops or creates its own default database needs none.
@@ -509,6 +528,23 @@ impl Applier {
     fn refused(&self, why: &str, hint: &str) -> Error {
         Error::refused(format!("the log on its way to {}", self.connection.name()), why, hint)
     }
+}
+
+/// The names of character sets, by the numbers of their collations. Earlier versions have no such list, and need none.
+fn character_sets(connection: &mut Connection) -> Result<HashMap<u16, String>> {
+    let asked =
+        "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability WHERE id > 0";
+    let answer = match connection.query(asked) {
+        Ok(answer) => answer,
+        Err(Failure::Server(_)) => return Ok(HashMap::new()),
+        Err(Failure::Fault(error)) => return Err(error),
+    };
+    let is_word = |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let pair = |row: Vec<Option<String>>| match <[_; 2]>::try_from(row) {
+        Ok([Some(number), Some(name)]) => Some((number.parse().ok()?, name)).filter(|(_, name)| is_word(name)),
+        _ => None,
+    };
+    Ok(answer.rows.into_iter().filter_map(pair).collect())
 }
 
 /// The number of the table of an event of rows, or of the event that names a table.

@@ -15,6 +15,7 @@ pub mod engine;
 pub mod event;
 mod events;
 mod follow;
+mod foreign;
 pub mod gtid;
 pub(super) mod join;
 mod payload;

@@ -3,6 +3,7 @@
 //! The format is from MySQL's "Query_event" page of its source documentation, and from MariaDB's "QUERY_EVENT" article.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::event::take;
 
@@ -255,11 +256,17 @@ impl Statement {
     }
 
     /// The assignments for the session that runs it. `same_vendor`: also those whose numbers only one vendor has.
-    pub fn settings(&self, same_vendor: bool) -> String {
+    /// `character_sets`: names by the numbers of their collations.
+    pub fn settings(&self, same_vendor: bool, character_sets: &HashMap<u16, String>) -> String {
         let of_both = |name: &str| matches!(name, "timestamp" | "foreign_key_checks" | "unique_checks" | "time_zone");
         let chosen =
             self.settings.iter().filter(|(name, _)| of_both(name) || same_vendor && *name != COLLATION_DATABASE);
-        let chosen: Vec<String> = chosen.map(|(name, value)| format!("{name} = {value}")).collect();
+        // MariaDB knows newer collations by number, but not as a character set.
+        let named = |name: &str, value: &String| {
+            let number = value.parse().ok().filter(|_| name == "character_set_client");
+            number.and_then(|number: u16| character_sets.get(&number)).unwrap_or(value).clone()
+        };
+        let chosen: Vec<String> = chosen.map(|(name, value)| format!("{name} = {}", named(name, value))).collect();
         format!("SET SESSION {}", chosen.join(", SESSION "))
     }
 
@@ -388,23 +395,24 @@ mod tests {
         assert!(newer.keeps_open() && *newer.runnable() == expected[..]);
         let plain = Statement::parse(0, &body(&[], "ALTER TABLE t COMMENT ' START TRANSACTION'")).unwrap();
         assert!(!plain.keeps_open() && *plain.runnable() == plain.text[..]);
-        let settings = statement.settings(true);
+        let names = HashMap::from([(255, "utf8mb4".to_owned())]);
+        let settings = statement.settings(true, &names);
         for part in [
             "foreign_key_checks = 0",
             "unique_checks = 1",
             "sql_mode = 2",
-            "collation_connection = 45",
+            "collation_connection = 45, SESSION collation_server = 8",
             "time_zone = '+02:00'",
             "timestamp = 1700000000.000001",
         ] {
             assert!(settings.contains(part), "{settings}");
         }
-        assert!(!statement.settings(false).contains("sql_mode"));
+        assert!(!statement.settings(false, &names).contains("sql_mode"));
         assert_eq!(statement.shown(), "CREATE TABLE");
         for cut in 0..13 + variables.len() {
             assert!(Statement::parse(0, &whole[..cut]).is_err(), "{cut}");
         }
         let quote = Statement::parse(0, &body(b"\x05\x03a'b", "x")).unwrap();
-        assert!(!quote.settings(true).contains("time_zone"), "a name with a quote is no time zone");
+        assert!(!quote.settings(true, &names).contains("time_zone"), "a name with a quote is no time zone");
     }
 }

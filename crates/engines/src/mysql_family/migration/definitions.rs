@@ -5,6 +5,7 @@ use fullbore_core::checksum::xxh3_128;
 
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::literal;
+use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::each_row;
 
 /// Tables of `information_schema`, the column with the name of the database, and columns that a change of a definition
@@ -30,15 +31,19 @@ const LISTS: [(&str, &str, &str); 9] = [
     ("triggers", "trigger_schema", "trigger_name, event_object_table, action_statement, created, action_order"),
 ];
 
-/// The digest of what these databases hold. It does not depend on an order.
+/// The digest of what these databases hold; without names, all databases of the migration. It does not depend on an order.
+/// Lists of the server itself are left out: some have the time of the question.
 ///
 /// # Errors
 /// The server refuses.
-pub fn digest(connection: &mut Connection, databases: &[String]) -> Result<String> {
+pub fn digest(connection: &mut Connection, selection: &Selection, databases: &[String]) -> Result<String> {
     let names = databases.iter().map(|name| literal(name)).collect::<Vec<_>>().join(", ");
     let mut sum = 0_u128;
     for (number, (table, schema, columns)) in LISTS.iter().enumerate() {
-        let within = if names.is_empty() { "1 = 1".to_owned() } else { format!("{schema} IN ({names})") };
+        let within = match names.is_empty() {
+            true => selection.databases_in(schema),
+            false => format!("{schema} IN ({names})"),
+        };
         connection
             .send_ahead(&[format!("SELECT {schema}, {columns} FROM information_schema.{table} WHERE {within}")])?;
         each_row(connection, |row| {

@@ -76,7 +76,7 @@ impl Onto {
         let mut definitions = control(&servers.target)?;
         let ran = match &mark.before {
             // It was running when the migration was interrupted.
-            Some(before) if *before != definitions::digest(&mut definitions, &mark.about)? => mark.done + 1,
+            Some(before) if *before != definitions::digest(&mut definitions, selection, &mark.about)? => mark.done + 1,
             _ => mark.done,
         };
         let ahead = Clock::ask(&mut asking)?.ahead;
@@ -220,8 +220,9 @@ impl Onto {
                 self.stands.binlog = place_of(walk);
             }
             self.moved = false;
-            let about = statement.about();
-            let before = Some(definitions::digest(&mut self.definitions, &about)?);
+            // Without names, the statement may change any database.
+            let about = statement.databases.clone().unwrap_or_default();
+            let before = Some(definitions::digest(&mut self.definitions, &self.selection, &about)?);
             let mark = Mark { done: self.defined - 1, before, about };
             self.applier.commit(Some(note(&self.stands, &mark)))?;
             self.applier.define(statement)?;

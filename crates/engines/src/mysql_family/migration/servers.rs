@@ -74,10 +74,6 @@ impl Servers {
     /// The first setting that is in the way.
     pub fn demand_log(&mut self) -> Result<()> {
         let dialect = self.source.address.dialect;
-        if dialect == Dialect::MariaDb && self.target.address.dialect == Dialect::MySql {
-            let why = "this version applies no log of a MariaDB to a MySQL";
-            return Err(Error::usage("migrate", why, "stop the writers, and use --no-follow"));
-        }
         let refused = |why: &str, hint: &str| Err(Error::refused(self.source.address.name(), why, hint));
         if !self.facts.binary_log {
             let hint = "start it with --log-bin, or stop the writers and use --no-follow";
