@@ -259,6 +259,7 @@ mod tests {
         let standing = Standing {
             at_end: false,
             lag: Some(Duration::from_millis(1250)),
+            is_inside: false,
             behind_bytes: 3 << 20,
             applied_bytes: 9 << 20,
             transactions: 2,

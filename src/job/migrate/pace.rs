@@ -29,7 +29,8 @@ impl Pace {
 
     /// Looks at a step; gives what is worth a message.
     pub fn look(&mut self, now: Instant, standing: &Standing) -> Option<Event> {
-        self.near = standing.at_end || standing.lag.is_some_and(|lag| lag <= self.max_lag);
+        let is_short = standing.lag.is_some_and(|lag| lag <= self.max_lag);
+        self.near = standing.at_end || is_short && !standing.is_inside;
         if self.near {
             self.last_near = Some(now);
             self.window = None;
@@ -71,6 +72,10 @@ mod tests {
         let mut pace = Pace::new(Duration::from_secs(1));
         assert_eq!(pace.look(at(0), &Standing::default()), None);
         assert!(!pace.is_near(), "an unknown lag is not near");
+        let inside = Standing { lag: Some(Duration::ZERO), is_inside: true, ..Standing::default() };
+        assert_eq!(pace.look(at(0), &inside), None);
+        assert!(!pace.is_near(), "a transaction that is being applied may be large");
+        let mut pace = Pace::new(Duration::from_secs(1));
         assert_eq!(pace.look(at(0), &lag(60)), None);
         assert_eq!(pace.look(at(11), &lag(40)), None, "it comes nearer");
         assert!(!pace.keeps_up());

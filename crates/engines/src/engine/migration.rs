@@ -105,6 +105,8 @@ pub struct Standing {
     pub at_end: bool,
     /// The age of the newest change that is in the target; zero at the end of the log. None while it is unknown.
     pub lag: Option<Duration>,
+    /// A transaction is being applied. It may be large: nothing says how long the rest of it takes.
+    pub is_inside: bool,
     /// Bytes of the log that are not in the target yet.
     pub behind_bytes: u64,
     /// Bytes of the log that were applied so far.

@@ -272,7 +272,8 @@ impl Onto {
             (Some(walk), Some(now)) => log_bytes(&mut self.asking, &walk.file, walk.offset, now),
             _ => 0,
         };
-        Standing { at_end, lag, behind_bytes, ..self.totals }
+        let is_inside = !at_end && self.applier.is_inside();
+        Standing { at_end, lag, is_inside, behind_bytes, ..self.totals }
     }
 }
 
