@@ -398,6 +398,7 @@ mod tests {
         let names = HashMap::from([(255, "utf8mb4".to_owned())]);
         let settings = statement.settings(true, &names);
         for part in [
+            "character_set_client = utf8mb4",
             "foreign_key_checks = 0",
             "unique_checks = 1",
             "sql_mode = 2",
