@@ -9,9 +9,9 @@ use crate::report::ForeseenReport;
 
 /// How long rows are read to know the speed of the source.
 pub const LOOK: Duration = Duration::from_secs(2);
-/// A target that loads takes at least as long as its source reads, and mostly not more than this many times as long. On two
-/// cores it was 2 to 3 times (`docs/verbs/migrate.md`).
-const LOADING: f64 = 3.0;
+/// A target that loads takes at least as long as its source reads, and at most about so many times as long: on two cores,
+/// 75 MB were read in 0.19 s, and loaded in 1.5 to 3.8 s (two vendors, with and without secondary indexes).
+const LOADING: f64 = 20.0;
 /// Seconds of a cut-over besides the last changes and the comparison.
 const STEPS: f64 = 0.3;
 
@@ -62,7 +62,7 @@ mod tests {
         let plan = MigrationPlan { bytes: 1000, ..MigrationPlan::default() };
         let seen = Foreseen { read_bytes: 200, read: Duration::from_secs(2), is_all: false, log_bytes: 10 };
         let made = foreseen(&plan, &seen, &request(true));
-        assert_eq!((made.full_s, made.downtime_s), ([10.0, 30.0], [10.0, 21.3]));
+        assert_eq!((made.full_s, made.downtime_s), ([10.0, 200.0], [10.0, 21.3]));
         assert_eq!((made.log_bytes_per_s, made.bytes), (5.0, 1000));
         assert_eq!(foreseen(&plan, &seen, &request(false)).downtime_s, [0.0, 1.3]);
         let nothing = foreseen(&plan, &Foreseen::default(), &request(true));
