@@ -12,9 +12,10 @@ use super::closing;
 
 /// Write the tables of a backup as CSV, Parquet or SQLite files, without a database server.
 ///
-/// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. It reads backup sets of SQLite
-/// databases, too. Other backup sets cannot be exported yet: restore them first. A table that cannot be decoded is refused with a warning and exit code 4; the other
-/// tables are exported. No file has its name before all files are complete and durable.
+/// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. With --repo, it reads such files
+/// out of a repository. It reads backup sets of SQLite databases, too. Other backup sets cannot be exported yet: restore them
+/// first. A table that cannot be decoded is refused with a warning and exit code 4; the other tables are exported. No file has
+/// its name before all files are complete and durable.
 #[derive(Debug, Args)]
 pub struct Export {
     /// Backup files, directories or patterns: all families of a full, and of its differential. Repeatable.

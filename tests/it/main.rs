@@ -27,6 +27,7 @@ mod differential;
 mod emulators;
 mod estimate;
 mod export;
+mod export_stored;
 mod few_threads;
 mod foreign_media;
 mod foreign_repository;

@@ -1,4 +1,5 @@
-//! Tables of backup sets of fullbore: the database is restored into the directory of the export first.
+//! Tables of backup sets of fullbore. Media of another program are read out of their sets. Other databases are restored into
+//! the directory of the export first.
 
 use std::path::Path;
 
@@ -14,10 +15,13 @@ use crate::job::repository::{self, Setting};
 use crate::job::restore::{self, Into};
 use crate::report::Report;
 
+/// What is noted when the database has no tables here.
+const OTHERS: &str = "`export` reads tables of SQLite, and those of SQL Server from its backup files and out of a repository; \
+                      other databases are restored first";
 /// The name of the restored file. It has no name after the export.
 const RESTORED: &str = "restored";
 
-/// Restores the chosen database into `scratch`, and opens its tables.
+/// Opens the tables of the chosen database in `scratch`.
 ///
 /// # Errors
 /// The errors of a restore. Also: the sets belong to an engine whose tables fullbore cannot read.
@@ -28,18 +32,25 @@ pub(super) fn tables(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<Box<dyn ForeignTables>> {
+    let setting = request.repository.as_ref().map(|name| Setting { name, config });
+    if let Some(setting) = setting {
+        let (reading, database) = (request.reading(), request.database.as_deref());
+        let found = repository::stored_tables::tables(&reading, database, scratch, setting, conduct, report)?;
+        if let Some(tables) = found {
+            return Ok(tables);
+        }
+    }
     let (engine, file) = engine_of_files()?;
     let path = scratch.join(RESTORED);
     let wanted = restore::Request::plain(request.reading(), Into::File { engine, path: path.clone() });
     let mut restored = Report::begin("restore");
-    let done = match &request.repository {
+    let done = match setting {
         None => restore::run(&wanted, conduct, &mut restored),
-        Some(name) => {
-            let setting = Setting { name, config };
+        Some(setting) => {
             repository::restore::run(&wanted, request.database.as_deref(), setting, conduct, &mut restored)
         }
     };
-    done.map_err(|error| error.noting("`export` reads tables of SQLite; other databases are restored first"))?;
+    done.map_err(|error| error.noting(OTHERS))?;
     report.backup_set_id.clone_from(&restored.backup_set_id);
     report.media_set_id.clone_from(&restored.media_set_id);
     report.warnings.append(&mut restored.warnings);

@@ -10,13 +10,21 @@ use crate::media::{BlockKind, BlockReference, IndexEntry, RunKind};
 
 /// The place of a block: which bytes of a stream it holds, and where it is.
 #[derive(Debug, Clone, Copy)]
-struct BlockPlace {
-    stream: u32,
-    first: u64,
+pub(super) struct BlockPlace {
+    pub stream: u32,
+    pub first: u64,
+    /// The largest number is of a block that may be longer.
     span: u32,
-    family: u16,
-    offset: u64,
-    length: u32,
+    pub family: u16,
+    pub offset: u64,
+    pub length: u32,
+}
+
+impl BlockPlace {
+    /// The offset in the stream behind its last byte.
+    pub fn end(&self) -> u64 {
+        if self.span == u32::MAX { u64::MAX } else { self.first.saturating_add(self.span.into()) }
+    }
 }
 
 /// Where the blocks of a set in layer 0 are.
@@ -26,6 +34,11 @@ pub struct BlockPlaces(Vec<BlockPlace>);
 impl BlockPlaces {
     /// Bytes of memory for each block.
     pub const BYTES: usize = size_of::<BlockPlace>();
+
+    /// All of them, by stream and place.
+    pub(super) fn all(&self) -> &[BlockPlace] {
+        &self.0
+    }
 
     /// The block that holds the byte at `at` of a stream, and all its bytes from there on; `None` if no block holds it.
     fn find(&self, stream: u32, at: u64) -> Option<&BlockPlace> {

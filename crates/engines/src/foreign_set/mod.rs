@@ -5,7 +5,7 @@
 //! |---|---|
 //! | which byte of a family is where | [`layout`] (the bytes), [`places`] (found by stream) |
 //! | on the way in | [`bytes`], [`tap`] (read and judged once), [`source`] (what the pipeline gets), [`session`] |
-//! | on the way out | [`target`], [`working_file`] |
+//! | on the way out | [`target`], [`working_file`]; [`stored_family`] for a reader that needs no file |
 
 pub mod bytes;
 pub mod layout;
@@ -13,6 +13,7 @@ pub mod places;
 pub mod session;
 mod reader;
 pub mod source;
+pub mod stored_family;
 pub mod tap;
 pub mod target;
 pub mod working_file;

@@ -70,6 +70,21 @@ impl StoredMedia {
         if fits { Ok(media) } else { Err(wrong("the numbers of its streams do not fit together")) }
     }
 
+    /// How many files have bytes of the families.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The stream of the bytes of a family (from 0) that are kept as they are.
+    pub fn kept_stream(&self, family: usize) -> Option<u32> {
+        self.kept.get(family).copied()
+    }
+
+    /// The stream of a file, from 0.
+    pub fn file_stream(&self, file: u16) -> Option<u32> {
+        self.files.get(usize::from(file)).copied()
+    }
+
     /// Bytes of all families.
     pub fn bytes(&self) -> u64 {
         self.families.iter().fold(0, |sum, family| sum.saturating_add(family.laid.length))
@@ -134,7 +149,7 @@ impl FamilyFiles {
             family.laid.layout = layout;
         }
         let laid: Vec<LaidOut> = media.families.iter().map(|family| family.laid.clone()).collect();
-        let places = Places::of(&laid, media.files.len())?;
+        let places = Places::of(&laid, media.files())?;
         remove_leftovers(directory);
         must_have_room(directory, media.bytes())?;
         let StoredMedia { families, kept, files, .. } = media;
