@@ -46,7 +46,10 @@ fn other_types_are_filled_up_on_the_side_where_zeros_were_left_out() {
     assert_eq!(cell(xtype::NVARCHAR, &[0x36, 0x04]), Cell::Text("ж".into()), "an even length is UTF-16");
     let time = in_row(&stored(xtype::TIME, 0, 0, 7), &[0x80, 0x96, 0x98], &CodePages::new(0, 0)).unwrap();
     assert_eq!(time, Cell::Time(TimeOfDay::new(10_000_000).unwrap()));
-    for refused in [xtype::DATETIME, xtype::SMALLDATETIME, xtype::TIMESTAMP] {
+    assert_eq!(cell(xtype::TIMESTAMP, &[0x87, 0xD1]), Cell::Binary(vec![0, 0, 0, 0, 0, 0, 7, 0xD1]));
+    assert_eq!(cell(xtype::TIMESTAMP, &[]), Cell::Binary(vec![0; 8]));
+    assert!(in_row(&stored(xtype::TIMESTAMP, 8, 0, 0), &[0x7F], &CodePages::new(0, 0)).is_err(), "below zero");
+    for refused in [xtype::DATETIME, xtype::SMALLDATETIME] {
         let error = in_row(&stored(refused, 8, 0, 0), &[1], &CodePages::new(0, 0)).unwrap_err();
         assert!(format!("{error:?}").contains("ROW or PAGE compression"), "{error:?}");
     }

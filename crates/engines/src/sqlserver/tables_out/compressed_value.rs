@@ -2,7 +2,7 @@
 //!
 //! | type | stored as |
 //! |---|---|
-//! | integers, money | most significant byte first, as few bytes as possible, with the middle of their range as zero |
+//! | integers, money, rowversion | most significant byte first, as few bytes as possible, with the middle of their range as zero |
 //! | decimal | [`vardecimal`] |
 //! | bit | in the code of the column |
 //! | date, time, datetime2, datetimeoffset | without the zero bytes at the end |
@@ -11,8 +11,8 @@
 //! | nchar, nvarchar | UTF-16, or with an odd length [SCSU](super::scsu) |
 //! | others | as they are |
 //!
-//! All of this is published, and not verified here. datetime, smalldatetime and rowversion are refused: what is published
-//! about them is not clear.
+//! All of this is published, and not verified here. datetime and smalldatetime are refused: what is published about them
+//! contradicts itself.
 
 use super::super::super::engine::Cell;
 use super::collation::CodePages;
@@ -64,6 +64,7 @@ pub fn in_row(stored: &StoredType, bytes: &[u8], pages: &CodePages) -> Decoded<C
         xtype::BIGINT => Cell::Int(integer(bytes, 8)?),
         xtype::SMALLMONEY => value::money(integer(bytes, 4)?),
         xtype::MONEY => value::money(integer(bytes, 8)?),
+        xtype::TIMESTAMP => rowversion(integer(bytes, 8)?)?,
         xtype::DECIMAL | xtype::NUMERIC => vardecimal(stored, bytes)?,
         xtype::DATE | xtype::TIME | xtype::DATETIME2 | xtype::DATETIMEOFFSET | xtype::BINARY => {
             value::cell(stored, &padded(stored, bytes, 0)?, pages)?
@@ -101,6 +102,14 @@ fn integer(bytes: &[u8], most: usize) -> Decoded<i64> {
     let stored = bytes.iter().fold(0_i128, |sum, byte| sum << 8 | i128::from(*byte));
     let middle = 1_i128 << (8 * bytes.len() - 1);
     i64::try_from(stored - middle).or_else(|_| unknown("an integer is out of range"))
+}
+
+/// A counter of the database, which begins with 0. It is shown as 8 bytes, the most significant one first.
+fn rowversion(count: i64) -> Decoded<Cell> {
+    match u64::try_from(count) {
+        Ok(count) => Ok(Cell::Binary(count.to_be_bytes().to_vec())),
+        Err(_) => unknown("a rowversion is below zero"),
+    }
 }
 
 /// `bytes` with `fill` behind them, up to the length of the type.
