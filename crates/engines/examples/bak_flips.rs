@@ -11,9 +11,11 @@ use std::path::Path;
 
 use fullbore_core::Error;
 use fullbore_engines::compressed::MAGIC;
+use fullbore_engines::sqlserver::block::{BLOCK_HEADER, BlockHeader, BlockKind};
 use fullbore_engines::sqlserver::foreign::SqlServerBackup;
 use fullbore_engines::sqlserver::opened;
 use fullbore_engines::sqlserver::page::{PAGE, PageCheck, check};
+use fullbore_engines::sqlserver::stream::{STREAM_HEADER, StreamHeader};
 use fullbore_engines::sqlserver::walk::{Content, Depth, Event, walk};
 use fullbore_engines::{ForeignFamily, ForeignMedia, InOrder};
 
@@ -29,7 +31,8 @@ enum Kind {
     PageWithTornBits,
     OtherPage,
     Log,
-    HeadersDescriptionsPadding,
+    Headers,
+    DescriptionsPadding,
     Packed,
 }
 
@@ -86,7 +89,8 @@ fn shown(kind: Kind, has_checksum: bool) -> String {
         Kind::PageWithTornBits => "pages with torn-page bits",
         Kind::OtherPage => "pages not in use or without a check",
         Kind::Log => "log",
-        Kind::HeadersDescriptionsPadding => "headers, descriptions, padding",
+        Kind::Headers => "headers of blocks and streams",
+        Kind::DescriptionsPadding => "descriptions, padding",
         Kind::Packed => "a compressed file",
     };
     format!("{name}, {} CHECKSUM", if has_checksum { "WITH" } else { "without" })
@@ -110,14 +114,14 @@ type Ranges = Vec<std::ops::Range<usize>>;
 /// The bytes of a good file, by their kind; and whether its streams have checksums.
 fn kinds_of(bytes: &[u8]) -> Result<(BTreeMap<Kind, Ranges>, bool), Failed> {
     let (mut kinds, mut has_checksum, mut at) = (BTreeMap::<Kind, Ranges>::new(), false, 0);
-    let is_packed = bytes.starts_with(MAGIC);
+    let (is_packed, bytes_of_file) = (bytes.starts_with(MAGIC), bytes);
     let mut input = opened::open(family(bytes))?;
     walk(&mut input, Depth::Everything, &mut |event| {
         match event {
             Event::ContentEnds { checksum, .. } => has_checksum |= checksum.is_some(),
             Event::Piece { content, offset, bytes } if !is_packed => {
                 let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-                kinds.entry(Kind::HeadersDescriptionsPadding).or_default().push(at..begin);
+                divide(bytes_of_file, at..begin, &mut kinds);
                 at = begin + bytes.len();
                 for (piece, number) in bytes.chunks(PAGE).zip(0..) {
                     let begin = begin + number * PAGE;
@@ -128,10 +132,44 @@ fn kinds_of(bytes: &[u8]) -> Result<(BTreeMap<Kind, Ranges>, bool), Failed> {
         }
         Ok(())
     })?;
-    let rest = if is_packed { Kind::Packed } else { Kind::HeadersDescriptionsPadding };
-    kinds.entry(rest).or_default().push(at..bytes.len());
+    if is_packed {
+        kinds.entry(Kind::Packed).or_default().push(at..bytes.len());
+    } else {
+        divide(bytes, at..bytes.len(), &mut kinds);
+    }
     kinds.values_mut().for_each(|ranges| ranges.retain(|range| !range.is_empty()));
     Ok((kinds, has_checksum))
+}
+
+/// The bytes between pages and log: headers, which have checksums, and the rest.
+fn divide(bytes: &[u8], range: std::ops::Range<usize>, kinds: &mut BTreeMap<Kind, Ranges>) {
+    let mut begin = range.start;
+    // Headers begin at multiples of 4 bytes.
+    let mut at = range.start.next_multiple_of(4);
+    while at < range.end {
+        let Some(length) = header_at(bytes, at) else {
+            at += 4;
+            continue;
+        };
+        kinds.entry(Kind::DescriptionsPadding).or_default().push(begin..at);
+        begin = at + length;
+        kinds.entry(Kind::Headers).or_default().push(at..begin);
+        at = begin.next_multiple_of(4);
+    }
+    kinds.entry(Kind::DescriptionsPadding).or_default().push(begin.min(range.end)..range.end);
+}
+
+/// The length of the header that begins here, if one does.
+fn header_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let name = bytes.get(at..at + 4)?;
+    let block = bytes.get(at..)?.first_chunk::<BLOCK_HEADER>();
+    let kind = block.and_then(|block| BlockHeader::decode(block).ok()).map(|header| header.kind);
+    if at.is_multiple_of(512) && kind.is_some_and(|kind| kind != BlockKind::Other) {
+        return Some(BLOCK_HEADER);
+    }
+    let stream = bytes.get(at..)?.first_chunk::<STREAM_HEADER>()?;
+    let is_one = name.iter().all(u8::is_ascii_uppercase) && StreamHeader::decode(stream).is_ok();
+    is_one.then_some(STREAM_HEADER)
 }
 
 fn kind_of(content: Content, piece: &[u8]) -> Kind {
