@@ -329,7 +329,10 @@ impl Walk<'_> {
                         bytes
                     }
                 };
-                sum.add(bytes);
+                // Without a stored checksum, nothing would be compared with it.
+                if header.has_checksum() {
+                    sum.add(bytes);
+                }
                 (self.visit)(Event::Piece { content, offset, bytes })?;
                 left -= length as u64;
             }
