@@ -675,6 +675,10 @@ pub struct List {
     /// Only sets in this state.
     #[arg(long, value_name = "STATE")]
     pub state: Option<SetState>,
+    /// Backup files of SQL Server: show the sets of a restore to this time, and the log backup that holds it. The time is by
+    /// the server's clock: 2026-11-26T10:00:00.
+    #[arg(long, value_name = "TIME", conflicts_with = "repo")]
+    pub stop_at: Option<String>,
     /// The table or its JSON object.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: ListFlags,

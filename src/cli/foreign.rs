@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::args::{InspectedMedia, List};
 use super::inspect::WITH_WARNINGS;
 use super::show;
+use super::stop_at::{self, ToTime};
 
 /// The media of another program that `from` names: on devices, or uploaded into a repository. `key` opens encrypted sets.
 ///
@@ -202,6 +203,8 @@ struct Lists<'a> {
     media: &'a str,
     sets: Vec<Listed<'a>>,
     restorable: &'a [Restorable],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_at: Option<Vec<ToTime<'a>>>,
     warnings: &'a [String],
 }
 
@@ -223,17 +226,22 @@ pub fn list(description: &ForeignDescription, title: &str, args: &List) -> Resul
         why_incomplete: media.incomplete.as_ref().map(Error::one_line),
         base_is_missing: without_base.iter().any(|(_, id)| *id == set.id),
     });
+    let stop_at = args.stop_at.as_deref().map(stop_at::time).transpose()?;
     let lists = Lists {
         media: title,
         sets: listed.collect(),
         restorable: &description.restorable,
+        stop_at: stop_at.map(|time| stop_at::of(description, time)),
         warnings: &description.warnings,
     };
     let code = missing_first(description);
     if args.shown.report.write("list", &lists)? {
         print_list(&lists.sets);
         print_restorable(lists.restorable);
+        lists.stop_at.iter().flatten().for_each(ToTime::print);
     }
+    let failed = lists.stop_at.iter().flatten().filter_map(ToTime::failed).collect::<Vec<u8>>();
+    let code = if code == 0 || code == WITH_WARNINGS { failed.first().copied().unwrap_or(code) } else { code };
     description.warnings.iter().for_each(|warning| show::warning(warning));
     Ok(code)
 }

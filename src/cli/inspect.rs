@@ -1,11 +1,11 @@
 //! `fullbore inspect` and `fullbore list`.
 
-use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::job::inspect::{self, Remarks, SetSummary};
 use fullbore::job::repository::list::ListedSet;
 use fullbore::job::repository::{self, Setting};
 pub(super) use fullbore::report::WITH_WARNINGS;
+use fullbore::{Error, Result};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::media::Manifest;
 use serde::Serialize;
@@ -87,6 +87,14 @@ pub fn list(args: &List, config: &Config) -> Result<u8> {
     let conduct = Conduct { stores: super::stores(config)?, ..Conduct::default() };
     if let Some(found) = super::foreign::find(&from, None, config, &conduct)? {
         return super::foreign::list(&found.describe()?, found.media.title(), args);
+    }
+    if args.stop_at.is_some() {
+        let why = "is for backup files of SQL Server";
+        return Err(Error::usage(
+            "--stop-at",
+            why,
+            "leave it out; `fullbore restore --dry-run --stop-at` shows the sets",
+        ));
     }
     let (mut sets, remarks) = inspect::header(&from, &conduct.stores)?;
     sets.retain(|set| is_asked(args.state, set.complete));

@@ -32,6 +32,7 @@ mod restore_test;
 mod server;
 mod show;
 mod sql;
+mod stop_at;
 mod suggestions;
 mod tables;
 mod tasks;

@@ -78,9 +78,12 @@ fn a_list_has_the_sets_of_a_database_in_the_order_of_its_log() {
         [("a.trn", BackupKind::Log, 300), ("b.trn", BackupKind::Log, 200), ("c.bak", BackupKind::Full, 100)]
     {
         let mut set = sample_set(kind, 1);
+        set.header.guid = uuid::Uuid::from_u128(first.into());
         let database = &mut set.configuration.database;
         (database.first, database.last) =
             (Lsn { file: 1, block: first, slot: 1 }, Lsn { file: 1, block: first + 100, slot: 1 });
+        let at = |second| Some(jiff::civil::date(2026, 11, 26).at(4, (first / 10) as i8, second, 0));
+        (database.started, database.finished) = (at(0), at(30));
         set.logs = vec![sample_log(512)];
         let mut label = sample_label(1, 1);
         label.stripe.media_set = uuid::Uuid::from_u128(first.into());
@@ -100,7 +103,22 @@ fn a_list_has_the_sets_of_a_database_in_the_order_of_its_log() {
     }
     let object = world.run("list . --json").done().object();
     assert_eq!(object["restorable"][0]["ranges"][0]["log_backups"], 2, "{object}");
+    let to = |time: &str| world.run(&format!("list . --stop-at {time}"));
+    let text = to("2026-11-26T04:25:00").done().text();
+    let held = "a.trn, which holds this time: from 2026-11-26T04:20:00 to 2026-11-26T04:30:00";
+    assert!(text.contains("a restore of shop to 2026-11-26T04:25:00 takes") && text.contains(held), "{text}");
+    to("2026-11-26T04:30:01").with_code(3).says(&["`shop` at 2026-11-26T04:30:01", "ends at 2026-11-26T04:30:00"]);
+    to("2026-11-26T04:10:00").with_code(3).says(&["the first full of these files ended at 2026-11-26T04:10:30"]);
+    to("2026-11-26T04:25:00Z").refused(2, "--stop-at", "has a zone");
+    let steps = world.run("list . --stop-at 2026-11-26T04:19:00 --json").done().object()["stop_at"][0]["steps"].clone();
+    assert_eq!((steps.as_array().unwrap().len(), steps[1]["holds_to"].as_str()), (2, Some("2026-11-26T04:20:00")));
+    world.run("restore --from . --stop-at 2026-11-26T04:25:00Z --into dir:out --mkdir").refused(
+        2,
+        "--stop-at",
+        "documented",
+    );
     std::fs::remove_file(world.at("b.trn")).unwrap();
+    to("2026-11-26T04:25:00").with_code(3).says(&["ends at 2026-11-26T04:10:30"]);
     let text = world.run("list .").done().text();
     assert!(text.contains("not restorable: the log from LSN 1000000020000001 to LSN 1000000030000001"), "{text}");
 }

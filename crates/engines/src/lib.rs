@@ -26,8 +26,8 @@ pub use engine::{
     Cell, ColumnKind, Coverage, Day, DirectoryEngine, Engine, FOREIGN_HEAD, FileEngine, FilePlaces, ForeignCopy,
     ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet, ForeignRestore, ForeignSet, ForeignTable,
     ForeignTables, ForeignVerification, GivenOptions, Identity, LogEngine, NeededMedia, PageCheck, PageEngine,
-    PointInTime, Restorable, RestorableRange, RestoredFile, Restorer, Row, Stems, Surveyed, TableColumn, TextOfTable,
-    TimeOfDay, families_at_once,
+    PointInTime, Restorable, RestorableBase, RestorableLog, RestorableRange, RestoredFile, Restorer, Row, Stems,
+    StepsToTime, Surveyed, TableColumn, TextOfTable, TimeOfDay, families_at_once,
 };
 pub use foreign_set::bytes::{FamilyBytes, InOrder, Watch};
 pub use sqlserver::compressed;

@@ -89,7 +89,15 @@ fn refused(option: &Given) -> Error {
             let why = format!("a restore {of} has one step");
             option.wrong(why, "name the full and the differential in one statement: FROM DISK = …, DISK = …")
         }
-        "STANDBY" | "STOPAT" | "STOPATMARK" | "STOPBEFOREMARK" => {
+        "STOPAT" => {
+            let why = format!("a restore {of} applies no log: its records are not documented");
+            option.wrong(
+                why,
+                "leave it out: the files are as of the end of the differential, or of the full; `fullbore list \
+                               --stop-at` shows the sets of a restore to a time",
+            )
+        }
+        "STANDBY" | "STOPATMARK" | "STOPBEFOREMARK" => {
             let why = format!("a restore {of} applies no log: its records are not documented");
             option.wrong(why, "leave it out: the files are as of the end of the differential, or of the full")
         }

@@ -79,6 +79,15 @@ fn refuse_flags(request: &Request, title: &str) -> Result<()> {
         return wrong(&format!("--{}", option.name));
     }
     match given.into_iter().find(|(_, given)| *given) {
+        Some((flag @ "--stop-at", _)) => {
+            let why =
+                format!("does not work with a {title}: the records of its log are not documented, and none is applied");
+            Err(Error::usage(
+                flag,
+                why,
+                "`fullbore list --from … --stop-at TIME` shows the sets that a restore to a time takes",
+            ))
+        }
         Some((flag, _)) => wrong(flag),
         None => Ok(()),
     }

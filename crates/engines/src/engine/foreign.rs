@@ -13,6 +13,7 @@ use crate::foreign_set::bytes::FamilyBytes;
 use crate::foreign_set::tap::Inlet;
 
 use super::foreign_tables::ForeignTables;
+use super::restore_to_time::{RestorableBase, RestorableLog};
 
 /// How many bytes [`ForeignMedia::recognises`] gets.
 pub const FOREIGN_HEAD: usize = 16;
@@ -223,6 +224,12 @@ pub struct RestorableRange {
     pub log_backups: u64,
     /// The identity of the recovery fork at the end.
     pub recovery_fork: String,
+    /// What a restore to a time in the range may begin with, in the order of the log.
+    #[serde(skip)]
+    pub bases: Vec<RestorableBase>,
+    /// The log backups, in their order.
+    #[serde(skip)]
+    pub logs: Vec<RestorableLog>,
 }
 
 /// A place in the log of a database.

@@ -15,6 +15,7 @@ mod option;
 mod options;
 mod pages;
 mod password;
+mod restore_to_time;
 mod restorer;
 mod set_options;
 pub(crate) mod server_url;
@@ -50,6 +51,7 @@ pub(crate) use options::names as option_names;
 pub use options::{EngineDefaults, refuse_target_options, resolve_options};
 pub use pages::{PageCheck, PageEngine};
 pub use password::{PASSWORD_FILE, check_password, password_file};
+pub use restore_to_time::{RestorableBase, RestorableLog, StepsToTime};
 pub use restorer::Restorer;
 pub use set_options::{ONLY_TABLE, SERVER_OPTION, SERVER_PROGRAM, SetOptions};
 

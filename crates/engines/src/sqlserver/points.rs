@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::configuration::{BackupKind, DatabaseHeader};
 use super::lsn::Lsn;
 use super::media::{BackupSet, MediaSet, guid};
-use crate::engine::{PointInTime, Restorable, RestorableRange};
+use crate::engine::{PointInTime, Restorable, RestorableBase, RestorableLog, RestorableRange};
 
 /// A set that can be read whole.
 #[derive(Clone, Copy)]
@@ -65,8 +65,9 @@ fn of_database(name: &str, sets: &[Usable<'_>]) -> Restorable {
     for base in bases {
         let (range, reach) = range_of(base, &logs);
         let is_known = |known: &BaseWithLogs| known.end == reach.end && reach.end.is_some() || known.has(base.database);
-        if !ranges.iter().any(|(_, known)| is_known(known)) {
-            ranges.push((range, reach));
+        match ranges.iter_mut().find(|(_, known)| is_known(known)) {
+            Some((known, _)) => known.bases.extend(range.bases),
+            None => ranges.push((range, reach)),
         }
     }
     missing.extend(logs.out_of_reach(&ranges));
@@ -118,16 +119,29 @@ fn range_of(base: Usable<'_>, logs: &Logs<'_>) -> (RestorableRange, BaseWithLogs
     let time = at_end.chain(end.map(|_| last.started.or(last.finished))).max().flatten();
     let to = PointInTime { time: time.map(|time| time.to_string()).or_else(|| from.time.clone()), ..point(last, None) };
     let is_differential = base.database.kind == BackupKind::Differential;
+    let full = guid(if is_differential { base.database.base } else { base.id });
+    let differential = is_differential.then(|| guid(base.id));
+    let mut all: Vec<Usable<'_>> = used.iter().filter_map(|place| logs.sets.get(*place)).copied().collect();
+    all.extend(empty.iter().copied().copied());
+    all.sort_by_key(|log| (log.database.last, log.database.started));
     let range = RestorableRange {
+        bases: vec![RestorableBase { full: full.clone(), differential: differential.clone(), end: from.clone() }],
+        logs: all.into_iter().map(log_of).collect(),
         from,
         to,
-        full: guid(if is_differential { base.database.base } else { base.id }),
-        differential: is_differential.then(|| guid(base.id)),
+        full,
+        differential,
         log_backups: (used.len() + empty.len()) as u64,
         recovery_fork: guid(last.fork),
     };
     let reach = BaseWithLogs { fork: last.fork, from: base.database.last, to: last.last, end, logs: used };
     (range, reach)
+}
+
+/// A log backup has what was committed before it began.
+fn log_of(log: Usable<'_>) -> RestorableLog {
+    let end = point(log.database, log.database.started.or(log.database.finished));
+    RestorableLog { id: guid(log.id), first_lsn: log.database.first.to_string(), end }
 }
 
 fn point(database: &DatabaseHeader, time: Option<DateTime>) -> PointInTime {

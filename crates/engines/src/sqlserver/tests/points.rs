@@ -91,6 +91,45 @@ fn a_gap_in_the_log_is_named_with_its_lsns_and_times_and_a_differential_bridges_
     assert!(found[0].missing.is_empty() && found[0].ranges[1].differential.is_some(), "{found:?}");
 }
 
+/// The sets of a restore to this minute after 04:00: the number of the base, and those of the logs; or the error.
+fn steps(found: &Restorable, minute: i8, second: i8) -> Result<(String, Vec<String>), String> {
+    let time = DateTime::constant(2026, 11, 26, 4, minute, second, 0);
+    let number = |id: &str| id.trim_start_matches(['0', '-']).to_owned();
+    let steps = found.steps_to(time).map_err(|error| error.to_string())?;
+    let base = steps.base.differential.as_ref().unwrap_or(&steps.base.full);
+    Ok((number(base), steps.logs.iter().map(|log| number(&log.id)).collect()))
+}
+
+#[test]
+fn a_time_names_the_log_backup_that_holds_it_and_a_time_behind_the_last_log_is_refused() {
+    let log = |number, first, last| set(BackupKind::Log, number, first, last);
+    let full = set(BackupKind::Full, 1, 8, 10);
+    let mut empty = log(8, 30, 30);
+    empty.configuration.database.started = Some(DateTime::constant(2026, 11, 26, 4, 35, 0, 0));
+    let sets = [full, log(2, 5, 15), log(3, 15, 20), differential(4, 1, 18), log(5, 20, 30), empty];
+    let found = &restorable(&sets)[0];
+    let of = |base: &str, logs: &[&str]| Ok((base.to_owned(), logs.iter().map(|log| (*log).to_owned()).collect()));
+    assert_eq!(steps(found, 11, 0), of("1", &[]), "the end of the full");
+    assert_eq!(steps(found, 11, 1), of("1", &["2"]));
+    assert_eq!(steps(found, 15, 0), of("1", &["2"]));
+    assert_eq!(steps(found, 15, 1), of("1", &["2", "3"]), "the differential ended later");
+    assert_eq!(steps(found, 25, 0), of("4", &["3", "5"]), "from the differential on");
+    assert_eq!(steps(found, 34, 0), of("4", &["3", "5", "8"]), "a log backup without a record holds it");
+    let time = DateTime::constant(2026, 11, 26, 4, 15, 1, 0);
+    let third = found.steps_to(time).unwrap();
+    assert_eq!(third.held(), Some((Some("2026-11-26T04:15:00"), Some("2026-11-26T04:20:00"))));
+    for (minute, words) in [(36, "ends at 2026-11-26T04:35:00"), (10, "the first full of these files ended at")] {
+        let error = steps(found, minute, 0).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+    let gap = [set(BackupKind::Full, 1, 8, 10), log(2, 10, 15), log(4, 20, 30), differential(6, 1, 22)];
+    let found = &restorable(&gap)[0];
+    let error = steps(found, 17, 0).unwrap_err();
+    assert!(error.contains("no log of these files goes on at 2026-11-26T04:15:00"), "{error}");
+    assert_eq!(steps(found, 29, 0), of("6", &["4"]));
+    assert!(restorable(&[log(2, 10, 15)])[0].steps_to(time).is_err());
+}
+
 #[test]
 fn a_missing_full_a_missing_family_and_a_cut_file_are_not_counted_as_restorable() {
     let log = set(BackupKind::Log, 2, 10, 15);
