@@ -12,7 +12,7 @@ use super::advise::GoalFlags;
 use super::engine_options::{BackupOptions, OptionsOfSet, RestoreOptions};
 use super::listing::{ListFlags, ReportFlags};
 use super::repository_args::{Catalog, Check, OneTask, Prune, RestoreTest, Tasks};
-use super::server::ServerFlags;
+use super::server::{ServerFlags, ServerSteps};
 use super::tuning::{BackupTuning, ReadTuning};
 
 /// Back up and restore databases at the speed of the hardware, and say which part of the hardware is the limit.
@@ -562,6 +562,9 @@ pub struct Restore {
     /// The options of such a server.
     #[command(flatten)]
     pub engine_options: RestoreOptions,
+    /// Where a SQL Server stops in a log backup, and whether its database can be read before the next step.
+    #[command(flatten)]
+    pub steps: ServerSteps,
     /// A server that runs its restores itself.
     #[command(flatten)]
     pub served: ServerFlags,

@@ -14,7 +14,7 @@ use fullbore::{Error, Result};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::media::SetKind;
 use fullbore_engines::GivenOptions;
-use fullbore_engines::engine::{BackupOrder, BackupServer, RestoreOrder, RestoreStep, resolve_options};
+use fullbore_engines::engine::{BackupOrder, BackupServer, RestoreOrder, RestoreStep, StopMark, resolve_options};
 
 use super::args::{Backup, Kind, OutputFlags, Restore};
 use super::show;
@@ -31,6 +31,59 @@ pub struct ServerFlags {
     /// Record the run as a task in this repository: fullbore tasks shows it, and fullbore cancel ends it on the server.
     #[arg(long, value_name = "REPOSITORY", requires = "experimental", help_heading = "SQL Server")]
     pub task_in: Option<String>,
+}
+
+/// The flags of one step of a restore that a server runs itself.
+#[derive(Debug, Args)]
+pub struct ServerSteps {
+    /// Stop at the transaction with this mark (STOPATMARK), or at lsn:NUMBER. Of one log backup.
+    #[arg(long, value_name = "MARK", requires = "experimental", conflicts_with_all = ["stop_at", "stop_before_mark"], help_heading = "SQL Server")]
+    pub stop_at_mark: Option<String>,
+    /// The same without this transaction (STOPBEFOREMARK).
+    #[arg(
+        long,
+        value_name = "MARK",
+        requires = "experimental",
+        conflicts_with = "stop_at",
+        help_heading = "SQL Server"
+    )]
+    pub stop_before_mark: Option<String>,
+    /// Of several marks with this name, take the first one at or after this time (AFTER). The time has a zone.
+    #[arg(long, value_name = "TIME", requires = "experimental", help_heading = "SQL Server")]
+    pub mark_after: Option<String>,
+    /// The database can be read before the next step (STANDBY): the path of a file on the server for what recovery undoes.
+    #[arg(long, value_name = "PATH", requires = "experimental", conflicts_with_all = ["no_recovery", "recovery"], help_heading = "SQL Server")]
+    pub standby: Option<String>,
+}
+
+impl ServerSteps {
+    /// An order with these flags, and with nothing else said.
+    ///
+    /// # Errors
+    /// As of [`mark`](Self::mark).
+    fn order(&self) -> Result<RestoreOrder> {
+        Ok(RestoreOrder { stop_mark: self.mark()?, standby: self.standby.clone(), ..RestoreOrder::default() })
+    }
+
+    /// The mark to stop at.
+    ///
+    /// # Errors
+    /// The time is none, or no mark is named.
+    fn mark(&self) -> Result<Option<StopMark>> {
+        let after = self.mark_after.as_deref().map(|time| moment::parse("--mark-after", time)).transpose()?;
+        let named = match (&self.stop_at_mark, &self.stop_before_mark) {
+            (Some(mark), _) => Some((mark, false)),
+            (None, Some(mark)) => Some((mark, true)),
+            (None, None) => None,
+        };
+        match (named, after) {
+            (None, Some(_)) => {
+                let hint = "name the mark with --stop-at-mark or --stop-before-mark";
+                Err(Error::usage("--mark-after", "is for a mark, and none is named", hint))
+            }
+            (named, after) => Ok(named.map(|(mark, before)| StopMark { mark: mark.clone(), before, after })),
+        }
+    }
 }
 
 /// The server that runs backups of `url` itself, if it is one.
@@ -235,6 +288,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         file,
         chain,
         engine_options: _,
+        steps,
         served: _,
         shown,
     } = args;
@@ -253,9 +307,6 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         ("--kind auto", *kind == Some(Kind::Auto), "say full, differential or log"),
     ])?;
     refuse_options(&set_options.given()?)?;
-    let ReadTuning { shared: Tuning { buffer_count, queue_depth, workers }, throttle } = tuning;
-    refuse_threads(*queue_depth, *workers, throttle.is_some())?;
-    let stop_at = stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?;
     Ok(RestoreOrder {
         from: from.clone(),
         set: chosen.set.clone(),
@@ -264,11 +315,12 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         kind: kind.and_then(Kind::of_set),
         replace: *replace,
         step: if *no_recovery { RestoreStep::NoRecovery } else { RestoreStep::Recovery },
-        stop_at,
+        stop_at: stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?,
         moves: args.moved().map(|(name, path)| (name.to_owned(), path.to_owned())).collect(),
         continue_after_error: *continue_after_error,
-        buffer_count: *buffer_count,
+        buffer_count: buffers(tuning)?,
         stats: shown.stats,
+        ..steps.order()?
     })
 }
 
@@ -277,6 +329,13 @@ fn refuse_options(of_sets: &GivenOptions) -> Result<()> {
     let Some(option) = of_sets.iter().next() else { return Ok(()) };
     let why = "has no word in T-SQL: it is for the restores of other engines";
     Err(Error::usage(format!("--{}", option.name), why, "leave it out"))
+}
+
+/// BUFFERCOUNT of a restore. The server has no other knobs.
+fn buffers(tuning: &ReadTuning) -> Result<Option<usize>> {
+    let ReadTuning { shared: Tuning { buffer_count, queue_depth, workers }, throttle } = tuning;
+    refuse_threads(*queue_depth, *workers, throttle.is_some())?;
+    Ok(*buffer_count)
 }
 
 /// Refuses flags of such a server in a restore that fullbore does itself.

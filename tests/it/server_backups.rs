@@ -100,6 +100,9 @@ fn without_the_flag_experimental_nothing_reaches_the_server() {
         let ended = world.run(&line).with_code(2).err;
         assert!(ended.contains("--experimental") && ended.contains("stub server only"), "{ended}");
     }
+    let mark = "restore --from a/ --into sqlite:x.db --stop-at-mark m";
+    world.run(mark).with_code(2).says(&["--experimental"]);
+    world.run(&format!("{mark} --experimental")).with_code(2).says(&["is for mssql://"]);
     assert!(world.run("backup sqlite:app.db --to a/ --experimental").with_code(2).err.contains("is for mssql://"));
     assert!(stub.with(|model| model.batches.is_empty()));
     let help = world.run("backup --help").done().text();

@@ -171,11 +171,13 @@ pub(crate) fn restore(parser: &mut Parser, variables: &Variables, subject: Subje
             "CONTINUE_AFTER_ERROR" => alone("--continue-after-error")?,
             "BUFFERCOUNT" => buffer_count(&option)?,
             "STOPAT" => vec!["--stop-at".to_owned(), time_with_zone(option.value.as_ref(), option.at)?],
+            "STOPATMARK" | "STOPBEFOREMARK" => mark(&option)?,
+            "STANDBY" if !finishes => vec!["--standby".to_owned(), option.text()?],
             "MOVE" => moved(&option)?,
             "RECOVERY" => option.alone().map(|()| Vec::new())?,
             name if has_no_effect(name) => option.alone().map(|()| Vec::new())?,
-            name @ ("STANDBY" | "STOPATMARK" | "STOPBEFOREMARK" | "MEDIANAME" | "BLOCKSIZE" | "MAXTRANSFERSIZE"
-            | "RESTART" | "PARTIAL" | "PAGE" | "KEEP_CDC" | "KEEP_REPLICATION") => {
+            name @ ("STANDBY" | "MEDIANAME" | "BLOCKSIZE" | "MAXTRANSFERSIZE" | "RESTART" | "PARTIAL" | "PAGE"
+            | "KEEP_CDC" | "KEEP_REPLICATION") => {
                 let why = format!("fullbore does not pass {name} to a SQL Server yet");
                 return Err(option.wrong(why, "leave it out, or run the statement with SQL Server's own programs"));
             }
@@ -193,6 +195,16 @@ pub(crate) fn restore(parser: &mut Parser, variables: &Variables, subject: Subje
     words.extend(["--into".into(), url, "--experimental".into()]);
     let action = Action::Restore { statement: format!("RESTORE {what}"), database };
     Ok(Command { stats, ..Command::new(at, words, action) })
+}
+
+/// `STOPATMARK = 'name' AFTER 'time'`; the time has a zone, as that of STOPAT.
+fn mark(option: &Given) -> Result<Vec<String>> {
+    let flag = if option.name == "STOPATMARK" { "--stop-at-mark" } else { "--stop-before-mark" };
+    let mut words = vec![flag.to_owned(), option.text()?];
+    if let Some(after) = &option.to {
+        words.extend(["--mark-after".to_owned(), time_with_zone(Some(after), option.at)?]);
+    }
+    Ok(words)
 }
 
 fn moved(option: &Given) -> Result<Vec<String>> {

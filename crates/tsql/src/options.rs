@@ -7,7 +7,7 @@ use super::lexemes::{Lexeme, Position};
 use super::parser::{HINT, Parser};
 
 /// Options that say the opposite of each other.
-const OPPOSITES: [(&str, &str); 7] = [
+const OPPOSITES: [(&str, &str); 8] = [
     ("INIT", "NOINIT"),
     ("FORMAT", "NOFORMAT"),
     ("CHECKSUM", "NO_CHECKSUM"),
@@ -15,7 +15,11 @@ const OPPOSITES: [(&str, &str); 7] = [
     ("RECOVERY", "NORECOVERY"),
     ("STOP_ON_ERROR", "CONTINUE_AFTER_ERROR"),
     ("SKIP", "NOSKIP"),
+    ("STOPATMARK", "STOPBEFOREMARK"),
 ];
+
+/// Options with a time behind their value.
+const MARKS: [&str; 2] = ["STOPATMARK", "STOPBEFOREMARK"];
 
 /// One option as it is written.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +30,7 @@ pub(crate) struct Given {
     pub value: Option<Value>,
     /// The parts in brackets: `(ALGORITHM = ZSTD, LEVEL = HIGH)`; a part may have two words before `=`.
     pub parts: Vec<(String, String)>,
-    /// `MOVE 'logical' TO 'path'`: the path.
+    /// `MOVE 'logical' TO 'path'`: the path. `STOPATMARK = 'name' AFTER 'time'`: the time.
     pub to: Option<Value>,
 }
 
@@ -150,6 +154,9 @@ fn option(parser: &mut Parser, variables: &Variables) -> Result<Given> {
     } else if parser.take_sign('=') {
         refuse_fraction(&given, parser)?;
         given.value = Some(variables.value(parser)?);
+        if MARKS.contains(&given.name.as_str()) && parser.take_word("AFTER") {
+            given.to = Some(variables.value(parser)?);
+        }
     } else if parser.take_sign('(') {
         loop {
             given.parts.push(part(parser)?);

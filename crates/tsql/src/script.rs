@@ -50,7 +50,7 @@ pub fn read_script(script: &str, names: &Names, now: Zoned) -> Result<Vec<Comman
     Ok(commands)
 }
 
-/// After NORECOVERY, a restore of the same database without it is the last step: it gets `--recovery`. All steps go where
+/// After NORECOVERY or STANDBY, a restore of the same database without it is the last step: it gets `--recovery`. All steps go where
 /// the first one has moved the database.
 fn end_steps(commands: &mut [Command]) {
     let mut open: Vec<(String, String)> = Vec::new();
@@ -58,7 +58,7 @@ fn end_steps(commands: &mut [Command]) {
         let Action::Restore { database, .. } = &command.action else { continue };
         let database = database.to_lowercase();
         let has = |flag: &str| command.words.iter().any(|word| word == flag);
-        let (continues, ends) = (has("--no-recovery"), has("--recovery"));
+        let (continues, ends) = (has("--no-recovery") || has("--standby"), has("--recovery"));
         let place = open.iter().position(|(known, _)| *known == database);
         let Some(into) = command.words.iter().position(|word| word == "--into").map(|at| at + 1) else { continue };
         let Some(target) = command.words.get_mut(into) else { continue };

@@ -315,6 +315,16 @@ fn statements_on_a_sql_server_are_command_lines_of_the_driver_with_paths_of_the_
              restore --from server:/a/l.trn --file 3 --stop-at 2026-11-26T03:00:00Z --into mssql://sa@db1/live \
              --experimental --recovery",
         ),
+        (
+            "RESTORE DATABASE live FROM DISK='/a/f.bak' WITH STANDBY = N'/u/live.undo'; \
+             RESTORE LOG live FROM DISK='/a/1.trn' WITH STANDBY = N'/u/live.undo', STOPBEFOREMARK = 'lsn:34000000018400037'; \
+             RESTORE LOG live FROM DISK='/a/2.trn' WITH RECOVERY, STOPATMARK = 'end of day' AFTER '2026-11-26T03:00:00Z'",
+            "restore --from server:/a/f.bak --standby /u/live.undo --file 1 --into mssql://sa@db1/live --experimental\n\
+             restore --from server:/a/1.trn --standby /u/live.undo --stop-before-mark lsn:34000000018400037 --file 1 --into \
+             mssql://sa@db1/live --experimental\n\
+             restore --from server:/a/2.trn --stop-at-mark end of day --mark-after 2026-11-26T03:00:00Z --file 1 --into \
+             mssql://sa@db1/live --experimental --recovery",
+        ),
         ("RESTORE DATABASE live WITH RECOVERY", "restore --recovery --into mssql://sa@db1/live --experimental"),
         (
             "exec msdb.dbo.rds_backup_database @source_db_name='cloud', @number_of_files=2, @type='differential', \
@@ -340,7 +350,12 @@ fn statements_on_a_sql_server_are_command_lines_of_the_driver_with_paths_of_the_
         ("BACKUP DATABASE live TO DISK='s3://b/k'", &["s3://b/k", "write URL"]),
         ("BACKUP DATABASE live TO URL='/a'", &["/a", "not a URL"]),
         ("RESTORE LOG live FROM DISK='/a' WITH STOPAT = '2026-11-26 03:00:00'", &["STOPAT", "has no zone"]),
-        ("RESTORE DATABASE live FROM DISK='/a' WITH STANDBY = '/u'", &["STANDBY"]),
+        ("RESTORE DATABASE live WITH STANDBY = '/u'", &["STANDBY"]),
+        (
+            "RESTORE LOG live FROM DISK='/a' WITH STOPATMARK = 'm' AFTER '2026-11-26 03:00:00'",
+            &["STOPAT", "has no zone"],
+        ),
+        ("RESTORE LOG live FROM DISK='/a' WITH STOPATMARK = 'm', STOPBEFOREMARK = 'm'", &["STOPATMARK is given too"]),
         ("exec rds_finish_restore @db_name='live'", &["[live]", "rds=true"]),
         (
             "exec rds_restore_database @restore_db_name='cloud', @s3_arn_to_restore_from='arn:aws:s3:::b/k', @block_size=512",

@@ -87,6 +87,17 @@ pub enum RestoreStep {
     NoRecovery,
 }
 
+/// A mark in the log of a server: its name, or `lsn:` and an LSN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopMark {
+    /// The mark.
+    pub mark: String,
+    /// Without the transaction of the mark.
+    pub before: bool,
+    /// Of several marks with this name, the first one at or after this moment, in microseconds since 1970.
+    pub after: Option<i64>,
+}
+
 /// A restore to run.
 #[derive(Debug, Clone, Default)]
 pub struct RestoreOrder {
@@ -106,6 +117,10 @@ pub struct RestoreOrder {
     pub step: RestoreStep,
     /// Stop at this moment, in microseconds since 1970.
     pub stop_at: Option<i64>,
+    /// Stop at a mark in the log.
+    pub stop_mark: Option<StopMark>,
+    /// The database can be read between steps: a file on the server for what recovery undoes.
+    pub standby: Option<String>,
     /// Other places for files of the database: logical name and path on the server.
     pub moves: Vec<(String, String)>,
     /// Restore damaged pages as they are.

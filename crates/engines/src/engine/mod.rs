@@ -26,7 +26,7 @@ use fullbore_core::Result;
 
 pub use backup_server::{
     BackupOrder, BackupServer, EarlierBackup, Look, RestoreOrder, RestoreStep, Seen, ServerFile, ServerOutcome,
-    ServerSession, ServerSet,
+    ServerSession, ServerSet, StopMark,
 };
 pub use database_url::DatabaseUrl;
 pub use directory::{DirectoryEngine, TextOfTable};

@@ -16,13 +16,15 @@ pub struct Database {
     pub state: String,
     /// `recovery_model_desc`
     pub recovery_model: String,
+    /// `is_in_standby`
+    pub in_standby: bool,
     /// Bytes of its data files.
     pub bytes: i64,
 }
 
 impl Default for Database {
     fn default() -> Self {
-        Self { state: "ONLINE".into(), recovery_model: "FULL".into(), bytes: 200 << 20 }
+        Self { state: "ONLINE".into(), recovery_model: "FULL".into(), in_standby: false, bytes: 200 << 20 }
     }
 }
 

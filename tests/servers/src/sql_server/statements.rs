@@ -121,8 +121,12 @@ fn server(session: i64, model: &Model, reply: &mut Reply<'_>) -> Outcome {
 fn database(batch: &str, model: &Model, reply: &mut Reply<'_>) -> Outcome {
     let name = texts(batch).pop().unwrap_or_default();
     let known = model.databases.get(&name);
-    let row = |known: &Database| vec![text(&known.state), text(&known.recovery_model), integer(known.bytes)];
-    reply.rows(&["state", "recovery_model", "bytes"], &known.map(row).into_iter().collect::<Vec<_>>());
+    let row = |known: &Database| {
+        let standby = integer(known.in_standby.into());
+        vec![text(&known.state), text(&known.recovery_model), standby, integer(known.bytes)]
+    };
+    let names = ["state", "recovery_model", "in_standby", "bytes"];
+    reply.rows(&names, &known.map(row).into_iter().collect::<Vec<_>>());
     Ok(())
 }
 
@@ -403,7 +407,8 @@ fn finish(batch: &str, model: &mut Model) {
         return model.store(&name, kind, &texts(devices), options.contains(", FORMAT"));
     }
     let state = if options.contains("NORECOVERY") || model.faults.stays_restoring { "RESTORING" } else { "ONLINE" };
-    model.databases.entry(name).or_default().state = state.into();
+    let known = model.databases.entry(name).or_default();
+    (known.state, known.in_standby) = (state.into(), options.contains("STANDBY = "));
 }
 
 fn rds(batch: &str, model: &mut Model, reply: &mut Reply<'_>) -> Outcome {

@@ -21,6 +21,7 @@ pub const SERVER: &str = "SELECT CONVERT(int, @@SPID) AS session, \
 pub fn database(name: &str) -> String {
     format!(
         "SELECT d.state_desc AS state, d.recovery_model_desc AS recovery_model, \
+         CONVERT(int, d.is_in_standby) AS in_standby, \
          (SELECT SUM(CONVERT(bigint, f.size)) * 8192 FROM sys.master_files AS f \
          WHERE f.database_id = d.database_id AND f.type = 0) AS bytes \
          FROM sys.databases AS d WHERE d.name = {}",

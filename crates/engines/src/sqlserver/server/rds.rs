@@ -114,6 +114,8 @@ impl Session {
             ("--replace", order.replace, "RDS never replaces a database: drop it with rds_drop_database"),
             ("--move", !order.moves.is_empty(), "RDS chooses the places of files"),
             ("--continue-after-error", order.continue_after_error, "the procedure has no such parameter"),
+            ("--stop-at-mark, --stop-before-mark", order.stop_mark.is_some(), "the procedure has no such parameter"),
+            ("--standby", order.standby.is_some(), "the procedure has no such parameter"),
         ];
         refuse(&refused)?;
         if let Some(task) = self.address.rds_task {

@@ -8,7 +8,7 @@ use super::place::Place;
 use super::session::{Session, lsn};
 use super::words::{self, RestoreWords};
 use super::{chain, questions};
-use crate::engine::{Look, RestoreOrder, RestoreStep, Seen, ServerOutcome, ServerSet};
+use crate::engine::{Look, RestoreOrder, RestoreStep, Seen, ServerOutcome, ServerSet, StopMark};
 
 /// A restore after all checks.
 pub(super) struct PlannedRestore {
@@ -43,6 +43,7 @@ impl Session {
             [files] => vec![self.chosen(files, order)?],
             several => self.chain(several, order, stop_at.as_deref())?,
         };
+        let stop_mark = self.stop_mark(order, &chosen)?;
         let first = chosen.first().map_or(SetKind::Full, |chosen| chosen.kind);
         let exists = self.check_target(first, order.replace)?;
         let mut notes = Vec::new();
@@ -67,6 +68,9 @@ impl Session {
                 continue_after_error: order.continue_after_error,
                 buffer_count: order.buffer_count,
                 stop_at: stop_at.clone().filter(|_| stops),
+                stop_mark: stop_mark.clone(),
+                // The database can be read after the last step.
+                standby: order.standby.as_deref().filter(|_| at == last),
                 stats: order.stats,
             };
             let step = if at == last { order.step } else { RestoreStep::NoRecovery };
@@ -87,6 +91,32 @@ impl Session {
         outcome.set.bytes = steps.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
         outcome.notes = notes;
         Ok(PlannedRestore { steps, outcome })
+    }
+
+    /// The mark to stop at, with its time by the clock of the server.
+    ///
+    /// # Errors
+    /// The files hold no log backup, or more than one set: the server alone knows which log has the mark.
+    fn stop_mark<'o>(
+        &self,
+        order: &'o RestoreOrder,
+        chosen: &[Chosen],
+    ) -> Result<Option<(&'o StopMark, Option<String>)>> {
+        let Some(mark) = &order.stop_mark else { return Ok(None) };
+        let flag = if mark.before { "--stop-before-mark" } else { "--stop-at-mark" };
+        match chosen {
+            [one] if one.kind == SetKind::Log => {}
+            [_] => return Err(Error::usage(flag, "is for a log backup, and the set is none", "leave it out")),
+            _ => {
+                let why = "only the server knows which log backup has the mark, so a chain cannot stop at it";
+                let hint = "restore the sets before it with --no-recovery, then this log backup alone";
+                return Err(Error::usage(flag, why, hint));
+            }
+        }
+        if order.stop_at.is_some() {
+            return Err(Error::usage(flag, "and --stop-at name two places to stop at", "leave one of them out"));
+        }
+        Ok(Some((mark, mark.after.map(|moment| self.time_of_server(moment)).transpose()?)))
     }
 
     /// Runs a restore, one statement after the other.
@@ -120,21 +150,24 @@ impl Session {
 
     /// Whether the database has the state that the restore was to end in. The job may be over: it is asked anyway.
     pub(super) fn check_state(&mut self, order: &RestoreOrder) -> Result<()> {
-        let wanted = if order.step == RestoreStep::NoRecovery { "RESTORING" } else { "ONLINE" };
+        let wanted = match (&order.standby, order.step) {
+            (Some(_), _) => STANDBY,
+            (None, RestoreStep::NoRecovery) => "RESTORING",
+            (None, RestoreStep::Recovery) => "ONLINE",
+        };
         let rows = self.link.ask_at_last(&questions::database(&self.address.database)).map_err(|failure| {
             failure.on(&self.thing()).noting("the restore ended, but the state of the database is not known")
         })?;
-        let state = rows.first().map_or(Some("missing".into()), |row| row.text("state"));
-        let state = state.unwrap_or_else(|| "unknown".into());
+        let state = rows.first().map_or_else(|| "missing".into(), state_of);
         if state == wanted {
             return Ok(());
         }
         let why = format!("the restore ended, but the state of the database is {state}, and not {wanted}");
-        let hint = match (state.as_str(), order.stop_at) {
-            ("RESTORING", Some(_)) => {
-                "the time of --stop-at may be after the end of this log: restore the next log, or open it with --recovery"
+        let hint = match (state.as_str(), order.stop_at.is_some() || order.stop_mark.is_some()) {
+            ("RESTORING", true) => {
+                "the place to stop at may be behind the end of this log: restore the next log, or open it with --recovery"
             }
-            ("RESTORING", None) => "restore the next set, or open it with --recovery",
+            ("RESTORING", false) => "restore the next set, or open it with --recovery",
             _ => "look into the error log of the server",
         };
         Err(Error::refused(self.thing(), why, hint))
@@ -152,7 +185,7 @@ impl Session {
     /// `--recovery` without files.
     fn planned_recovery(&mut self) -> Result<PlannedRestore> {
         match self.state()? {
-            Some(state) if state == "RESTORING" => {
+            Some(state) if state == "RESTORING" || state == STANDBY => {
                 let statement = words::recover(&self.address.database);
                 let outcome = self.outcome(&[], vec![statement.clone()]);
                 Ok(PlannedRestore { steps: vec![(statement, 0)], outcome })
@@ -167,7 +200,7 @@ impl Session {
 
     /// The state of the database; `None` if it does not exist.
     pub(super) fn state(&mut self) -> Result<Option<String>> {
-        Ok(self.database_row()?.map(|row| row.text("state").unwrap_or_else(|| "unknown".into())))
+        Ok(self.database_row()?.as_ref().map(state_of))
     }
 
     /// Whether the database exists. A full over an existing one needs `--replace`; other sets need one that is restoring.
@@ -184,7 +217,7 @@ impl Session {
                 let why = format!("is for a full; the chosen set is a {kind}");
                 Err(Error::usage("--replace", why, "leave it out"))
             }
-            (_, Some("RESTORING")) => Ok(true),
+            (_, Some("RESTORING" | STANDBY)) => Ok(true),
             (_, Some(state)) => {
                 let why = format!("is not restoring (state {state}): a {kind} continues a restore");
                 Err(Error::refused(self.thing(), why, "restore its full first, with --no-recovery"))
@@ -331,6 +364,8 @@ pub(super) fn refuse_without_files(order: &RestoreOrder) -> Result<()> {
         ("--replace", order.replace),
         ("--no-recovery", order.step == RestoreStep::NoRecovery),
         ("--stop-at", order.stop_at.is_some()),
+        ("--stop-at-mark, --stop-before-mark", order.stop_mark.is_some()),
+        ("--standby", order.standby.is_some()),
         ("--move", !order.moves.is_empty()),
         ("--continue-after-error", order.continue_after_error),
         ("--buffer-count", order.buffer_count.is_some()),
@@ -341,6 +376,17 @@ pub(super) fn refuse_without_files(order: &RestoreOrder) -> Result<()> {
             Err(Error::usage(*flag, why, "name the files with --from, or leave it out"))
         }
         None => Ok(()),
+    }
+}
+
+/// The state of a database that can be read between two steps. The server calls it ONLINE.
+pub(super) const STANDBY: &str = "STANDBY";
+
+/// The state of a database.
+fn state_of(row: &Row) -> String {
+    match (row.text("state"), row.integer("in_standby")) {
+        (Some(state), Some(1)) if state == "ONLINE" => STANDBY.into(),
+        (state, _) => state.unwrap_or_else(|| "unknown".into()),
     }
 }
 

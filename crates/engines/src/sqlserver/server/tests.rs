@@ -18,6 +18,7 @@ use crate::engine::{
 };
 
 mod chains;
+mod marks;
 
 const CHECKED: &str = "WITH CHECKSUM, NOFORMAT, NOINIT, STATS = 10";
 
@@ -623,6 +624,8 @@ fn a_recovery_without_files_refuses_each_flag_of_files_by_its_name() {
     let plain = || RestoreOrder { stats: 10, ..RestoreOrder::default() };
     for (flag, order) in [
         ("--stop-at", RestoreOrder { stop_at: Some(1), ..plain() }),
+        ("--stop-at-mark", RestoreOrder { stop_mark: Some(marks::mark("m", false)), ..plain() }),
+        ("--standby", RestoreOrder { standby: Some("/u".into()), ..plain() }),
         ("--move", RestoreOrder { moves: vec![("a".into(), "/a".into())], ..plain() }),
         ("--set", RestoreOrder { set: Some("ab".into()), ..plain() }),
         ("--latest", RestoreOrder { latest: true, ..plain() }),

@@ -6,12 +6,14 @@ use fullbore_core::units::bytes_of_flag;
 use fullbore_core::{Error, Result};
 
 use super::place::Place;
-use crate::engine::{BackupOrder, RestoreStep};
+use crate::engine::{BackupOrder, RestoreStep, StopMark};
 
 /// The most characters of NAME and DESCRIPTION.
 const LABEL_MAX: [(&str, usize); 3] = [("--name", 128), ("--description", 255), ("--media-name", 128)];
 /// The greatest BUFFERCOUNT that fits into an int.
 const BUFFERS_MAX: usize = i32::MAX as usize;
+/// Characters of the name of a mark.
+const MARK_MAX: usize = 128;
 /// MAXTRANSFERSIZE to files and to Azure: least, greatest, step.
 const TRANSFER: (u64, u64, u64) = (64 << 10, 4 << 20, 64 << 10);
 /// The same to S3, where a transfer is a part of an object.
@@ -112,6 +114,10 @@ pub struct RestoreWords<'a> {
     pub buffer_count: Option<usize>,
     /// By the clock of the server: `2026-11-22T10:00:00.000`.
     pub stop_at: Option<String>,
+    /// STOPATMARK or STOPBEFOREMARK, with the time of AFTER by the clock of the server.
+    pub stop_mark: Option<(&'a StopMark, Option<String>)>,
+    /// STANDBY, in the place of RECOVERY and NORECOVERY.
+    pub standby: Option<&'a str>,
     /// STATS.
     pub stats: u8,
 }
@@ -128,7 +134,7 @@ pub fn restore(database: &str, words: &RestoreWords<'_>, step: RestoreStep) -> R
     if words.replace {
         options.push("REPLACE".into());
     }
-    options.push(recovery(step).into());
+    options.push(words.standby.map_or_else(|| recovery(step).into(), |file| format!("STANDBY = {}", text(file))));
     if words.continue_after_error {
         options.push("CONTINUE_AFTER_ERROR".into());
     }
@@ -138,9 +144,29 @@ pub fn restore(database: &str, words: &RestoreWords<'_>, step: RestoreStep) -> R
     }
     options.extend(words.buffer_count.map(buffers).transpose()?);
     options.extend(words.stop_at.as_ref().map(|time| format!("STOPAT = {}", text(time))));
+    options.extend(words.stop_mark.as_ref().map(|(mark, after)| stop_mark(mark, after.as_deref())).transpose()?);
     options.push(format!("STATS = {}", words.stats));
     let object = if words.is_log { "LOG" } else { "DATABASE" };
     Ok(format!("RESTORE {object} {} FROM {} WITH {}", name(database), devices(words.files), options.join(", ")))
+}
+
+/// STOPATMARK or STOPBEFOREMARK.
+fn stop_mark(stop: &StopMark, after: Option<&str>) -> Result<String> {
+    let (flag, word) = match stop.before {
+        true => ("--stop-before-mark", "STOPBEFOREMARK"),
+        false => ("--stop-at-mark", "STOPATMARK"),
+    };
+    let mark = &stop.mark;
+    let is_lsn = mark.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case("lsn:"));
+    if mark.is_empty() || mark.encode_utf16().count() > MARK_MAX || mark.contains('\0') {
+        let why = format!("a mark of SQL Server has 1 to {MARK_MAX} characters");
+        return Err(Error::usage(flag, why, "write the name of the mark, or lsn: and an LSN"));
+    }
+    match after {
+        Some(_) if is_lsn => Err(Error::usage("--mark-after", "an LSN is one place in the log", "leave it out")),
+        Some(time) => Ok(format!("{word} = {} AFTER {}", text(mark), text(time))),
+        None => Ok(format!("{word} = {}", text(mark))),
+    }
 }
 
 /// The statement that opens a database that is restoring.
@@ -320,6 +346,24 @@ mod tests {
         let made = restore("shop", &whole, RestoreStep::Recovery).unwrap();
         assert!(made.starts_with("RESTORE DATABASE [shop]") && made.contains("REPLACE, RECOVERY"), "{made}");
         assert_eq!(recover("a]b"), "RESTORE DATABASE [a]]b] WITH RECOVERY");
+        let mark = StopMark { mark: "it's done".into(), before: true, after: None };
+        let stops = RestoreWords {
+            is_log: true,
+            replace: false,
+            standby: Some("/var/opt/mssql/it's.undo"),
+            stop_mark: Some((&mark, Some("2026-11-22T10:00:00.000".into()))),
+            ..whole.clone()
+        };
+        let made = restore("shop", &stops, RestoreStep::Recovery).unwrap();
+        let words = "STANDBY = N'/var/opt/mssql/it''s.undo', BUFFERCOUNT = 8, STOPBEFOREMARK = N'it''s done' AFTER \
+                     N'2026-11-22T10:00:00.000', STATS = 10";
+        assert!(made.ends_with(words), "{made}");
+        let lsn = StopMark { mark: "lsn:34000000018400037".into(), before: false, after: None };
+        let made = |after| {
+            restore("shop", &RestoreWords { stop_mark: Some((&lsn, after)), ..whole.clone() }, RestoreStep::Recovery)
+        };
+        assert!(made(None).unwrap().contains("STOPATMARK = N'lsn:34000000018400037'"));
+        assert!(made(Some("2026-11-22T10:00:00.000".into())).unwrap_err().to_string().contains("--mark-after"));
         let url = to(&["s3://h/b/k"]);
         assert!(restore("shop", &RestoreWords { files: &url, ..whole }, RestoreStep::Recovery).is_err());
     }
