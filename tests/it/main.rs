@@ -68,6 +68,8 @@ mod migrate;
 mod mysql;
 mod mysql_differential;
 mod mysql_logical;
+mod mysql_logical_accounts;
+mod mysql_logical_faults;
 mod mysql_other_engines;
 mod mysql_refusals;
 mod newest_point;

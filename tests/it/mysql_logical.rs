@@ -14,7 +14,7 @@ pub fn server(kind: Kind, world: &World, name: &str) -> Server {
     server
 }
 
-fn scheme(server: &Server) -> &'static str {
+pub fn scheme(server: &Server) -> &'static str {
     if server.kind() == Kind::Mysql9 { "mysql" } else { "mariadb" }
 }
 
@@ -22,11 +22,11 @@ pub fn url(server: &Server) -> String {
     format!("{}://root@127.0.0.1:{}", scheme(server), server.port())
 }
 
-fn backup(world: &World, source: &Server, options: &str) -> Ended {
+pub fn backup(world: &World, source: &Server, options: &str) -> Ended {
     world.run(&format!("backup {} --method logical --password-file source {options}", url(source)))
 }
 
-fn load(world: &World, target: &Server, options: &str) -> Ended {
+pub fn load(world: &World, target: &Server, options: &str) -> Ended {
     world.run(&format!("restore --into {} --password-file target {options}", url(target)))
 }
 

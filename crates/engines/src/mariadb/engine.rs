@@ -16,13 +16,13 @@ use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::logical_set::{self, LogicalSets};
 use crate::mysql_family::migration::Migrations;
 use crate::mysql_family::server_options::{
-    ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, WHERE,
+    ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, USERS, WHERE,
 };
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static OPTIONS: [&EngineOption; 8] =
-    [&PASSWORD_FILE, &ACCEPT_UNVERIFIED, &METHOD, &DATABASE, &TABLE, &EXCLUDE, &WHERE, &ACCEPT_LEFT_OUT];
+static OPTIONS: [&EngineOption; 9] =
+    [&PASSWORD_FILE, &ACCEPT_UNVERIFIED, &METHOD, &DATABASE, &TABLE, &EXCLUDE, &WHERE, &USERS, &ACCEPT_LEFT_OUT];
 
 /// Switches off the warnings of tables that a copy leaves out.
 pub static ACCEPT_LEFT_OUT: EngineOption = EngineOption {

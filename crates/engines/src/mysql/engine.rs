@@ -18,12 +18,12 @@ use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::logical_set::{self, LogicalSets};
 use crate::mysql_family::migration::Migrations;
 use crate::mysql_family::server_options::{
-    ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, WHERE,
+    ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, USERS, WHERE,
 };
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static OPTIONS: [&EngineOption; 9] = [
+static OPTIONS: [&EngineOption; 10] = [
     &PASSWORD_FILE,
     &ACCEPT_UNVERIFIED,
     &METHOD,
@@ -31,6 +31,7 @@ static OPTIONS: [&EngineOption; 9] = [
     &TABLE,
     &EXCLUDE,
     &WHERE,
+    &USERS,
     &INSTALL_CLONE_PLUGIN,
     &INCLUDE_OTHER_ENGINES,
 ];

@@ -2,7 +2,7 @@
 
 use fullbore_core::Result;
 
-use super::connection::Connection;
+use super::connection::{Connection, Failure};
 
 /// A channel of a replica, which receives the changes of another server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,6 +32,9 @@ impl Grants {
     /// # Errors
     /// The server refuses.
     pub fn ask(connection: &mut Connection) -> Result<Self> {
+        if connection.greeting().is_mariadb() {
+            return Self::ask_mariadb(connection);
+        }
         let roles = connection.query("SELECT CURRENT_ROLE()")?;
         // The server quotes the roles' names itself.
         let using =
@@ -40,12 +43,23 @@ impl Grants {
         Ok(Self(grants.rows.into_iter().flatten().flatten().collect()))
     }
 
+    /// MariaDB lists those of the active role too, but not those of everyone, which exist since 10.11.
+    fn ask_mariadb(connection: &mut Connection) -> Result<Self> {
+        let grants = connection.query("SHOW GRANTS")?;
+        let of_everyone = match connection.query("SHOW GRANTS FOR PUBLIC") {
+            Ok(answer) => answer.rows,
+            Err(Failure::Server(_)) => Vec::new(),
+            Err(failure) => return Err(failure.into()),
+        };
+        Ok(Self(grants.rows.into_iter().chain(of_everyone).flatten().flatten().collect()))
+    }
+
     /// Whether the privilege is granted on everything.
     pub fn globally(&self, privilege: &str) -> bool {
         self.0.iter().any(|grant| grants_globally(grant, privilege))
     }
 
-    /// Whether the privilege is granted on everything or on this schema. It ignores patterns with `%`.
+    /// Whether the privilege is granted on everything or on this schema, also by a pattern of names.
     pub fn on(&self, schema: &str, privilege: &str) -> bool {
         self.globally(privilege) || self.0.iter().any(|grant| grants_on(grant, schema, privilege))
     }
@@ -64,10 +78,50 @@ fn grants_on(grant: &str, schema: &str, privilege: &str) -> bool {
     let Some((privileges, object)) = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON ")) else {
         return false;
     };
-    // An underscore that is meant as one has a backslash before it.
-    let names = [schema.to_owned(), schema.replace('_', "\\_")];
-    let same = names.iter().any(|name| object.starts_with(&format!("`{}`.* TO ", name.replace('`', "``"))));
-    same && privileges.split(',').any(|granted| [privilege, "ALL PRIVILEGES"].contains(&granted.trim()))
+    let Some(pattern) = object.strip_prefix('`').and_then(|rest| rest.split_once("`.* TO ")).map(|(name, _)| name)
+    else {
+        return false;
+    };
+    is_like(schema, &pattern.replace("``", "`"))
+        && privileges.split(',').any(|granted| [privilege, "ALL PRIVILEGES"].contains(&granted.trim()))
+}
+
+/// A part of a pattern.
+#[derive(PartialEq)]
+enum Sign {
+    Text,
+    One,
+    Letter(char),
+}
+
+/// Whether a name fits a pattern: `%` is any text, `_` any character, and a backslash takes their meaning away.
+fn is_like(name: &str, pattern: &str) -> bool {
+    let (name, mut signs, mut letters) = (name.chars().collect::<Vec<_>>(), Vec::new(), pattern.chars());
+    while let Some(letter) = letters.next() {
+        signs.push(match letter {
+            '%' => Sign::Text,
+            '_' => Sign::One,
+            '\\' => Sign::Letter(letters.next().unwrap_or('\\')),
+            letter => Sign::Letter(letter),
+        });
+    }
+    // After a `%`, only the last one is tried again, one letter later.
+    let (mut at, mut sign, mut again) = (0, 0, None);
+    while let Some(letter) = name.get(at) {
+        match signs.get(sign) {
+            Some(Sign::Text) => {
+                again = Some((at, sign));
+                sign += 1;
+            }
+            Some(wanted) if *wanted == Sign::One || *wanted == Sign::Letter(*letter) => (at, sign) = (at + 1, sign + 1),
+            _ => {
+                let Some((from, text)) = again else { return false };
+                again = Some((from + 1, text));
+                (at, sign) = (from + 1, text + 1);
+            }
+        }
+    }
+    signs.iter().skip(sign).all(|sign| *sign == Sign::Text)
 }
 
 #[cfg(test)]
@@ -87,6 +141,10 @@ mod tests {
         let grants = ["GRANT SELECT, TRIGGER ON `sh\\_op`.* TO `b`@`%`", "GRANT ALL PRIVILEGES ON `a``b`.* TO `b`@`%`"];
         let grants = Grants(grants.map(str::to_owned).to_vec());
         assert!(grants.on("sh_op", "TRIGGER") && grants.on("a`b", "LOCK TABLES") && !grants.globally("SELECT"));
-        assert!(!grants.on("sh_op", "LOCK TABLES") && !grants.on("shop", "TRIGGER") && !grants.on("a", "SELECT"));
+        assert!(!grants.on("sh_op", "LOCK TABLES") && !grants.on("sh1op", "TRIGGER") && !grants.on("a", "SELECT"));
+        let patterns = ["GRANT SELECT ON `sh%`.* TO `b`@`%`", "GRANT SELECT ON `x_z`.* TO `b`@`%`"];
+        let grants = Grants(patterns.map(str::to_owned).to_vec());
+        assert!(grants.on("shop", "SELECT") && grants.on("sh", "SELECT") && grants.on("xyz", "SELECT"));
+        assert!(!grants.on("ash", "SELECT") && !grants.on("xz", "SELECT") && !grants.on("shop", "EVENT"));
     }
 }

@@ -62,8 +62,17 @@ pub static WHERE: EngineOption = EngineOption {
     also: &[],
 };
 
+/// The accounts of a logical backup.
+pub static USERS: EngineOption = EngineOption {
+    name: "users",
+    kind: OptionKind::Switch,
+    help: "With --method logical: users, roles and grants too, with the hashes of their passwords",
+    elsewhere: "only a logical set of MySQL and MariaDB has users",
+    also: &[AlsoIn::Restore],
+};
+
 /// All options of a logical backup, besides its method.
-pub static OF_LOGICAL: [&EngineOption; 4] = [&DATABASE, &TABLE, &EXCLUDE, &WHERE];
+pub static OF_LOGICAL: [&EngineOption; 5] = [&DATABASE, &TABLE, &EXCLUDE, &WHERE, &USERS];
 
 /// The options of a restore of their sets.
 pub static OF_RESTORES: [&EngineOption; 3] = [&ONLY_TABLE, &SERVER_PROGRAM, &SERVER_OPTION];

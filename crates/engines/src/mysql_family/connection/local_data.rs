@@ -35,11 +35,11 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Runs a LOAD DATA LOCAL statement with these bytes in the place of its file.
+    /// Runs a LOAD DATA LOCAL statement with these bytes in the place of its file, in packets below `packet_max` bytes.
     ///
     /// # Errors
     /// The server refuses the statement, before or after it got the data.
-    pub fn load_local(&mut self, statement: &str, data: &[u8]) -> Result<Changed, Failure> {
+    pub fn load_local(&mut self, statement: &str, data: &[u8], packet_max: usize) -> Result<Changed, Failure> {
         self.send(COM_QUERY, statement.as_bytes())?;
         let answer = self.packets.read(ANSWER_MAX)?;
         match answer.split_first() {
@@ -47,7 +47,8 @@ impl Connection {
             Some((0xFF, body)) => return Err(Failure::Server(ServerError::parse(&self.packets.name, body))),
             _ => return Err(self.packets.broken("it did not ask for the rows of LOAD DATA").into()),
         }
-        data.chunks(PACKET).try_for_each(|piece| self.packets.write(piece))?;
+        let packet = PACKET.min(packet_max.saturating_sub(1)).max(1);
+        data.chunks(packet).try_for_each(|piece| self.packets.write_data(piece))?;
         self.packets.write(&[])?;
         self.changed()
     }

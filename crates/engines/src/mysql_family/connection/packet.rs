@@ -162,6 +162,19 @@ impl PacketStream {
         sent.map_err(|error| self.failed("send to", error))
     }
 
+    /// Sends a payload of one packet that is no secret, without a copy of it.
+    pub fn write_data(&mut self, payload: &[u8]) -> Result<()> {
+        if payload.len() >= PACKET_MAX {
+            return self.write(payload);
+        }
+        let [one, two, three, ..] = (payload.len() as u32).to_le_bytes();
+        let header = [one, two, three, self.sequence];
+        self.sequence = self.sequence.wrapping_add(1);
+        let stream = self.reader.get_mut();
+        let sent = stream.write_all(&header).and_then(|()| stream.write_all(payload)).and_then(|()| stream.flush());
+        sent.map_err(|error| self.failed("send to", error))
+    }
+
     fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
         self.reader.read_exact(buffer).map_err(|error| self.failed("read from", error))
     }

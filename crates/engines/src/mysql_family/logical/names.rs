@@ -12,6 +12,9 @@ pub fn quoted(name: &str) -> String {
 
 /// As a literal in a comparison: without any character that could end it.
 pub fn literal(name: &str) -> String {
+    if name.is_empty() {
+        return "''".to_owned(); // Without digits, `0x` is a name.
+    }
     name.bytes().fold("_utf8mb4 0x".to_owned(), |text, byte| text + &format!("{byte:02X}"))
 }
 
@@ -41,6 +44,7 @@ mod tests {
     fn a_name_cannot_leave_its_quotes() {
         assert_eq!(quoted("a`b"), "`a``b`");
         assert_eq!(literal("a'\n"), "_utf8mb4 0x61270A");
+        assert_eq!(literal(""), "''");
     }
 
     #[test]

@@ -103,7 +103,34 @@ impl Code {
     }
 }
 
-/// An object of a database.
+/// A user or a role of the server.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Account {
+    /// Its name.
+    pub user: String,
+    /// Where it comes from.
+    pub host: String,
+    /// A role of MariaDB. Roles of MySQL are users.
+    #[serde(default)]
+    pub role: bool,
+    /// CREATE USER, with the hash of its password; empty for a role.
+    #[serde(default)]
+    pub create: String,
+    /// Its grants, as SHOW GRANTS has them.
+    pub grants: Vec<String>,
+    /// Its default roles, quoted.
+    #[serde(default)]
+    pub default_roles: Vec<String>,
+}
+
+impl std::fmt::Debug for Account {
+    /// Without its statements: they have a hash.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Account").field("user", &self.user).field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// An object of a database, or an account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "object", rename_all = "snake_case")]
 pub enum Object {
@@ -133,6 +160,8 @@ pub enum Object {
     Table(TableObject),
     /// Everything with a body.
     Code(Code),
+    /// An account of the server.
+    Account(Account),
 }
 
 /// The text of a catalog.

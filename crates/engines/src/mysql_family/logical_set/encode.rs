@@ -2,7 +2,7 @@
 
 use fullbore_core::checksum::PlainDigest;
 
-use super::tsv::{NULL, Tally, escape};
+use super::tsv::{NULL, Tally, escape, first_special};
 use crate::mysql_family::connection::{Connection, RowFault, Rows, take_value};
 use crate::mysql_family::logical::columns::{Column, Form};
 
@@ -21,6 +21,11 @@ fn needs_escapes(form: Form) -> bool {
 pub fn row(columns: &[Column], mut values: &[u8], out: &mut Vec<u8>, tally: &mut Tally) -> Result<(), &'static str> {
     const WRONG: &str = "a row with other values than columns";
     let begun = out.len();
+    if plain_row(columns, values, out) {
+        tally.add(out.get(begun..).unwrap_or_default());
+        return Ok(());
+    }
+    out.truncate(begun);
     for (place, column) in columns.iter().enumerate() {
         if place > 0 {
             out.push(b'\t');
@@ -37,6 +42,32 @@ pub fn row(columns: &[Column], mut values: &[u8], out: &mut Vec<u8>, tally: &mut
     out.push(b'\n');
     tally.add(out.get(begun..).unwrap_or_default());
     if values.is_empty() { Ok(()) } else { Err(WRONG) }
+}
+
+/// The length of a value has one byte, if it is not greater than this.
+const SHORT_MAX: u8 = 250;
+
+/// Appends a row of short values without NULL and escapes: it has as many bytes as the server sent, with a tab in the place of
+/// each length. False if it is not such a row; then `out` may have bytes of it.
+fn plain_row(columns: &[Column], values: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some((first, rest)) = values.split_first() else { return false };
+    let begun = out.len();
+    out.extend_from_slice(rest);
+    out.push(b'\n');
+    let (mut length, mut left) = (*first, out.get_mut(begun..).unwrap_or_default());
+    for (number, column) in columns.iter().enumerate() {
+        let Some((value, after)) = left.split_at_mut_checked(length.into()) else { return false };
+        if length > SHORT_MAX || needs_escapes(column.form) && first_special(value).is_some() {
+            return false;
+        }
+        let Some((end, after)) = after.split_first_mut() else { return false };
+        if number + 1 == columns.len() {
+            return after.is_empty();
+        }
+        length = std::mem::replace(end, b'\t');
+        left = after;
+    }
+    false
 }
 
 /// A row that is too long to be held: it is read and written piece by piece.
@@ -153,6 +184,11 @@ mod tests {
         for bad in [&b"\x0217\xfb"[..], b"\x0217\xfb\xfb\xfb", b"\xfc"] {
             assert!(row(&columns, bad, &mut Vec::new(), &mut Tally::default()).is_err());
         }
+        // A row without NULL and escapes takes the short way, and is the same text.
+        let (mut out, mut short, mut whole) = (b"before".to_vec(), Tally::default(), Tally::default());
+        row(&columns, b"\x0217\x02xy\0", &mut out, &mut short).unwrap();
+        whole.add(b"17\txy\t\n");
+        assert_eq!((&out[..], short), (&b"before17\txy\t\n"[..], whole));
         let mut out = Vec::new();
         row(&[], b"\x011", &mut out, &mut tally).unwrap();
         assert_eq!(out, b"\n");

@@ -145,6 +145,7 @@ fn write_sql(folder: &Path, objects: &[Object], server: &str) -> Result<()> {
             }
             Object::Table(table) => schema.push_str(&format!("{};\n", table.create)),
             Object::Code(object) => push_code(object, &mut code),
+            Object::Account(_) => {}
         }
     }
     for table in tables {

@@ -8,6 +8,8 @@ use fullbore_core::{Error, Result};
 use super::catalog::{StoredColumn, TableObject};
 use super::selection::Selection;
 use super::server::each_row;
+use super::storage;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::columns::{Column, is_generated};
 
@@ -80,7 +82,7 @@ impl Listing {
     ///
     /// # Errors
     /// The server refuses, or has more tables than a set holds.
-    pub fn ask(connection: &mut Connection, selection: &Selection) -> Result<Self> {
+    pub fn ask(connection: &mut Connection, dialect: Dialect, selection: &Selection) -> Result<Self> {
         let mut listing = Self::default();
         let within = selection.databases_in("schema_name");
         connection.send_ahead(&[format!("SELECT schema_name FROM information_schema.schemata WHERE {within}")])?;
@@ -95,6 +97,12 @@ impl Listing {
         let mut places = listing.list_tables(connection, selection)?;
         listing.list_columns(connection, selection, &mut places)?;
         listing.list_keys(connection, selection, &places)?;
+        let tables = &mut listing.tables;
+        storage::each_number(connection, dialect, &places, |place, number| {
+            if let Some(table) = tables.get_mut(place) {
+                table.fingerprint = table.fingerprint.wrapping_add(xxh3_128(0, number));
+            }
+        })?;
         Ok(listing)
     }
 
@@ -253,7 +261,7 @@ mod tests {
             fingerprint: *fingerprint,
             unknown: None,
         };
-        Listing { databases: Vec::new(), tables: tables.iter().map(table).collect() }
+        Listing { tables: tables.iter().map(table).collect(), ..Listing::default() }
     }
 
     #[test]

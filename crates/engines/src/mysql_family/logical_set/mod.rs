@@ -5,13 +5,17 @@
 //! for the statements ([`describe`]). Each [`reader`] takes its work from the [`queue`] and fills ordered streams with
 //! text ([`tsv`], [`small`]). [`load`] is the way back into a server, [`files`] into a directory.
 
+mod accounts;
 pub mod catalog;
 pub mod describe;
 mod encode;
 pub mod files;
+mod judge;
 mod key;
 pub mod listing;
 pub mod load;
+mod out;
+mod query;
 mod queue;
 mod reader;
 pub mod selection;
@@ -20,6 +24,7 @@ pub mod session;
 mod set;
 mod small;
 mod snapshot;
+mod storage;
 pub mod tsv;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -23,6 +23,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub enum Work {
     /// The catalog of the database at this place in the listing.
     Catalog(usize),
+    /// The accounts of the server.
+    Accounts,
     /// The tables at these places.
     Small(Vec<usize>),
     /// A range of the table at this place.
@@ -76,8 +78,9 @@ pub enum Next {
 
 impl Queue {
     /// For a listing: catalogs, then tables, the largest first.
-    pub fn new(listing: &Listing, readers: usize) -> Self {
+    pub fn new(listing: &Listing, readers: usize, accounts: bool) -> Self {
         let mut waiting: VecDeque<Work> = (0..listing.databases.len()).map(Work::Catalog).collect();
+        waiting.extend(accounts.then_some(Work::Accounts));
         let has_rows = |table: &Listed| table.kind == Kind::Table && table.object.has_rows();
         let tables = || listing.tables.iter().enumerate().filter(|(_, table)| has_rows(table));
         let mut large: Vec<_> = tables().filter(|(_, table)| table.bytes > SMALL_BYTES).collect();
@@ -214,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_reader_without_work_takes_the_rear_of_the_longest_rest() {
-        let queue = Queue::new(&Listing::default(), 3);
+        let queue = Queue::new(&Listing::default(), 3, false);
         queue.begins(0, running(b"1", 100), None).unwrap();
         queue.begins(1, running(b"2", 500), None).unwrap();
         let Next::Cut(victim, rest) = queue.next(2, None).unwrap() else { panic!() };
@@ -236,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_rest_without_a_middle_stays_whole() {
-        let queue = Queue::new(&Listing::default(), 2);
+        let queue = Queue::new(&Listing::default(), 2, false);
         queue.begins(0, running(b"1", 100), None).unwrap();
         assert!(matches!(queue.next(1, None).unwrap(), Next::Cut(0, _)));
         queue.cut(0, None);

@@ -8,13 +8,14 @@ use fullbore_core::{Error, Result};
 use super::encode::{self, LongRow, values_at};
 use super::key::{self, From, KeyValue, Range};
 use super::listing::Listed;
+use super::out::{Out, STEP};
+use super::query::{changed, explained, middle, select};
 use super::queue::{Next, Running, Work};
-use super::server::first_row;
 use super::session::{LogicalSession, NewStream};
 use super::small::{SMALL_MAX, Section};
 use super::snapshot::GIVE_BACK;
 use super::tsv::Tally;
-use crate::mysql_family::connection::{Connection, Failure, Fetched, RowFault, Rows};
+use crate::mysql_family::connection::{Connection, Fetched, RowFault, Rows};
 use crate::mysql_family::logical::columns::Column;
 
 /// A chunk ends with the row that makes it longer than this, in bytes.
@@ -23,61 +24,12 @@ const CHUNK: u64 = 32 << 20;
 const SMALL_STREAM: u64 = 8 << 20;
 /// Longer rows are read piece by piece.
 const WHOLE_ROW: usize = 1 << 20;
-/// How much text is made at a time.
-const STEP: usize = 256 << 10;
 /// A table with fewer estimated bytes is read by one statement.
 const CUT_FROM: u64 = 32 << 20;
 /// How many bytes a statement reads of a table that can be cut.
 const QUERY: u64 = 16 << 20;
-/// The most keys that are counted to find the middle of a rest.
-const WALK: u64 = 200_000;
 /// The longest row: what a server sends.
 const ROW_MAX: u64 = 1 << 30;
-
-/// A stream that is being filled.
-struct Out {
-    stream: NewStream,
-    text: Vec<u8>,
-    given: usize,
-    offset: u64,
-    closed: bool,
-}
-
-impl Out {
-    fn new(stream: NewStream) -> Self {
-        Self { stream, text: Vec::with_capacity(2 * STEP), given: 0, offset: 0, closed: false }
-    }
-
-    /// Bytes so far.
-    fn length(&self) -> u64 {
-        self.offset + (self.text.len() - self.given) as u64
-    }
-
-    /// Fills the buffer, if there is enough text or the stream ends.
-    fn give(&mut self, buffer: &mut [u8]) -> Option<Extent> {
-        let pending = self.text.get(self.given..).unwrap_or_default();
-        if pending.is_empty() || pending.len() < buffer.len() && !self.closed {
-            return None;
-        }
-        let length = pending.len().min(buffer.len());
-        buffer.get_mut(..length)?.copy_from_slice(pending.get(..length)?);
-        let extent = Extent { stream: self.stream.id, layer: 0, offset: self.offset, length: length as u32 };
-        self.given += length;
-        self.offset += length as u64;
-        if self.given == self.text.len() {
-            self.text.clear();
-            self.given = 0;
-        } else if self.given >= STEP {
-            self.text.drain(..self.given);
-            self.given = 0;
-        }
-        Some(extent)
-    }
-
-    fn is_done(&self) -> bool {
-        self.closed && self.text.is_empty()
-    }
-}
 
 /// Rows of a table that come in.
 struct Rowing {
@@ -138,7 +90,7 @@ impl<'a> TableReader<'a> {
         let session = self.session;
         self.ended.retain(|out| {
             if out.is_done() {
-                session.finished(&out.stream, out.offset);
+                session.finished(&out.stream, out.given());
             }
             !out.is_done()
         });
@@ -162,7 +114,8 @@ impl<'a> TableReader<'a> {
             self.connection.query(GIVE_BACK)?;
         }
         match self.session.queue.next(self.index, self.session.halt())? {
-            Next::Work(Work::Catalog(place)) => self.catalog(place)?,
+            Next::Work(Work::Catalog(place)) => self.whole(self.session.catalog(place)?),
+            Next::Work(Work::Accounts) => self.whole(self.session.accounts()?),
             Next::Work(Work::Small(tables)) => {
                 let statements: Result<Vec<String>> =
                     tables.iter().map(|table| select(self.table(*table)?, &Range::default(), None)).collect();
@@ -186,10 +139,9 @@ impl<'a> TableReader<'a> {
         self.session.listing.tables.get(place).ok_or(Error::Halted)
     }
 
-    fn catalog(&mut self, place: usize) -> Result<()> {
-        let (stream, text) = self.session.catalog(place)?;
-        self.ended.push(Out { text, closed: true, ..Out::new(stream) });
-        Ok(())
+    /// A stream whose text is there.
+    fn whole(&mut self, (stream, text): (NewStream, Vec<u8>)) {
+        self.ended.push(Out::whole(stream, text));
     }
 
     fn begin_part(&mut self, place: usize, range: Range) -> Result<()> {
@@ -242,7 +194,7 @@ impl<'a> TableReader<'a> {
         while more {
             if held.as_ref().is_some_and(|held| held.len() > SMALL_MAX) {
                 let text = held.take().unwrap_or_default();
-                self.chunk = Some(Out { text, ..Out::new(self.session.chunk(table)?) });
+                self.chunk = Some(Out::begun(self.session.chunk(table)?, text));
                 break;
             }
             let length = self.chunk.as_ref().map_or(0, Out::length);
@@ -413,76 +365,4 @@ impl Reading<'_> {
             ),
         }
     }
-}
-
-/// The statement that reads a range of a table.
-fn select(table: &Listed, range: &Range, most: Option<u64>) -> Result<String> {
-    let expressions: Vec<String> = table.object.forms()?.iter().map(Column::expression).collect();
-    let expressions = if expressions.is_empty() { "1".to_owned() } else { expressions.join(", ") };
-    let order = most.map(|most| format!(" ORDER BY {} LIMIT {most}", key::columns(&table.key)));
-    Ok(format!(
-        "SELECT {expressions} FROM {}{}{}",
-        table.object.quoted(),
-        within(table, range, None),
-        order.unwrap_or_default()
-    ))
-}
-
-/// The WHERE clause for a range, with the user's condition.
-fn within(table: &Listed, range: &Range, further: Option<&str>) -> String {
-    let range = Some(range.condition(&table.key)).filter(|condition| !condition.is_empty());
-    let conditions = range.into_iter().chain(further.map(str::to_owned));
-    let user = table.object.condition.iter().map(|condition| format!("({condition}\n)"));
-    let all: Vec<String> = conditions.chain(user).collect();
-    if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
-}
-
-/// A key in the middle of the rest of a reader, behind the rows that its statement reads now.
-fn middle(connection: &mut Connection, table: &Listed, running: &Running) -> Result<Option<KeyValue>> {
-    let columns = key::columns(&table.key);
-    let mut ask = |range: &Range, further: Option<&str>, order: &str| -> Result<Option<KeyValue>> {
-        let condition = within(table, range, further);
-        connection
-            .send_ahead(&[format!("SELECT {columns} FROM {}{condition} ORDER BY {order}", table.object.quoted())])?;
-        let row = first_row(connection).map_err(|failure| explained(table, failure))?;
-        let Some(row) = row else { return Ok(None) };
-        let values: Vec<_> = row.iter().map(|value| value.as_deref()).collect();
-        Ok(KeyValue::of(&table.key, &values))
-    };
-    let Some(low) = ask(&running.range, None, &format!("{columns} LIMIT 1 OFFSET {}", running.rows))? else {
-        return Ok(None);
-    };
-    let rest = Range { from: Some(From::At(low.clone())), below: running.range.below.clone() };
-    let backwards = format!("{} LIMIT 1", key::columns_backwards(&table.key));
-    let Some(high) = ask(&rest, None, &backwards)? else { return Ok(None) };
-    if let Some(condition) = key::from_middle(&table.key, &low, &high)
-        && let Some(found) = ask(&rest, Some(&condition), &format!("{columns} LIMIT 1"))?
-        && found != high
-    {
-        return Ok(Some(found));
-    }
-    let walk = (running.left / 2).clamp(1, WALK);
-    ask(&rest, None, &format!("{columns} LIMIT 1 OFFSET {walk}"))
-}
-
-/// The error of a server that does not read a table.
-fn explained(table: &Listed, failure: Failure) -> Error {
-    match failure {
-        // ER_TABLE_DEF_CHANGED, ER_NO_SUCH_TABLE, ER_BAD_FIELD_ERROR, ER_CHECKREAD.
-        Failure::Server(error) if matches!(error.code, 1412 | 1146 | 1020) => changed(table, &error.to_string()),
-        Failure::Server(error) => Error::refused(
-            format!("table {}", table.object.shown()),
-            format!("the server does not read it: {error}"),
-            "the account needs SELECT on it; repair or drop the table (CHECK TABLE), or leave it out with --exclude",
-        ),
-        Failure::Fault(error) => error,
-    }
-}
-
-fn changed(table: &Listed, why: &str) -> Error {
-    Error::refused(
-        format!("table {}", table.object.shown()),
-        format!("its definition changed during the backup: {why}"),
-        "run the backup again when no statement changes tables",
-    )
 }

@@ -124,6 +124,12 @@ impl Facts {
         format!("{} {}", self.dialect.title(), self.version.trim_end_matches("-MariaDB"))
     }
 
+    /// Whether the account may see every database. A partial revoke takes some away.
+    pub fn sees_everything(&self) -> bool {
+        let everywhere = ["ALL PRIVILEGES", "SELECT"].iter().any(|privilege| self.grants.globally(privilege));
+        everywhere && !self.grants.0.iter().any(|grant| grant.starts_with("REVOKE "))
+    }
+
     /// Whether the account has a privilege on a database.
     pub fn allows(&self, schema: &str, privilege: &str) -> bool {
         self.grants.globally("ALL PRIVILEGES") || self.grants.on(schema, privilege)

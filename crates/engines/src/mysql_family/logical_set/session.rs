@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fullbore_core::halt::Halt;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
-use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 use serde_json::{Value, json};
 
+use super::catalog::Object;
 use super::describe::{Described, describe};
 use super::listing::{Kind, Listed, Listing};
 use super::queue::Queue;
@@ -20,10 +20,10 @@ use super::server::{Facts as ServerFacts, Login};
 use super::set::{self, Detail};
 use super::snapshot::{self, How};
 use super::tsv::Tally;
-use super::{catalog, lock};
+use super::{accounts, catalog, judge, lock};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
-use crate::mysql_family::server_options::LOGICAL;
+use crate::mysql_family::server_options::{LOGICAL, USERS};
 use crate::{ExtraWork, Facts, Options, Session, streams};
 
 /// Text has no pages.
@@ -32,8 +32,6 @@ const UNIT: u32 = 4096;
 const ATTEMPTS: usize = 3;
 /// A table of more bytes gets its indexes after its rows in a migration: then they are made at once.
 const LARGE: u64 = 8 << 20;
-/// How many names a warning lists.
-const NAMED_MAX: usize = 10;
 
 /// A stream that a reader fills.
 pub struct NewStream {
@@ -52,6 +50,8 @@ pub struct NewStream {
 pub enum NewDetail {
     /// The catalog of a database.
     Catalog(String),
+    /// The accounts of the server.
+    Accounts,
     /// Rows of the table with this database and name.
     Chunk(String, String),
     /// Rows of many tables.
@@ -79,6 +79,8 @@ pub struct LogicalSession {
     /// The work of the readers.
     pub(super) queue: Queue,
     described: Mutex<Described>,
+    /// With `--users`.
+    accounts: Mutex<Vec<Object>>,
     connections: Mutex<Vec<Connection>>,
     control: Mutex<Connection>,
     readers: usize,
@@ -86,6 +88,8 @@ pub struct LogicalSession {
     place: Value,
     blocked: Duration,
     warnings: Vec<String>,
+    /// The account sees a part of what was asked for.
+    sees_a_part: bool,
     streams: Mutex<Streams>,
     expected: [Stream; 1],
 }
@@ -100,29 +104,34 @@ impl LogicalSession {
         let selection = Selection::of(&login.address, &options.given)?;
         let mut control = login.ask()?;
         let facts = ServerFacts::ask(&mut control, login.address.dialect)?;
-        demand_known(&login, &facts)?;
+        judge::demand_known(&login, &facts)?;
         let mut attempt = 0;
         let (mut listing, taken) = loop {
-            let before = Listing::ask(&mut control, &selection)?;
+            let before = Listing::ask(&mut control, facts.dialect, &selection)?;
             let taken = snapshot::take(&login, options.readers, &mut control, &facts, &before, options.lock_timeout)?;
-            let after = Listing::ask(&mut control, &selection)?;
+            let after = Listing::ask(&mut control, facts.dialect, &selection)?;
             attempt += 1;
             match before.changed(&after) {
                 None => break (after, taken),
                 Some(_) if attempt < ATTEMPTS => {}
-                Some(what) => return Err(changed(&login, &what)),
+                Some(what) => return Err(judge::changed(&login, &what)),
             }
         };
-        demand_selected(&login, &selection, &listing)?;
-        demand_types(&listing)?;
+        judge::demand_selected(&login, &selection, &listing)?;
+        judge::demand_types(&listing)?;
         let described = describe(&mut control, &facts, &selection, &mut listing)?;
+        let accounts = if options.given.has(&USERS) { accounts::ask(&mut control, &facts)? } else { Vec::new() };
+        let unseen = judge::unseen(&login, &facts, &selection, &listing);
+        let sees_a_part = unseen.is_some();
         let mut warnings = described.warnings.clone();
-        warnings.extend(warnings_of(&facts, &listing, &taken));
+        warnings.extend(unseen);
+        warnings.extend(judge::warnings_of(&facts, &listing, &taken));
         let size = listing.tables.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
         let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size: size.max(1) }];
         let readers = taken.connections.len();
         Ok(Self {
-            queue: Queue::new(&listing, readers),
+            queue: Queue::new(&listing, readers, !accounts.is_empty()),
+            accounts: Mutex::new(accounts),
             login,
             facts,
             selection,
@@ -135,6 +144,7 @@ impl LogicalSession {
             place: taken.place,
             blocked: taken.blocked,
             warnings,
+            sees_a_part,
             streams: Mutex::default(),
             expected,
         })
@@ -163,6 +173,16 @@ impl LogicalSession {
         let objects = lock(&self.described).catalogs.remove(&schema).unwrap_or_default();
         let name = set::catalog_name(&schema, place);
         Ok((self.new_stream(|_| name, NewDetail::Catalog(schema))?, catalog::written(&objects)))
+    }
+
+    /// The stream of the accounts, and its text.
+    ///
+    /// # Errors
+    /// There are too many streams.
+    pub(super) fn accounts(&self) -> Result<(NewStream, Vec<u8>)> {
+        let accounts = std::mem::take(&mut *lock(&self.accounts));
+        let stream = self.new_stream(|_| set::ACCOUNTS.to_owned(), NewDetail::Accounts)?;
+        Ok((NewStream { tables: accounts.len() as u64, ..stream }, catalog::written(&accounts)))
     }
 
     /// The next chunk of a table.
@@ -200,6 +220,7 @@ impl LogicalSession {
         let tally = stream.tally;
         let detail = match &stream.detail {
             NewDetail::Catalog(schema) => Detail::Catalog { schema: schema.clone() },
+            NewDetail::Accounts => Detail::Accounts { accounts: stream.tables },
             NewDetail::Chunk(schema, table) => Detail::Chunk { schema: schema.clone(), table: table.clone(), tally },
             NewDetail::Small => Detail::Small { tables: stream.tables, rows: tally.rows },
         };
@@ -250,85 +271,9 @@ impl LogicalSession {
     /// # Errors
     /// It names a table that is not.
     pub fn demand_unchanged(&self) -> Result<()> {
-        let now = Listing::ask(&mut lock(&self.control), &self.selection)?;
-        self.listing.changed(&now).map_or(Ok(()), |what| Err(changed(&self.login, &what)))
+        let now = Listing::ask(&mut lock(&self.control), self.facts.dialect, &self.selection)?;
+        self.listing.changed(&now).map_or(Ok(()), |what| Err(judge::changed(&self.login, &what)))
     }
-}
-
-/// Refuses servers that are too old.
-fn demand_known(login: &Login, facts: &ServerFacts) -> Result<()> {
-    let least = if facts.dialect == Dialect::MySql { (5, 7) } else { (10, 6) };
-    if facts.series >= least {
-        return Ok(());
-    }
-    let why = format!("it is a {}, which is too old for a logical backup", facts.named());
-    Err(Error::refused(login.address.name(), why, "use the server's own dump program"))
-}
-
-fn demand_selected(login: &Login, selection: &Selection, listing: &Listing) -> Result<()> {
-    let has = |schema: &str, table: Option<&str>| match table {
-        None => listing.databases.iter().any(|name| name == schema),
-        Some(table) => listing.tables.iter().any(|it| it.object.schema == schema && it.object.name == table),
-    };
-    match selection.missing(has) {
-        None => Ok(()),
-        Some(what) => {
-            let why = format!("{what} does not exist, or the account may not see it");
-            Err(Error::usage(login.address.name(), why, "check the name; the account needs SELECT on it"))
-        }
-    }
-}
-
-fn demand_types(listing: &Listing) -> Result<()> {
-    let unknown = |table: &Listed| Some((table.object.shown(), table.unknown.clone()?));
-    let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
-    match tables().find_map(unknown) {
-        None => Ok(()),
-        Some((table, what)) => {
-            let why = format!("{what}, which this version does not know");
-            Err(Error::refused(format!("table {table}"), why, "leave it out with --exclude, or use a newer fullbore"))
-        }
-    }
-}
-
-fn changed(login: &Login, what: &str) -> Error {
-    let why = format!("{what} during the backup");
-    Error::refused(login.address.name(), why, "run the backup again when no statement changes tables")
-}
-
-/// What the user should know.
-fn warnings_of(facts: &ServerFacts, listing: &Listing, taken: &snapshot::Snapshot) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
-    let others: Vec<String> = tables()
-        .filter(|table| !table.object.engine.eq_ignore_ascii_case("InnoDB"))
-        .map(|table| format!("{} ({})", table.object.shown(), table.object.engine))
-        .collect();
-    if !others.is_empty() {
-        warnings.push(format!(
-            "tables of engines without transactions are read at later moments than the others: {}",
-            first_of(others, NAMED_MAX)
-        ));
-    }
-    let versioned: Vec<String> = tables().filter(|table| table.versioned).map(|table| table.object.shown()).collect();
-    if !versioned.is_empty() {
-        warnings
-            .push(format!("the history of system-versioned tables is not stored: {}", first_of(versioned, NAMED_MAX)));
-    }
-    if taken.how == How::Alone && facts.binary_log {
-        warnings.push(
-            "the place in the binary log is unknown, and one connection reads everything: the account may neither \
-             FLUSH TABLES WITH READ LOCK (RELOAD) nor LOCK TABLES. No log backup can continue this set"
-                .into(),
-        );
-    } else if taken.place.is_null() && facts.binary_log {
-        let privilege = if facts.dialect == Dialect::MySql { "REPLICATION CLIENT" } else { "BINLOG MONITOR" };
-        warnings.push(format!(
-            "the place in the binary log is unknown, because the account lacks {privilege}: no log backup can continue \
-             this set"
-        ));
-    }
-    warnings
 }
 
 /// A reader without a connection.
@@ -422,7 +367,7 @@ impl Session for LogicalSession {
     }
 
     fn holds_a_part(&self) -> bool {
-        self.selection.is_part(&self.login.address)
+        self.sees_a_part || self.selection.is_part(&self.login.address)
     }
 
     fn accepts_base(&self, _: &Value) -> Result<(), String> {

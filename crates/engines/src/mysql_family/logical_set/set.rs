@@ -8,6 +8,8 @@ use crate::mysql_family::logical::names::file_name;
 
 /// The folder of streams with many small tables. A database has no folder of this name: `file_name` writes `#` as `@0023`.
 pub const SMALL: &str = "#small";
+/// The stream with the accounts of the server.
+pub const ACCOUNTS: &str = "#accounts/accounts.jsonl";
 
 /// What a stream holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +30,11 @@ pub enum Detail {
         #[serde(flatten)]
         tally: Tally,
     },
+    /// Users, roles and grants, with hashes of passwords.
+    Accounts {
+        /// How many accounts it has.
+        accounts: u64,
+    },
     /// Rows of many tables.
     Small {
         /// How many sections it has.
@@ -44,9 +51,9 @@ impl Detail {
     }
 }
 
-/// Whether a stream is a catalog.
+/// Whether a stream is a catalog, of a database or of accounts.
 pub fn is_catalog(stream: &ManifestStream) -> bool {
-    matches!(Detail::of(stream), Some(Detail::Catalog { .. }))
+    matches!(Detail::of(stream), Some(Detail::Catalog { .. } | Detail::Accounts { .. }))
 }
 
 /// The name of a catalog. `number` is unique among databases.

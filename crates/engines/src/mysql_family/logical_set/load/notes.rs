@@ -121,9 +121,9 @@ pub fn created(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// The statement that notes a stream, for the transaction of its rows.
+/// The statement that notes a stream, for the transaction of its rows. It is noted already if a table in it is loaded again.
 pub fn done(stream: u32) -> String {
-    format!("INSERT INTO {NOTES}.streams VALUES ({stream})")
+    format!("INSERT IGNORE INTO {NOTES}.streams VALUES ({stream})")
 }
 
 /// Removes the notes.

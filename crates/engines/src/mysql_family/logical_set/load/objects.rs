@@ -1,19 +1,24 @@
 //! The objects of a load: databases and tables before the rows, all others after them.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
+use fullbore_core::threads::in_turns;
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 use super::plan::{Plan, PlannedTable};
-use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::{literal, quoted};
 use crate::mysql_family::logical_set::catalog::Code;
+use crate::mysql_family::logical_set::lock;
 
 /// How many statements are sent before the first answer is read.
 const AHEAD: usize = 50;
 /// How many bytes of statements are sent ahead.
 const AHEAD_BYTES: usize = 32 << 10;
+/// ER_DUP_KEYNAME.
+const DOUBLED_NAME: u32 = 1061;
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
 
@@ -51,30 +56,77 @@ pub fn not_empty(server: &str, found: &[String]) -> Error {
 /// # Errors
 /// The server refuses.
 pub fn drop_all(connection: &mut Connection, plan: &Plan) -> Result<()> {
-    drops(plan).iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
+    let mut found = Vec::new();
+    for database in plan.databases.iter().filter(|database| !database.whole) {
+        let schema = &database.name;
+        let asked = "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema";
+        let answer = connection.query(&format!("{asked} = {}", literal(schema)))?;
+        for row in answer.rows {
+            if let Ok([Some(name), Some(kind)]) = <[_; 2]>::try_from(row)
+                && plan.holds(schema, &name)
+            {
+                found.push((schema.clone(), name, kind));
+            }
+        }
+    }
+    drops(plan, &found).iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
 }
 
-fn drops(plan: &Plan) -> Vec<String> {
+/// `found` are the tables, views and sequences of the target that go: a view can have the name of a table in the set.
+fn drops(plan: &Plan, found: &[(String, String, String)]) -> Vec<String> {
     let (whole, parts): (Vec<_>, Vec<_>) = plan.databases.iter().partition(|database| database.whole);
-    let is_part = |schema: &str| parts.iter().any(|database| database.name == schema);
     let mut statements: Vec<String> =
         whole.iter().map(|database| format!("DROP DATABASE IF EXISTS {}", quoted(&database.name))).collect();
-    let tables = plan.tables.iter().filter(|table| is_part(&table.schema));
-    statements.extend(tables.map(|table| format!("DROP TABLE IF EXISTS {}", table.quoted())));
-    let sequences = plan.sequences.iter().filter(|sequence| is_part(&sequence.schema));
-    statements.extend(sequences.map(|sequence| format!("DROP SEQUENCE IF EXISTS {}", sequence.quoted())));
+    statements.extend(found.iter().map(|(schema, name, kind)| {
+        let kind = match &kind[..] {
+            "VIEW" => "VIEW",
+            "SEQUENCE" => "SEQUENCE",
+            _ => "TABLE",
+        };
+        format!("DROP {kind} IF EXISTS {}.{}", quoted(schema), quoted(name))
+    }));
     // A trigger goes with its table. A trigger of this name on another table stays: the server refuses the new one.
-    let code = plan.code.iter().filter(|code| code.kind != "TRIGGER" && is_part(&code.schema));
-    let code = code.map(|code| format!("DROP {} IF EXISTS {}.{}", code.kind, quoted(&code.schema), quoted(&code.name)));
-    statements.extend(code);
+    let is_part = |schema: &str| parts.iter().any(|database| database.name == schema);
+    let code = plan.code.iter().filter(|code| !["TRIGGER", "VIEW"].contains(&&code.kind[..]) && is_part(&code.schema));
+    statements.extend(code.map(drop_one));
     statements
 }
 
-/// Creates databases, sequences and tables.
+fn drop_one(code: &Code) -> String {
+    format!("DROP {} IF EXISTS {}.{}", code.kind, quoted(&code.schema), quoted(&code.name))
+}
+
+/// Drops the objects that an interrupted load of the same plan has made after its rows. All triggers of its tables are its
+/// own: it has created the tables.
+///
+/// # Errors
+/// The server refuses.
+pub fn drop_code(connection: &mut Connection, plan: &Plan) -> Result<()> {
+    let mut statements: Vec<String> = plan.code.iter().filter(|code| code.kind != "TRIGGER").map(drop_one).collect();
+    for database in &plan.databases {
+        let schema = &database.name;
+        let asked = "SELECT trigger_name, event_object_table FROM information_schema.triggers WHERE trigger_schema";
+        for row in connection.query(&format!("{asked} = {}", literal(schema)))?.rows {
+            if let Ok([Some(name), Some(table)]) = <[_; 2]>::try_from(row)
+                && plan.tables.iter().any(|it| it.schema == *schema && it.object.name == table)
+            {
+                statements.push(format!("DROP TRIGGER IF EXISTS {}.{}", quoted(schema), quoted(&name)));
+            }
+        }
+    }
+    statements.iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
+}
+
+/// Creates databases, sequences and tables. `open` gives further connections, of which `at_once` work at a time.
 ///
 /// # Errors
 /// The server refuses one of them: the error names it.
-pub fn create(connection: &mut Connection, plan: &Plan) -> Result<()> {
+pub fn create(
+    connection: &mut Connection,
+    open: &(dyn Fn() -> Result<Connection> + Sync),
+    at_once: usize,
+    plan: &Plan,
+) -> Result<()> {
     for database in &plan.databases {
         let statement = format!("CREATE DATABASE IF NOT EXISTS {}{}", quoted(&database.name), database.options);
         connection.query(&statement).map_err(|failure| refused(&format!("database {}", database.name), failure))?;
@@ -88,12 +140,38 @@ pub fn create(connection: &mut Connection, plan: &Plan) -> Result<()> {
             connection.query(&format!("SELECT SETVAL({place}, {}, 0)", sequence.next))?;
         }
     }
+    create_all_tables(connection, open, at_once, plan)
+}
+
+/// Creates the tables on several connections. Those with foreign keys come last and alone: a statement of MySQL locks the
+/// tables that it refers to.
+fn create_all_tables(
+    connection: &mut Connection,
+    open: &(dyn Fn() -> Result<Connection> + Sync),
+    at_once: usize,
+    plan: &Plan,
+) -> Result<()> {
     // A foreign key without a database means the current one.
-    let mut by_schema: BTreeMap<&str, Vec<&PlannedTable>> = BTreeMap::new();
-    plan.tables.iter().for_each(|table| by_schema.entry(&table.schema).or_default().push(table));
-    for (schema, tables) in by_schema {
+    let mut by_schema: BTreeMap<&str, (Vec<&PlannedTable>, Vec<&PlannedTable>)> = BTreeMap::new();
+    for table in &plan.tables {
+        let (plain, keyed) = by_schema.entry(&table.schema).or_default();
+        if table.split.create.contains(" FOREIGN KEY ") { keyed.push(table) } else { plain.push(table) }
+    }
+    let batches =
+        by_schema.iter().flat_map(|(schema, (plain, _))| plain.chunks(AHEAD).map(move |batch| (schema, batch)));
+    let connections = Mutex::new(Vec::new());
+    in_turns("load", at_once.max(1), batches.collect::<Vec<_>>(), |(schema, batch)| {
+        let spare = lock(&connections).pop();
+        let mut connection = spare.map_or_else(open, Ok)?;
         connection.query(&format!("USE {}", quoted(schema)))?;
-        create_tables(connection, &tables)?;
+        create_tables(&mut connection, batch)?;
+        lock(&connections).push(connection);
+        Ok(())
+    })?;
+    lock(&connections).drain(..).for_each(Connection::quit);
+    for (schema, (_, keyed)) in by_schema.iter().filter(|(_, (_, keyed))| !keyed.is_empty()) {
+        connection.query(&format!("USE {}", quoted(schema)))?;
+        create_tables(connection, keyed)?;
     }
     Ok(())
 }
@@ -129,24 +207,39 @@ fn create_tables(connection: &mut Connection, mut tables: &[&PlannedTable]) -> R
     Ok(())
 }
 
-/// Adds the indexes of a table, or its foreign keys.
+/// Adds the indexes of a table, or its foreign keys. `may_exist`: they may be there already.
 ///
 /// # Errors
 /// The server refuses.
-pub fn add(connection: &mut Connection, table: &PlannedTable, what: &str) -> Result<()> {
+pub fn add(connection: &mut Connection, table: &PlannedTable, what: &str, may_exist: bool) -> Result<()> {
     connection.query(&format!("USE {}", quoted(&table.schema)))?;
-    let statement = format!("ALTER TABLE {} {what}", table.quoted());
-    connection
-        .query(&statement)
-        .map_err(|failure| refused(&format!("an index or key of table {}", table.shown()), failure))?;
-    Ok(())
+    match connection.query(&format!("ALTER TABLE {} {what}", table.quoted())) {
+        Ok(_) => Ok(()),
+        // All indexes of one statement are there, or none.
+        Err(Failure::Server(error)) if may_exist && error.code == DOUBLED_NAME => Ok(()),
+        Err(failure) => Err(refused(&format!("an index or key of table {}", table.shown()), failure)),
+    }
+}
+
+/// Whether a table has foreign keys already: all of them are made by one statement.
+///
+/// # Errors
+/// The server refuses.
+pub fn has_foreign_keys(connection: &mut Connection, table: &PlannedTable) -> Result<bool> {
+    let answer = connection.query(&format!(
+        "SELECT 1 FROM information_schema.table_constraints WHERE constraint_type = 'FOREIGN KEY' AND table_schema = {} \
+         AND table_name = {} LIMIT 1",
+        literal(&table.schema),
+        literal(&table.object.name)
+    ))?;
+    Ok(!answer.rows.is_empty())
 }
 
 /// Creates views, routines, triggers and events. A view may need another one: what is refused is tried again, as long as
 /// something else was created.
 ///
 /// # Errors
-/// Names the first that the server refuses in the end.
+/// Names all that the server refuses in the end. All others are there.
 pub fn create_code(connection: &mut Connection, plan: &Plan) -> Result<()> {
     create_all(connection, &plan.code)
 }
@@ -170,8 +263,8 @@ pub fn create_all(connection: &mut Connection, code: &[Code]) -> Result<()> {
         for code in left {
             match run_code(connection, code) {
                 Ok(()) => {}
-                Err(failure @ Failure::Server(_)) => {
-                    first.get_or_insert_with(|| refused(&code.shown(), failure));
+                Err(Failure::Server(error)) => {
+                    first.get_or_insert(error);
                     refused_now.push(code);
                 }
                 Err(Failure::Fault(error)) => return Err(error),
@@ -179,10 +272,18 @@ pub fn create_all(connection: &mut Connection, code: &[Code]) -> Result<()> {
         }
         left = refused_now;
         if let Some(error) = first.filter(|_| left.len() == before) {
-            return Err(error);
+            return Err(refused_code(&left, &error));
         }
     }
     Ok(())
+}
+
+/// The error of a server that does not make these objects; `first` is about the first of them.
+fn refused_code(left: &[&Code], first: &ServerError) -> Error {
+    let named = first_of(left.iter().map(|code| code.shown()), NAMED_MAX);
+    let hint = "everything else is there. Make what it needs on the target, such as a missing table, function or account, or \
+                grant SET_ANY_DEFINER (MySQL) or SET USER (MariaDB). Then continue with --resume";
+    Error::refused(named, format!("the target refuses it: {first}"), hint)
 }
 
 fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure> {
@@ -209,7 +310,7 @@ fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure> {
         connection.query(&format!("SET SESSION {}", settings.join(", ")))?;
     }
     let made = connection.run_bytes(code.create.as_bytes());
-    for statement in super::session_names() {
+    for statement in super::prepare::session_names() {
         connection.query(&statement)?;
     }
     made
@@ -241,6 +342,8 @@ mod tests {
             schema: schema.into(),
             split: super::super::ddl::Split::default(),
             columns: Vec::new(),
+            transactional: true,
+            again: false,
         };
         let code = |kind: &str, schema: &str| Code {
             kind: kind.into(),
@@ -255,8 +358,8 @@ mod tests {
             ..Plan::default()
         };
         let expected =
-            ["DROP DATABASE IF EXISTS `all`", "DROP TABLE IF EXISTS `part`.`a`", "DROP PROCEDURE IF EXISTS `part`.`c`"];
-        assert_eq!(drops(&plan), expected);
+            ["DROP DATABASE IF EXISTS `all`", "DROP VIEW IF EXISTS `part`.`a`", "DROP PROCEDURE IF EXISTS `part`.`c`"];
+        assert_eq!(drops(&plan, &[("part".into(), "a".into(), "VIEW".into())]), expected);
         assert!(plan.holds("part", "A") && plan.holds("part", "c") && !plan.holds("part", "log"));
     }
 }

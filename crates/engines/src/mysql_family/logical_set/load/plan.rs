@@ -8,7 +8,7 @@ use super::ddl::{CreateTable, Split, renamed};
 use crate::engine::LoadOrder;
 use crate::mysql_family::logical::columns::Column;
 use crate::mysql_family::logical::names::quoted;
-use crate::mysql_family::logical_set::catalog::{self, Code, Object, TableObject};
+use crate::mysql_family::logical_set::catalog::{self, Account, Code, Object, TableObject};
 use crate::mysql_family::logical_set::selection::{NOTES, OWN};
 use crate::mysql_family::logical_set::set::Detail;
 use crate::mysql_family::single_table::TableName;
@@ -35,6 +35,10 @@ pub struct PlannedTable {
     pub split: Split,
     /// How its columns are written.
     pub columns: Vec<Column>,
+    /// Whether its rows can be part of a transaction in the target.
+    pub transactional: bool,
+    /// It was emptied, and all of its rows are loaded again.
+    pub again: bool,
 }
 
 impl PlannedTable {
@@ -82,6 +86,8 @@ pub struct Plan {
     pub sequences: Vec<PlannedSequence>,
     /// Views, routines, triggers and events, with their database in the target.
     pub code: Vec<Code>,
+    /// The accounts of the set.
+    pub accounts: Vec<Account>,
     /// What the user should know.
     pub warnings: Vec<String>,
 }
@@ -204,9 +210,11 @@ impl Plan {
             Object::Table(object) => {
                 if chosen.takes(&object.schema, &object.name) {
                     let (schema, columns) = (chosen.name(&object.schema).to_owned(), object.forms()?);
-                    self.tables.push(PlannedTable { object, schema, split: Split::default(), columns });
+                    let (split, transactional, again) = (Split::default(), true, false);
+                    self.tables.push(PlannedTable { object, schema, split, columns, transactional, again });
                 }
             }
+            Object::Account(account) => self.accounts.push(account),
             Object::Code(code) => {
                 let taken = match &code.kind[..] {
                     "VIEW" => chosen.takes(&code.schema, &code.name),

@@ -1,6 +1,7 @@
 //! The rows of one stream on their way into a table: each piece that comes is cut at the end of its last row, and becomes
 //! one statement. No statement waits for bytes.
 
+use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
 
 use super::plan::PlannedTable;
@@ -12,8 +13,11 @@ use crate::mysql_family::logical_set::tsv::{self, unescape};
 
 /// An INSERT statement ends with the row that makes it longer than this, in bytes.
 const INSERT: usize = 512 << 10;
-/// The most warnings that a statement may give: the server keeps as many texts.
+/// The most warnings of a statement whose texts we ask the server to keep. MySQL 9 allows it to few accounts.
 pub const SHOWN_MAX: usize = 4096;
+
+/// The smallest `max_allowed_packet` of a server, in bytes.
+const PACKET_MIN: usize = 1024;
 
 /// How rows are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +33,10 @@ pub struct Loader {
     /// To the target.
     pub connection: Connection,
     way: Way,
+    /// Of how many warnings the server keeps the texts.
+    shown: usize,
+    /// The longest packet that the server takes, in bytes.
+    packet_max: usize,
     strict: Option<bool>,
 }
 
@@ -37,8 +45,14 @@ const TRUNCATED: &str = "1265";
 
 impl Loader {
     /// On a connection with the settings of a load.
-    pub fn new(connection: Connection, way: Way) -> Self {
-        Self { connection, way, strict: None }
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub fn new(mut connection: Connection, way: Way) -> Result<Self> {
+        let limits = connection.query("SELECT @@max_error_count, @@max_allowed_packet")?;
+        let number = |column| limits.value(0, column).and_then(|text| text.parse().ok());
+        let (shown, packet_max) = (number(0).unwrap_or(0), number(1).unwrap_or(PACKET_MIN).max(PACKET_MIN));
+        Ok(Self { connection, way, shown, packet_max, strict: None })
     }
 
     /// Loads whole rows, and counts them.
@@ -52,13 +66,13 @@ impl Loader {
             return self.load_as(table, rows, true);
         }
         // Each such member gives a warning, and the server must show all of them.
-        groups(rows, SHOWN_MAX / enums.len())
+        groups(rows, self.shown / enums.len())
             .try_fold(0, |loaded, group| Ok(loaded + self.load_as(table, group, false)?))
     }
 
     fn load_as(&mut self, table: &PlannedTable, rows: &[u8], strict: bool) -> Result<u64> {
         if self.strict != Some(strict) {
-            let mode = super::MODE;
+            let mode = super::prepare::MODE;
             let more = if strict { ",STRICT_ALL_TABLES" } else { "" };
             self.connection.query(&format!("SET SESSION sql_mode = '{mode}{more}'"))?;
             self.strict = Some(strict);
@@ -71,7 +85,8 @@ impl Loader {
 
     fn load_data(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
         let statement = load_statement(table);
-        let changed = self.connection.load_local(&statement, rows).map_err(|failure| refused(table, failure))?;
+        let changed =
+            self.connection.load_local(&statement, rows, self.packet_max).map_err(|failure| refused(table, failure))?;
         // LOCAL makes warnings of errors, and leaves out rows with a key that is there.
         let sent = rows.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.judge_warnings(table, changed.warnings)?;
@@ -112,6 +127,11 @@ impl Loader {
         let (mut statement, mut sent) = (Vec::new(), 0);
         for row in rows.split_inclusive(|byte| *byte == b'\n') {
             let row = row.strip_suffix(b"\n").unwrap_or(row);
+            // A value is at most twice as long in a statement.
+            if !statement.is_empty() && statement.len() + 2 * row.len() + 16 * table.columns.len() >= self.packet_max {
+                self.run(table, &statement)?;
+                statement.clear();
+            }
             match statement.is_empty() {
                 true => statement.extend_from_slice(head.as_bytes()),
                 false => statement.push(b','),
@@ -133,6 +153,17 @@ impl Loader {
     }
 
     fn run(&mut self, table: &PlannedTable, statement: &[u8]) -> Result<()> {
+        // The server would cut the connection, and not say why.
+        if statement.len() >= self.packet_max {
+            let why = format!(
+                "a row becomes a statement of {}, and max_allowed_packet of the target is {}",
+                show_bytes(statement.len() as u64),
+                show_bytes(self.packet_max as u64)
+            );
+            let hint = "raise max_allowed_packet on the target, or allow LOAD DATA LOCAL (local_infile = ON); then continue with \
+                        --resume";
+            return Err(Error::refused(format!("table {}", table.shown()), why, hint));
+        }
         let changed = self.connection.change(statement).map_err(|failure| refused(table, failure))?;
         self.judge_warnings(table, changed.warnings)
     }
@@ -217,7 +248,10 @@ fn refused(table: &PlannedTable, failure: Failure) -> Error {
                 _ => "look up this error number in the server's manual; then continue with --resume, or load again",
             },
         ),
-        Failure::Fault(error) => error.noting(&format!("while it took rows of table {}", table.shown())),
+        Failure::Fault(error) => error.noting(&format!(
+            "while it took rows of table {}; a row may be longer than max_allowed_packet of the target",
+            table.shown()
+        )),
     }
 }
 
@@ -231,7 +265,14 @@ mod tests {
     fn table(columns: &[(&str, &str)]) -> PlannedTable {
         let object = TableObject { schema: "s".into(), name: "t`".into(), ..TableObject::default() };
         let columns = columns.iter().map(|(name, data_type)| Column::of(name, data_type).unwrap()).collect();
-        PlannedTable { object, schema: "new".into(), split: Split::default(), columns }
+        PlannedTable {
+            object,
+            schema: "new".into(),
+            split: Split::default(),
+            columns,
+            transactional: true,
+            again: false,
+        }
     }
 
     #[test]

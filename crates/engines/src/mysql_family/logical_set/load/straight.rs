@@ -18,7 +18,7 @@ use super::super::lock;
 use super::super::session::{LogicalSession, NewDetail};
 use super::super::small::Sections;
 use super::ServerLoad;
-use super::rows::Loader;
+use super::streams::Loaders;
 use crate::engine::Flow;
 
 /// A transaction of a load ends with the piece that makes it longer than this, in bytes.
@@ -37,7 +37,7 @@ enum Content {
 struct Lane<'a> {
     load: &'a ServerLoad,
     session: &'a LogicalSession,
-    loader: Option<Loader>,
+    by: Loaders,
     open: HashMap<u32, Content>,
     /// Bytes of the transaction that is under way.
     pending: u64,
@@ -93,7 +93,7 @@ impl ServerLoad {
         flow: &Flow<'_>,
         take: &Receiver<(Extent, Buffer)>,
     ) -> Result<Account> {
-        let mut lane = Lane { load: self, session, loader: None, open: HashMap::new(), pending: 0 };
+        let mut lane = Lane { load: self, session, by: Loaders::default(), open: HashMap::new(), pending: 0 };
         let mut clock = Clock::shown_in(&flow.progress.stages[2]);
         while let Ok((extent, buffer)) = take.recv() {
             clock.lap(Spent::Starved);
@@ -145,20 +145,13 @@ impl Lane<'_> {
         if matches!(content, Content::Catalog) {
             return Ok(());
         }
-        let mut loader = match self.loader.take() {
-            Some(loader) => loader,
-            None => self.load.loader()?,
-        };
-        if self.pending == 0 {
-            loader.connection.query("START TRANSACTION")?;
-        }
         let is_complete = match &mut content {
             Content::Chunk(place, carry) => {
-                self.load.take_rows(*place, carry, bytes, &mut loader)?;
+                self.load.take_rows(*place, carry, bytes, &mut self.by)?;
                 carry.is_empty()
             }
             Content::Small(sections) => {
-                self.load.take_sections(sections, false, bytes, &mut loader)?;
+                self.load.take_sections(sections, false, bytes, &mut self.by)?;
                 sections.is_at_end()
             }
             Content::Catalog => true,
@@ -168,10 +161,9 @@ impl Lane<'_> {
         }
         self.pending += bytes.len() as u64;
         if self.pending >= TRANSACTION {
-            loader.connection.query("COMMIT")?;
+            self.by.commit(self.load)?;
             self.pending = 0;
         }
-        self.loader = Some(loader);
         Ok(())
     }
 
@@ -182,7 +174,7 @@ impl Lane<'_> {
                 None => Content::Catalog,
             },
             Some(NewDetail::Small) => Content::Small(Sections::default()),
-            Some(NewDetail::Catalog(_)) | None => Content::Catalog,
+            Some(NewDetail::Catalog(_) | NewDetail::Accounts) | None => Content::Catalog,
         })
     }
 
@@ -192,12 +184,7 @@ impl Lane<'_> {
             let why = "a stream of rows ended inside a row";
             return Err(Error::refused("the migration", why, "this is a defect: please report it"));
         }
-        let Some(mut loader) = self.loader.take() else { return Ok(()) };
-        if self.pending > 0 {
-            loader.connection.query("COMMIT")?;
-        }
-        lock(&self.load.spare).push(loader);
-        Ok(())
+        self.by.commit(self.load)
     }
 }
 

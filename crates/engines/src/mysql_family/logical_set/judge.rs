@@ -1,0 +1,121 @@
+//! What a logical backup refuses, and what it warns of.
+
+use fullbore_core::units::first_of;
+use fullbore_core::{Error, Result};
+
+use super::listing::{Kind, Listed, Listing};
+use super::selection::Selection;
+use super::server::{Facts as ServerFacts, Login};
+use super::snapshot::{How, Snapshot};
+use crate::mysql_family::Dialect;
+
+/// How many names a warning lists.
+const NAMED_MAX: usize = 10;
+
+/// Refuses servers that are too old.
+///
+/// # Errors
+/// The server is.
+pub fn demand_known(login: &Login, facts: &ServerFacts) -> Result<()> {
+    let least = if facts.dialect == Dialect::MySql { (5, 7) } else { (10, 6) };
+    if facts.series >= least {
+        return Ok(());
+    }
+    let why = format!("it is a {}, which is too old for a logical backup", facts.named());
+    Err(Error::refused(login.address.name(), why, "use the server's own dump program"))
+}
+
+/// Refuses names that the server does not have.
+///
+/// # Errors
+/// It names the first.
+pub fn demand_selected(login: &Login, selection: &Selection, listing: &Listing) -> Result<()> {
+    let has = |schema: &str, table: Option<&str>| match table {
+        None => listing.databases.iter().any(|name| name == schema),
+        Some(table) => listing.tables.iter().any(|it| it.object.schema == schema && it.object.name == table),
+    };
+    match selection.missing(has) {
+        None => Ok(()),
+        Some(what) => {
+            let why = format!("{what} does not exist, or the account may not see it");
+            Err(Error::usage(login.address.name(), why, "check the name; the account needs SELECT on it"))
+        }
+    }
+}
+
+/// Refuses types that this version cannot store.
+///
+/// # Errors
+/// It names the first table with one.
+pub fn demand_types(listing: &Listing) -> Result<()> {
+    let unknown = |table: &Listed| Some((table.object.shown(), table.unknown.clone()?));
+    let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
+    match tables().find_map(unknown) {
+        None => Ok(()),
+        Some((table, what)) => {
+            let why = format!("{what}, which this version does not know");
+            Err(Error::refused(format!("table {table}"), why, "leave it out with --exclude, or use a newer fullbore"))
+        }
+    }
+}
+
+/// The warning of an account that may see only a part: the server leaves out the rest of its lists, and says nothing.
+pub fn unseen(login: &Login, facts: &ServerFacts, selection: &Selection, listing: &Listing) -> Option<String> {
+    let of_server = login.address.database.is_none() && !selection.is_part(&login.address);
+    if of_server && !facts.sees_everything() {
+        return Some(
+            "the account has SELECT on some databases only: this backup holds what it may see, counts as --copy-only, and \
+             does not say what is missing. GRANT SELECT ON *.* shows all databases"
+                .to_owned(),
+        );
+    }
+    let in_part = listing.databases.iter().filter(|name| selection.takes_code(name) && !facts.allows(name, "SELECT"));
+    let in_part: Vec<&String> = in_part.collect();
+    (!in_part.is_empty()).then(|| {
+        format!(
+            "the account has SELECT on some tables only of {}: this backup holds what it may see, and counts as --copy-only",
+            first_of(in_part, NAMED_MAX)
+        )
+    })
+}
+
+/// The error of a table that changed.
+pub fn changed(login: &Login, what: &str) -> Error {
+    let why = format!("{what} during the backup");
+    Error::refused(login.address.name(), why, "run the backup again when no statement changes tables")
+}
+
+/// What the user should know.
+pub fn warnings_of(facts: &ServerFacts, listing: &Listing, taken: &Snapshot) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
+    let others: Vec<String> = tables()
+        .filter(|table| !table.object.engine.eq_ignore_ascii_case("InnoDB"))
+        .map(|table| format!("{} ({})", table.object.shown(), table.object.engine))
+        .collect();
+    if !others.is_empty() {
+        warnings.push(format!(
+            "tables of engines without transactions are read at later moments than the others: {}",
+            first_of(others, NAMED_MAX)
+        ));
+    }
+    let versioned: Vec<String> = tables().filter(|table| table.versioned).map(|table| table.object.shown()).collect();
+    if !versioned.is_empty() {
+        warnings
+            .push(format!("the history of system-versioned tables is not stored: {}", first_of(versioned, NAMED_MAX)));
+    }
+    if taken.how == How::Alone && facts.binary_log {
+        warnings.push(
+            "the place in the binary log is unknown, and one connection reads everything: the account may neither \
+             FLUSH TABLES WITH READ LOCK (RELOAD) nor LOCK TABLES. No log backup can continue this set"
+                .into(),
+        );
+    } else if taken.place.is_null() && facts.binary_log {
+        let privilege = if facts.dialect == Dialect::MySql { "REPLICATION CLIENT" } else { "BINLOG MONITOR" };
+        warnings.push(format!(
+            "the place in the binary log is unknown, because the account lacks {privilege}: no log backup can continue \
+             this set"
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,173 @@
+//! Users, roles and grants of a set, on their way into the target (`--users`).
+
+use fullbore_core::units::first_of;
+use fullbore_core::{Error, Result};
+
+use super::ddl::renamed;
+use super::plan::Plan;
+use crate::engine::LoadOrder;
+use crate::mysql_family::Dialect;
+use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::logical_set::accounts::{INTERNAL, at_host};
+use crate::mysql_family::logical_set::catalog::Account;
+
+/// How many names an error lists.
+const NAMED_MAX: usize = 5;
+
+/// The accounts of the plan that are made: all except root, the server's own, and the account that runs the load.
+///
+/// # Errors
+/// The set has no accounts, or they are of the other vendor, or some exist already and `--replace` is not given.
+pub fn chosen(connection: &mut Connection, order: &LoadOrder, plan: &Plan, dialect: Dialect) -> Result<Vec<Account>> {
+    demand_possible(order, plan, dialect)?;
+    let answer = connection.query("SELECT CURRENT_USER()")?;
+    let own = answer.single().unwrap_or_default().to_owned();
+    let is_own = |account: &&Account| format!("{}@{}", account.user, account.host) == own;
+    let taken = |account: &&Account| account.user != "root" && !INTERNAL.contains(&&account.user[..]);
+    let chosen: Vec<Account> = plan.accounts.iter().filter(taken).filter(|it| !is_own(it)).cloned().collect();
+    if order.replace || order.resume {
+        return Ok(chosen);
+    }
+    let mut there = Vec::new();
+    for account in &chosen {
+        let found = connection.query(&format!("SELECT 1 FROM mysql.user WHERE {}", account.condition()))?;
+        if !found.rows.is_empty() {
+            there.push(account.quoted(dialect));
+        }
+    }
+    if there.is_empty() {
+        return Ok(chosen);
+    }
+    let why = format!("the target has these accounts already: {}", first_of(there, NAMED_MAX));
+    Err(Error::refused("--users", why, "leave --users out, drop them, or overwrite them with --replace"))
+}
+
+fn demand_possible(order: &LoadOrder, plan: &Plan, dialect: Dialect) -> Result<()> {
+    if plan.accounts.is_empty() {
+        let why = "the set holds no accounts";
+        return Err(Error::usage("--users", why, "back up with --users, or leave it out"));
+    }
+    if order.engine != dialect.name() {
+        let why = "accounts of one vendor do not exist at the other: hashes, plugins and privileges differ";
+        return Err(Error::usage("--users", why, "leave it out, and create the accounts by hand"));
+    }
+    if !order.tables.is_empty() {
+        let why = "accounts have grants on tables that --table leaves out";
+        return Err(Error::usage("--users", why, "leave out one of the two"));
+    }
+    Ok(())
+}
+
+/// Creates the accounts, without their grants: a view or routine may have one of them as its definer.
+///
+/// # Errors
+/// The server refuses one. The error never repeats a statement: it has a hash.
+pub fn create(connection: &mut Connection, accounts: &[Account], dialect: Dialect) -> Result<()> {
+    for account in accounts {
+        let name = account.quoted(dialect);
+        let kind = if account.role { "ROLE" } else { "USER" };
+        let create =
+            if account.role { format!("CREATE ROLE {}", quoted(&account.user)) } else { account.create.clone() };
+        // `--replace` allows it. A load that continues has made it itself.
+        run(connection, &name, &format!("DROP {kind} IF EXISTS {name}"))?;
+        run(connection, &name, &create)?;
+    }
+    Ok(())
+}
+
+/// Grants privileges and roles, after all tables and routines exist.
+///
+/// # Errors
+/// The server refuses one.
+pub fn grant(
+    connection: &mut Connection,
+    accounts: &[Account],
+    maps: &[(String, String)],
+    dialect: Dialect,
+) -> Result<()> {
+    // A role has its privileges before another account gets the role.
+    let (roles, users): (Vec<_>, Vec<_>) = accounts.iter().partition(|account| account.role);
+    for account in roles.into_iter().chain(users) {
+        let name = account.quoted(dialect);
+        for grant in &account.grants {
+            let of_maps = |text: String, (from, to): &(String, String)| renamed(&text, &quoted(from), &quoted(to));
+            run(connection, &name, &maps.iter().fold(grant.clone(), of_maps))?;
+        }
+        if !account.default_roles.is_empty() {
+            run(connection, &name, &format!("ALTER USER {name} DEFAULT ROLE {}", account.default_roles.join(", ")))?;
+        }
+    }
+    Ok(())
+}
+
+fn run(connection: &mut Connection, name: &str, statement: &str) -> Result<()> {
+    match connection.query(statement) {
+        Ok(_) => Ok(()),
+        Err(Failure::Server(error)) => {
+            // The text of a syntax error has a part of the statement.
+            let secret = statement.contains("IDENTIFIED");
+            let told = if secret { format!("error {}", error.code) } else { error.to_string() };
+            let hint = "the target may be another version, or lack a plugin or component. Everything else is there: mend \
+                        it and continue with --resume, or create the account by hand";
+            Err(Error::refused(format!("account {name}"), format!("the target refuses it: {told}"), hint))
+        }
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// The definers of the plan's code that the target does not have, for a warning. None if the account may not ask.
+///
+/// # Errors
+/// The connection fails.
+pub fn unknown_definers(connection: &mut Connection, plan: &Plan, made: &[Account]) -> Result<Vec<String>> {
+    let mut definers: Vec<(String, String)> = plan.code.iter().filter_map(|code| definer(&code.create)).collect();
+    definers.sort();
+    definers.dedup();
+    definers.retain(|(user, host)| !made.iter().any(|it| it.user == *user && it.host == *host));
+    let mut unknown = Vec::new();
+    for (user, host) in definers {
+        let account = Account { user, host, ..Account::default() };
+        let asked = format!("SELECT 1 FROM mysql.user WHERE {}", account.condition());
+        match connection.query_if_allowed(&asked)? {
+            None => return Ok(Vec::new()),
+            Some(found) if found.rows.is_empty() => unknown.push(at_host(&account.user, &account.host)),
+            Some(_) => {}
+        }
+    }
+    Ok(unknown)
+}
+
+/// User and host of the DEFINER of a statement.
+fn definer(create: &str) -> Option<(String, String)> {
+    let (_, rest) = create.split_once(" DEFINER=")?;
+    let (user, rest) = unquoted(rest)?;
+    let (host, _) = unquoted(rest.strip_prefix('@')?)?;
+    Some((user, host))
+}
+
+/// The name between backticks at the start, and what follows it.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let end = super::ddl::token_end(text.as_bytes(), 0);
+    let name = text.get(1..end.checked_sub(1)?).filter(|_| text.starts_with('`'))?;
+    Some((name.replace("``", "`"), text.get(end..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definer_is_read_with_quotes_in_its_name() {
+        let view = "CREATE ALGORITHM=UNDEFINED DEFINER=`a``b`@`10.%` SQL SECURITY DEFINER VIEW `v` AS select 1";
+        assert_eq!(definer(view), Some(("a`b".into(), "10.%".into())));
+        assert_eq!(
+            definer("CREATE DEFINER=`root`@`localhost` PROCEDURE `p`()"),
+            Some(("root".into(), "localhost".into()))
+        );
+        assert_eq!(
+            [definer("CREATE VIEW v"), definer("CREATE DEFINER=`a"), definer("CREATE DEFINER=")],
+            [None, None, None]
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Before the first row: the connections of a load, the checks of the target, and its databases and tables.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fullbore_core::units::first_of;
+use fullbore_core::{Error, Result};
+
+use super::plan::{Plan, PlannedTable};
+use super::rows::SHOWN_MAX;
+use super::{notes, objects};
+use crate::engine::LoadOrder;
+use crate::mysql_family::Dialect;
+use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::logical_set::selection::NOTES;
+use crate::mysql_family::logical_set::server::{Facts, Login};
+
+/// How many databases an error lists.
+const NAMED_MAX: usize = 5;
+
+/// The mode for loading: no value is cut off or replaced silently, and all dates that can be stored are accepted.
+pub const MODE: &str = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION,NO_DIR_IN_CREATE";
+/// How long the server may be silent: it may create an index of a large table.
+const SILENCE: Duration = Duration::from_secs(24 * 3600);
+/// The settings of names and modes, for objects.
+pub fn session_names() -> [String; 2] {
+    let set = format!("SET SESSION sql_mode = '{MODE},STRICT_ALL_TABLES', time_zone = '+00:00'");
+    ["SET NAMES utf8mb4".to_owned(), set]
+}
+
+/// A connection with the settings of a load.
+///
+/// # Errors
+/// The server cannot be reached, or refuses.
+pub fn control(login: &Login) -> Result<Connection> {
+    let mut connection = Connection::open_loading(&login.address, &login.credentials, login.halt.clone())?;
+    connection.set_silence(SILENCE);
+    for statement in session_names() {
+        connection.query(&statement)?;
+    }
+    connection.query("SET SESSION foreign_key_checks = 0, autocommit = 1")?;
+    if let Err(Failure::Fault(error)) = connection.query(&format!("SET SESSION max_error_count = {SHOWN_MAX}")) {
+        return Err(error);
+    }
+    let of_dialect: &[&str] = match login.address.dialect {
+        Dialect::MySql => {
+            &[
+                "SET SESSION sql_require_primary_key = 0",
+                "SET SESSION sql_generate_invisible_primary_key = 0",
+                // The default of 1 MiB sorts the entries of an index in many small runs.
+                "SET SESSION innodb_ddl_buffer_size = 67108864",
+            ]
+        }
+        Dialect::MariaDb => &["SET SESSION max_statement_time = 0, idle_transaction_timeout = 0"],
+    };
+    for statement in of_dialect {
+        // Some accounts may not set them, and some versions do not have them.
+        if let Err(Failure::Fault(error)) = connection.query(statement) {
+            return Err(error);
+        }
+    }
+    Ok(connection)
+}
+
+/// Marks the tables whose rows can be part of a transaction: by the target's engines.
+///
+/// # Errors
+/// The server refuses.
+pub fn mark_transactions(control: &mut Connection, plan: &mut Plan) -> Result<()> {
+    let answer = control.query("SELECT engine FROM information_schema.engines WHERE transactions = 'YES'")?;
+    let engines: Vec<String> = answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
+    for table in &mut plan.tables {
+        table.transactional = engines.iter().any(|engine| engine.eq_ignore_ascii_case(&table.object.engine));
+    }
+    Ok(())
+}
+
+/// Checks the target and makes everything that comes before the rows. Gives what an earlier load left.
+///
+/// # Errors
+/// The server refuses, or holds something already.
+pub fn prepared(
+    control: &mut Connection,
+    login: &Login,
+    order: &LoadOrder,
+    plan: &mut Plan,
+    facts: &Facts,
+) -> Result<notes::Earlier> {
+    let server = login.address.name();
+    let (earlier, selection) = (notes::read(control)?, notes::selection(order));
+    let same = earlier.set.as_deref() == Some(&order.set.to_string());
+    if order.resume && same && earlier.created {
+        if earlier.selection != selection {
+            return Err(other_selection(server));
+        }
+        begin_again(control, plan)?;
+        return Ok(earlier);
+    }
+    if earlier.set.is_some() && !order.replace {
+        let why = "the target holds a load that was interrupted";
+        let hint = if same && earlier.created {
+            "continue it with --resume, or begin again with --replace"
+        } else {
+            "begin again with --replace"
+        };
+        return Err(Error::refused(server, why, hint));
+    }
+    demand_privileges(plan, facts, order.check, &server)?;
+    if facts.lower_case_table_names != 0 {
+        demand_names(plan, &server)?;
+    }
+    let found = objects::existing(control, plan)?;
+    if !found.is_empty() && !order.replace {
+        return Err(objects::not_empty(&server, &found));
+    }
+    if order.dry_run {
+        return Ok(notes::Earlier::default());
+    }
+    if order.replace {
+        objects::drop_all(control, plan)?;
+        notes::remove(control)?;
+    }
+    notes::begin(control, order.set, &selection)?;
+    objects::create(control, &|| self::control(login), order.at_once, plan)?;
+    notes::created(control)?;
+    Ok(notes::Earlier::default())
+}
+
+/// Refuses an account that lacks privileges, and names each.
+fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> Result<()> {
+    let missing_on = |schema: &str, wanted: &[&str]| {
+        let missing: Vec<&str> = wanted.iter().copied().filter(|privilege| !facts.allows(schema, privilege)).collect();
+        (!missing.is_empty()).then(|| format!("{} on `{schema}`", missing.join(", ")))
+    };
+    let mut missing: Vec<String> =
+        missing_on(NOTES, &["CREATE", "DROP", "SELECT", "INSERT", "UPDATE"]).into_iter().collect();
+    for database in &plan.databases {
+        let of_schema = |table: &&PlannedTable| table.schema == database.name;
+        let tables = || plan.tables.iter().filter(of_schema);
+        let has = |kind: &str| plan.code.iter().any(|code| code.schema == database.name && code.kind == kind);
+        let wanted = [
+            ("CREATE", true),
+            ("INSERT", tables().next().is_some()),
+            ("SELECT", check),
+            ("ALTER", tables().any(|table| !table.split.indexes.is_empty() || table.split.foreign_keys.is_some())),
+            ("INDEX", tables().any(|table| !table.split.indexes.is_empty())),
+            ("REFERENCES", tables().any(|table| table.object.create.contains(" FOREIGN KEY "))),
+            ("CREATE VIEW", has("VIEW")),
+            ("CREATE ROUTINE", ["FUNCTION", "PROCEDURE", "PACKAGE"].into_iter().any(has)),
+            ("TRIGGER", has("TRIGGER")),
+            ("EVENT", has("EVENT")),
+        ];
+        let wanted: Vec<&str> =
+            wanted.into_iter().filter(|(_, needed)| *needed).map(|(privilege, _)| privilege).collect();
+        missing.extend(missing_on(&database.name, &wanted));
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let why = format!("the account lacks {}", first_of(&missing, NAMED_MAX));
+    Err(Error::refused(server, why, "GRANT these privileges, or load with another account"))
+}
+
+/// No note tells which rows of a table without transactions are there: such a table is emptied and loaded again.
+fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
+    for table in plan.tables.iter_mut().filter(|table| !table.transactional && table.object.has_rows()) {
+        control.query(&format!("TRUNCATE TABLE {}", table.quoted()))?;
+        table.again = true;
+    }
+    Ok(())
+}
+
+/// The error of a load that continues with other tables or names: rows that the first run passed over would be missing.
+fn other_selection(server: String) -> Error {
+    let why = "the interrupted load in the target has other --table or --map options";
+    let hint = "give the same options as in its first run, or begin again with --replace and without --resume";
+    Error::refused(server, why, hint)
+}
+
+/// Refuses names that are one for the target.
+fn demand_names(plan: &Plan, server: &str) -> Result<()> {
+    let mut seen = HashMap::new();
+    let databases = plan.databases.iter().map(|database| database.name.clone());
+    for shown in databases.chain(plan.tables.iter().map(PlannedTable::shown)) {
+        if let Some(other) = seen.insert(shown.to_lowercase(), shown.clone()) {
+            let why = format!("it compares names without case, and the set has both {other} and {shown}");
+            return Err(Error::refused(server, why, "load into a server with lower_case_table_names = 0"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! The streams of a load: pieces of rows come in the order of each stream, and become statements.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use fullbore_core::unpack::Target;
+use fullbore_core::{Error, Result};
+
+use super::plan::Plan;
+use super::rows::Loader;
+use super::{ServerLoad, notes};
+use crate::engine::LoadOrder;
+use crate::mysql_family::logical_set::lock;
+use crate::mysql_family::logical_set::set::Detail;
+use crate::mysql_family::logical_set::small::Sections;
+use crate::mysql_family::logical_set::tsv::Tally;
+
+/// The longest row that is held in memory, in bytes.
+const ROW_MAX: usize = 1 << 30;
+
+/// A stream that is being loaded.
+pub struct StreamLoad {
+    size: u64,
+    taken: u64,
+    /// Bytes after the last row that was loaded.
+    carry: Vec<u8>,
+    into: Content,
+    by: Loaders,
+}
+
+/// The connections that load a stream.
+#[derive(Default)]
+pub struct Loaders {
+    /// In the transaction that ends with the note of the stream.
+    joined: Option<Loader>,
+    /// For tables without transactions: each statement is for itself. A server with GTIDs allows nothing else.
+    alone: Option<Loader>,
+}
+
+impl Loaders {
+    /// Commits, and gives the connections back.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub fn commit(&mut self, load: &ServerLoad) -> Result<()> {
+        if let Some(loader) = &mut self.joined {
+            loader.connection.query("COMMIT")?;
+        }
+        let Self { joined, alone } = std::mem::take(self);
+        lock(&load.spare).extend(joined.into_iter().chain(alone));
+        Ok(())
+    }
+
+    fn within(&mut self, load: &ServerLoad, transaction: bool) -> Result<&mut Loader> {
+        let place = if transaction { &mut self.joined } else { &mut self.alone };
+        if place.is_none() {
+            let mut loader = load.loader()?;
+            if transaction {
+                loader.connection.query("START TRANSACTION")?;
+            }
+            *place = Some(loader);
+        }
+        place.as_mut().ok_or(Error::Halted)
+    }
+}
+
+impl StreamLoad {
+    /// Whether all of its bytes came.
+    pub fn is_complete(&self) -> bool {
+        self.taken >= self.size
+    }
+}
+
+enum Content {
+    /// Rows of the table at this place.
+    Chunk(usize),
+    /// Sections of many tables. True: its rows are in the target already.
+    Small(Sections, bool),
+}
+
+impl ServerLoad {
+    fn take(&self, stream: u32, load: &mut StreamLoad, offset: u64, bytes: &[u8]) -> Result<()> {
+        if offset != load.taken {
+            return Err(Error::refused(
+                "the load",
+                "its bytes came out of order",
+                "this is a defect: please report it",
+            ));
+        }
+        load.taken += bytes.len() as u64;
+        let StreamLoad { carry, into, by, .. } = load;
+        match into {
+            Content::Chunk(place) => self.take_rows(*place, carry, bytes, by)?,
+            Content::Small(sections, done) => self.take_sections(sections, *done, bytes, by)?,
+        }
+        if load.taken < load.size {
+            return Ok(());
+        }
+        let complete = match &load.into {
+            Content::Chunk(_) => load.carry.is_empty(),
+            Content::Small(sections, _) => sections.is_at_end(),
+        };
+        if !complete {
+            let why = format!("its stream {stream} ends inside a row");
+            return Err(Error::incomplete("media set", why, "use another set"));
+        }
+        self.end(stream, load)
+    }
+
+    /// Notes the stream in the transaction of its rows.
+    fn end(&self, stream: u32, load: &mut StreamLoad) -> Result<()> {
+        if !matches!(load.into, Content::Small(_, true)) {
+            let loader = load.by.within(self, true)?;
+            loader.connection.query(&notes::done(stream))?;
+        }
+        load.by.commit(self)
+    }
+
+    /// Loads the whole rows of a piece; `carry` has the bytes after the last one.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub fn take_rows(&self, place: usize, carry: &mut Vec<u8>, bytes: &[u8], by: &mut Loaders) -> Result<()> {
+        let table = self.plan.tables.get(place).ok_or(Error::Halted)?;
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n').map(|end| end + 1) else {
+            carry.extend_from_slice(bytes);
+            if carry.len() > ROW_MAX {
+                let why = "a row in the set is longer than 1 GiB";
+                return Err(Error::incomplete(format!("table {}", table.shown()), why, "use another set"));
+            }
+            return Ok(());
+        };
+        let (rows, rest) = bytes.split_at(end);
+        if !table.object.has_rows() {
+            *carry = rest.to_vec();
+            return Ok(());
+        }
+        let loader = by.within(self, table.transactional)?;
+        let loaded = match carry.is_empty() {
+            true => loader.load(table, rows)?,
+            false => {
+                carry.extend_from_slice(rows);
+                let loaded = loader.load(table, carry)?;
+                carry.clear();
+                loaded
+            }
+        };
+        self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
+        carry.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// Loads the whole sections of a piece. `done`: they are in the target already.
+    ///
+    /// # Errors
+    /// The server refuses, or they are not sections.
+    pub fn take_sections(&self, sections: &mut Sections, done: bool, bytes: &[u8], by: &mut Loaders) -> Result<()> {
+        let taken = sections.take::<SectionError>(bytes, |section, rows| {
+            let place = self.plan.places.get(&(section.schema.clone(), section.table.clone()));
+            let Some((place, table)) = place.and_then(|place| Some((*place, self.plan.tables.get(*place)?))) else {
+                return Ok(());
+            };
+            if let Some(expected) = lock(&self.expected).get_mut(place) {
+                expected.join(section.tally);
+            }
+            // A set of an earlier version has rows of MERGE tables, which are rows of other tables.
+            if (!done || table.again) && !rows.is_empty() && table.object.has_rows() {
+                let loader = by.within(self, table.transactional).map_err(SectionError::Failed)?;
+                let loaded = loader.load(table, rows).map_err(SectionError::Failed)?;
+                self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        taken.map_err(|error| match error {
+            SectionError::Failed(error) => error,
+            SectionError::Bad(why) => Error::incomplete("media set", why, "use another set"),
+        })
+    }
+}
+
+enum SectionError {
+    Bad(&'static str),
+    Failed(Error),
+}
+
+impl From<&'static str> for SectionError {
+    fn from(why: &'static str) -> Self {
+        Self::Bad(why)
+    }
+}
+
+/// The streams to load, and those to pass over. Adds the rows of all chunks to `expected`.
+pub fn of_order(
+    order: &LoadOrder,
+    plan: &Plan,
+    done: &HashSet<u32>,
+    expected: &mut [Tally],
+) -> (HashMap<u32, Mutex<StreamLoad>>, HashSet<u32>) {
+    let (mut streams, mut passed) = (HashMap::new(), HashSet::new());
+    for stream in &order.streams {
+        let is_done = done.contains(&stream.id);
+        let into = match Detail::of(stream) {
+            Some(Detail::Chunk { schema, table, tally }) => {
+                let place = plan.places.get(&(schema, table)).copied();
+                if let Some(expected) = place.and_then(|place| expected.get_mut(place)) {
+                    expected.join(tally);
+                }
+                let again = place.is_some_and(|place| plan.tables.get(place).is_some_and(|table| table.again));
+                place.filter(|_| !is_done || again).map(Content::Chunk)
+            }
+            Some(Detail::Small { .. }) => Some(Content::Small(Sections::default(), is_done)),
+            _ => None,
+        };
+        match into {
+            Some(into) => {
+                let load = StreamLoad { size: stream.size, taken: 0, carry: Vec::new(), into, by: Loaders::default() };
+                streams.insert(stream.id, Mutex::new(load));
+            }
+            None => {
+                passed.insert(stream.id);
+            }
+        }
+    }
+    (streams, passed)
+}
+
+impl Target for ServerLoad {
+    fn discards(&self) -> bool {
+        false
+    }
+
+    fn write(&self, stream: u32, offset: u64, bytes: &[u8]) -> Result<()> {
+        match self.streams.get(&stream) {
+            Some(load) => self.take(stream, &mut lock(load), offset, bytes),
+            None if self.passed.contains(&stream) => Ok(()),
+            None => {
+                let why = format!("it has blocks of stream {stream}, which its manifest does not name");
+                Err(Error::incomplete("media set", why, "use another set"))
+            }
+        }
+    }
+
+    fn zero(&self, _: u32, _: u64, _: u64) -> Result<()> {
+        Err(Error::incomplete("media set", "it has zeros in a stream of rows", "use another set"))
+    }
+}

@@ -1,0 +1,92 @@
+//! Users, roles and grants in logical sets (`--users`).
+
+use fullbore_test_servers::{Kind, Server};
+
+use crate::mysql_logical::{backup, load, server};
+use crate::world::World;
+
+const COMMON: &str = "CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY, v INT); \
+    CREATE USER 'app'@'%' IDENTIFIED BY 's3cret'; CREATE USER 'o''b`x é'@'10.0.0.%' IDENTIFIED BY 'other' REQUIRE SSL WITH MAX_USER_CONNECTIONS 7; \
+    CREATE USER locked@localhost IDENTIFIED BY 'x' ACCOUNT LOCK; \
+    CREATE ROLE reader; GRANT SELECT ON shop.* TO reader; GRANT reader TO 'app'@'%'; \
+    GRANT INSERT, UPDATE (v) ON shop.item TO 'app'@'%'; \
+    CREATE DEFINER = 'app'@'%' PROCEDURE shop.p () SELECT COUNT(*) FROM shop.item; GRANT EXECUTE ON PROCEDURE shop.p TO 'app'@'%';";
+
+/// What the server says of its accounts, without the root's and its own.
+fn accounts(server: &Server) -> String {
+    let mariadb = server.kind() != Kind::Mysql9;
+    let role = if mariadb { "is_role" } else { "'N'" };
+    let list = server.sql(&format!(
+        "SELECT user, host, {role} FROM mysql.user WHERE user NOT IN ('root', 'mysql.sys', 'mysql.session', 'mysql.infoschema', 'mariadb.sys', 'PUBLIC', 'loader') ORDER BY 1, 2"
+    ));
+    let mut told = list.clone();
+    for line in list.lines() {
+        let [user, host, role] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let is_role = role == "Y";
+        let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
+        let name = if is_role { quoted(user) } else { format!("{}@{}", quoted(user), quoted(host)) };
+        let hexadecimal = if mariadb { "" } else { "SET print_identified_with_as_hex = 1; " };
+        if !is_role {
+            told += &server.sql(&format!("{hexadecimal}SHOW CREATE USER {name}"));
+        }
+        told += &server.sql(&format!("SHOW GRANTS FOR {name}"));
+    }
+    told
+}
+
+fn round_trip(kind: Kind, further: &str) {
+    let world = World::new();
+    let (source, target) = (server(kind, &world, "source"), server(kind, &world, "target"));
+    source.sql(COMMON);
+    source.sql(further);
+    let before = accounts(&source);
+    assert!(before.contains("reader") && before.contains("app"), "{before}");
+    let dumped = backup(&world, &source, "--users --mkdir --to a/").done();
+    backup(&world, &source, "--mkdir --to plain/").done();
+    load(&world, &target, "--from plain --users").refused(2, "--users", "the set holds no accounts");
+
+    // An account that is there stays, and nothing is loaded.
+    target.sql("CREATE USER 'app'@'%' IDENTIFIED BY 'of the target'");
+    load(&world, &target, "--from a --users").refused(1, "--users", "app");
+    assert!(!target.sql("SHOW DATABASES").contains("shop"));
+    load(&world, &target, "--from a --users --table shop.item").refused(2, "--users", "--table");
+    let root = target.sql("SELECT user, host FROM mysql.user WHERE user = 'root' ORDER BY 2");
+    let loaded = load(&world, &target, "--from a --users --replace --check full").done();
+    loaded.says(&["4 accounts"]);
+    assert_eq!(accounts(&target), before);
+    assert_eq!(target.sql("SELECT user, host FROM mysql.user WHERE user = 'root' ORDER BY 2"), root);
+
+    // Without the flag, accounts stay as they are.
+    target.sql("DROP DATABASE shop; DROP USER 'app'@'%'");
+    load(&world, &target, "--from a").with_code(4).says(&["`app`@`%`"]);
+    assert!(!accounts(&target).contains("app"));
+
+    // No hash is in any output.
+    let text = dumped.text() + &load(&world, &target, "--from a --users --replace").text();
+    for hash in ["0x24", "*7", "IDENTIFIED"] {
+        assert!(!text.contains(hash), "{text}");
+    }
+}
+
+#[test]
+fn the_accounts_of_a_mysql_server_come_back_with_roles_and_grants_and_only_if_wanted() {
+    let further = "ALTER USER 'app'@'%' DEFAULT ROLE reader; GRANT BACKUP_ADMIN, SELECT ON *.* TO 'o''b`x é'@'10.0.0.%' WITH GRANT OPTION";
+    round_trip(Kind::Mysql9, further);
+}
+
+#[test]
+fn the_accounts_of_a_mariadb_server_come_back_with_roles_and_grants_and_only_if_wanted() {
+    let further =
+        "SET DEFAULT ROLE reader FOR 'app'@'%'; GRANT SELECT ON *.* TO 'o''b`x é'@'10.0.0.%' WITH GRANT OPTION";
+    round_trip(Kind::Mariadb11, further);
+}
+
+#[test]
+fn accounts_of_the_other_vendor_are_refused_before_the_first_row() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mariadb11, &world, "source"), server(Kind::Mysql9, &world, "target"));
+    source.sql(COMMON);
+    backup(&world, &source, "--users --mkdir --to a/").done();
+    load(&world, &target, "--from a --users").refused(2, "--users", "vendor");
+    assert!(!target.sql("SHOW DATABASES").contains("shop"));
+}

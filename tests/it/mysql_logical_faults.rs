@@ -1,0 +1,276 @@
+//! Logical backups and loads in a bad world: connections that end, accounts without privileges, targets that lack something.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use fullbore_test_servers::{Kind, Options, Server};
+
+use crate::mysql_logical::{backup, load, scheme, server, url};
+use crate::small_disk::SmallDisk;
+use crate::world::World;
+
+/// A proxy before a server. It closes every connection when a client sends a text: so the server is gone at this moment.
+struct Cutter {
+    port: u16,
+    text: Arc<Mutex<Option<&'static str>>>,
+}
+
+impl Cutter {
+    fn before(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, to) = (listener.local_addr().unwrap().port(), server.port());
+        let text = Arc::new(Mutex::new(None));
+        let wanted = text.clone();
+        // It ends with the process of the test.
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let (from_server, to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let wanted = wanted.clone();
+                thread::spawn(move || forward(from_server, to_client, &Mutex::new(None)));
+                thread::spawn(move || forward(client, server, &wanted));
+            }
+        });
+        Self { port, text }
+    }
+
+    fn cuts_at(&self, text: &'static str) {
+        *self.text.lock().unwrap() = Some(text);
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, wanted: &Mutex<Option<&'static str>>) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let bytes = &buffer[..count];
+        let is_wanted = |text: &'static str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        if wanted.lock().unwrap().is_some_and(is_wanted) || to.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
+
+const SHOP: &str = "CREATE DATABASE shop; USE shop; CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(100), KEY (v)); \
+    INSERT INTO item VALUES (1, 'a'), (2, 'b'); CREATE TABLE big (id INT PRIMARY KEY, v LONGBLOB, n INT, KEY (n)); \
+    INSERT INTO big VALUES (1, REPEAT('x', 1500000), 1), (2, REPEAT('y', 1500000), 2); \
+    CREATE TABLE nokey (v VARCHAR(400)); INSERT INTO nokey VALUES (REPEAT('n', 400)), (REPEAT('n', 400)); \
+    CREATE TABLE old (id INT PRIMARY KEY, v VARCHAR(100)) ENGINE=MyISAM; INSERT INTO old VALUES (1, 'x'), (2, 'y'); \
+    CREATE TABLE many_old (v VARCHAR(1000)) ENGINE=MyISAM; \
+    INSERT INTO many_old SELECT REPEAT('m', 1000) FROM (SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8) a, \
+        (SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8) b, \
+        (SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8) c; \
+    CREATE DATABASE other; CREATE TABLE other.o (id INT PRIMARY KEY); \
+    CREATE VIEW shop.a_view AS SELECT id FROM shop.item; CREATE VIEW shop.b_view AS SELECT id FROM other.o; \
+    CREATE TRIGGER shop.t BEFORE INSERT ON shop.item FOR EACH ROW SET NEW.v = 'changed'; \
+    CREATE DEFINER = 'gone'@'nowhere' PROCEDURE shop.p () SELECT 1;";
+
+/// Everything that a load takes, by its digests, and the triggers and views.
+fn state(server: &Server) -> String {
+    server.sql(
+        "CHECKSUM TABLE shop.item, shop.big, shop.nokey, shop.old, shop.many_old; SELECT COUNT(*) FROM shop.many_old; \
+         SELECT trigger_name FROM information_schema.triggers WHERE trigger_schema = 'shop'; \
+         SELECT table_name FROM information_schema.views WHERE table_schema = 'shop' ORDER BY 1; \
+         SELECT table_name, index_name FROM information_schema.statistics WHERE table_schema = 'shop' ORDER BY 1, 2",
+    )
+}
+
+/// The server goes at each phase of a dump and of a load. A load continues, and takes nothing twice: not the rows of MyISAM
+/// tables either, which are part of no transaction.
+fn gone_at_each_phase(kind: Kind) {
+    let world = World::new();
+    let (source, target) = (server(kind, &world, "source"), server(kind, &world, "target"));
+    source.sql(SHOP);
+    let expected = state(&source);
+    let (scheme, cutter) = (scheme(&source), Cutter::before(&source));
+    let dump = |options: &str| {
+        world.run(&format!(
+            "backup {scheme}://root@127.0.0.1:{}?ssl-mode=disabled&get-server-public-key=true --method logical --password-file source {options}",
+            cutter.port
+        ))
+    };
+    for phase in ["CONSISTENT SNAPSHOT", "SHOW CREATE TABLE", "FROM `shop`.`big`"] {
+        cutter.cuts_at(phase);
+        dump("--mkdir --to cut/").refused(1, scheme, "the connection was cut");
+        assert!(!world.at("cut").exists() || world.names("cut").is_empty(), "{phase}");
+    }
+
+    backup(&world, &source, "--to a/ --exclude other.*").with_code(4).says(&["MyISAM"]);
+    let cutter = Cutter::before(&target);
+    let through = |options: &str| {
+        world.run(&format!(
+            "restore --from a --into {scheme}://root@127.0.0.1:{}?ssl-mode=disabled&get-server-public-key=true --password-file target {options}",
+            cutter.port
+        ))
+    };
+    target.sql("SET GLOBAL local_infile = 1");
+    for (phase, options) in [
+        ("CREATE TABLE `shop`", ""),
+        ("INTO TABLE `shop`.`big`", "--replace"),
+        ("INTO TABLE `shop`.`old`", "--resume"),
+        ("ALTER TABLE `shop`.`big`", "--resume"),
+        ("CREATE DEFINER", "--resume"),
+    ] {
+        cutter.cuts_at(phase);
+        let ended = through(options);
+        assert!(ended.code == 1 && ended.err.contains("the connection was cut"), "{phase}: {ended}");
+    }
+    // The target has no database `other`.
+    let ended = load(&world, &target, "--from a --resume").with_code(1);
+    ended.says(&["view shop.b_view", "continue with --resume"]);
+    let ended = load(&world, &target, "--from a --resume").with_code(1);
+    ended.says(&["view shop.b_view"]);
+    target.sql("CREATE DATABASE other; CREATE TABLE other.o (id INT PRIMARY KEY)");
+    let ended = load(&world, &target, "--from a --resume --check full").with_code(4);
+    ended.says(&["`gone`@`nowhere`"]);
+    assert_eq!(state(&target), expected);
+
+    // A name that is a view in the set and a table in the target, and the other way round.
+    target.sql("DROP VIEW shop.b_view; CREATE TABLE shop.b_view (a INT); DROP TABLE shop.old; CREATE VIEW shop.old AS SELECT 1");
+    load(&world, &target, "--from a --table shop.b_view").refused(1, scheme, "shop.b_view");
+    load(&world, &target, "--from a --table shop.b_view --table shop.old --replace").done();
+    assert_eq!(state(&target), expected);
+}
+
+#[test]
+fn a_mysql_server_that_goes_at_any_phase_costs_no_row_and_doubles_none() {
+    gone_at_each_phase(Kind::Mysql9);
+}
+
+#[test]
+fn a_mariadb_server_that_goes_at_any_phase_costs_no_row_and_doubles_none() {
+    gone_at_each_phase(Kind::Mariadb11);
+}
+
+#[test]
+fn what_an_account_or_a_target_lacks_is_named() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mysql9, &world, "source"), server(Kind::Mysql9, &world, "target"));
+    source.sql(SHOP);
+    backup(&world, &source, "--to a/ --exclude other.* --exclude shop.b_view").with_code(4);
+    for name in [&source, &target] {
+        name.sql(
+            "CREATE USER nothing@'%' IDENTIFIED BY 'pl41n'; CREATE USER some@'%' IDENTIFIED BY 'pl41n'; \
+             GRANT SELECT, SHOW VIEW, CREATE ON `sh%`.* TO some@'%'",
+        );
+    }
+    fs::write(world.at("plain"), "pl41n").unwrap();
+    fs::write(world.at("wrong"), "wr0ng").unwrap();
+    let (from, into) = (source.port(), target.port());
+    let dump = |user: &str, password: &str, options: &str| {
+        world.run(&format!(
+            "backup mysql://{user}@127.0.0.1:{from}{options} --method logical --password-file {password} --to nul:"
+        ))
+    };
+    let load_as = |user: &str, password: &str| {
+        world.run(&format!("restore --from a --into mysql://{user}@127.0.0.1:{into} --password-file {password}"))
+    };
+    dump("root", "wrong", "").refused(1, "mysql://", "Access denied");
+    load_as("root", "wrong").refused(1, "mysql://", "Access denied");
+    dump("nothing", "plain", "/shop").refused(
+        2,
+        "mysql://",
+        "database shop does not exist, or the account may not see it",
+    );
+    // It sees one database of two: the backup of the server says that it is a part.
+    dump("some", "plain", "").with_code(4).says(&["SELECT on some databases only", "--copy-only"]);
+    let ended = load_as("some", "plain");
+    let ended = ended.refused(1, "mysql://", "the account lacks");
+    ended.says(&[
+        "CREATE, DROP, SELECT, INSERT, UPDATE on `fullbore_load`",
+        "INSERT, ALTER, INDEX, CREATE VIEW, CREATE ROUTINE, TRIGGER on `shop`",
+    ]);
+    assert!(!target.sql("SHOW DATABASES").contains("shop"));
+
+    // Without the right to make objects of other definers, everything else is there, and a grant helps.
+    target.sql("GRANT ALL ON shop.* TO some@'%'; GRANT ALL ON fullbore_load.* TO some@'%'");
+    load_as("some", "plain").with_code(1).says(&["SET_ANY_DEFINER", "--resume"]);
+    load(&world, &target, "--from a --resume --check full").with_code(4);
+
+    // A packet that the target does not take.
+    target.sql("SET GLOBAL max_allowed_packet = 1048576; SET GLOBAL local_infile = 0");
+    load(&world, &target, "--from a --replace").refused(1, "table shop.big", "max_allowed_packet");
+    target.sql("SET GLOBAL max_allowed_packet = 67108864");
+    load(&world, &target, "--from a --resume --check full").with_code(4);
+
+    // A table without a key that another session changes between two runs of a load.
+    let cutter = Cutter::before(&target);
+    target.sql("SET GLOBAL local_infile = 1");
+    cutter.cuts_at("ALTER TABLE `shop`.`big`");
+    let line = format!(
+        "restore --from a --into mysql://root@127.0.0.1:{}?ssl-mode=disabled&get-server-public-key=true --password-file target --replace",
+        cutter.port
+    );
+    world.run(&line).with_code(1);
+    target.sql("INSERT INTO shop.nokey VALUES ('of another session')");
+    load(&world, &target, "--from a --resume --check full").refused(1, "table shop.nokey", "3 rows, and the set has 2");
+}
+
+#[test]
+fn a_target_directory_without_space_is_named() {
+    let test = "a_target_directory_without_space_is_named";
+    let world = World::new();
+    let source = server(Kind::Mariadb11, &world, "source");
+    source.sql(
+        "CREATE DATABASE shop; CREATE TABLE shop.big (id INT PRIMARY KEY, v LONGBLOB); \
+        INSERT INTO shop.big VALUES (1, REPEAT('x', 8000000)), (2, REPEAT('y', 8000000))",
+    );
+    backup(&world, &source, "--to a/").done();
+    let Some(_disk) = SmallDisk::mount(&world, "disk", 12, test) else { return };
+    // A directory: the set is larger than the disk.
+    let ended = world.run("restore --from a --into dir:disk/out");
+    assert!(ended.code == 1 && ended.err.contains("disk/out"), "{ended}");
+}
+
+#[test]
+fn a_partition_that_is_emptied_during_a_dump_ends_it_with_the_name_of_its_table() {
+    let world = World::new();
+    let source = server(Kind::Mysql9, &world, "source");
+    source.sql("CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY, v LONGBLOB); INSERT INTO shop.item VALUES (1, REPEAT('x', 8000000)); ANALYZE TABLE shop.item; \
+        CREATE TABLE shop.parts (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20)); \
+        INSERT INTO shop.parts VALUES (1), (11)");
+    let line = format!(
+        "backup {} --method logical --password-file source --to b/ --throttle 2MiB --max-transfer-size 64KiB",
+        url(&source)
+    );
+    let running = world.start(&line);
+    fullbore_test_servers::wait_until("rows are read", || source.sql("SHOW PROCESSLIST").contains("shop`.`item"));
+    source.sql("ALTER TABLE shop.parts TRUNCATE PARTITION p0");
+    running.wait().refused(1, "", "shop.parts");
+    assert!(world.names("b").is_empty());
+}
+
+#[test]
+fn a_dump_and_a_load_work_over_tls_that_proves_the_server() {
+    let world = World::new();
+    let source = Server::start(Kind::Mysql9, &Options::new());
+    fs::write(world.at("source"), fs::read(source.password_file().unwrap()).unwrap()).unwrap();
+    source.sql(SHOP);
+    let ca = source.ca().unwrap().display().to_string();
+    let address = format!("mysql://root@127.0.0.1:{}", source.port());
+    let tls = format!("ssl-mode=verify-ca&ssl-ca={ca}");
+    let words =
+        ["backup", &format!("{address}/shop?{tls}"), "--method", "logical", "--password-file", "source", "--to", "a/"];
+    world.run_with(&words).with_code(4);
+    let words = [
+        "restore",
+        "--from",
+        "a",
+        "--into",
+        &format!("{address}?{tls}"),
+        "--password-file",
+        "source",
+        "--map",
+        "shop=copy",
+        "--check",
+        "full",
+    ];
+    world.run_with(&words).with_code(4);
+    assert_eq!(
+        source.sql("CHECKSUM TABLE copy.big").split('\t').nth(1),
+        source.sql("CHECKSUM TABLE shop.big").split('\t').nth(1)
+    );
+}
