@@ -30,7 +30,7 @@ pub(super) struct ReplayByStatements {
 
 /// A connection becomes a stage with the first set.
 enum State {
-    Connected(Option<Statements>),
+    Connected(Option<Box<Statements>>),
     Staged(Box<Stage>),
 }
 
@@ -67,7 +67,7 @@ impl ReplayByStatements {
         connection.quit();
         let with_accounts = on.position.get("users").and_then(serde_json::Value::as_bool).unwrap_or(false);
         let statements = Statements::begin(Box::new(connect), dialect, with_accounts)?;
-        Ok(Self { dialect, state: State::Connected(Some(statements)), begun: Instant::now() })
+        Ok(Self { dialect, state: State::Connected(Some(Box::new(statements))), begun: Instant::now() })
     }
 }
 
@@ -83,7 +83,7 @@ impl LogReplay for ReplayByStatements {
         if let State::Connected(statements) = &mut self.state {
             let base = End::read(self.dialect, &set.stands.position);
             let base = base.map_err(|why| Error::incomplete(set.name, why, "use another full"))?;
-            let way = Way::Statements(Box::new(statements.take().ok_or(Error::Halted)?));
+            let way = Way::Statements(statements.take().ok_or(Error::Halted)?);
             self.begun = Instant::now();
             self.state = State::Staged(Box::new(Stage::by(way, self.dialect, &base)));
         }

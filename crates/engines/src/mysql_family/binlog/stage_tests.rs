@@ -174,7 +174,7 @@ fn staged(base: &End, sets: &[&Set], stop: Option<LogStop>) -> fullbore_core::Re
         set.stage(&mut stage, directory.path(), stop.as_ref())?;
     }
     stage.demand(stop.as_ref())?;
-    stage.close()?;
+    stage.relays()?.close()?;
     Ok((directory, stage))
 }
 
@@ -208,8 +208,8 @@ fn a_base_within_a_set_gets_only_what_it_lacks() {
     assert_eq!(relay(directory.path(), 1), wanted);
     assert_eq!(stage.groups.to_string(), format!("{UUID}:4-7"));
     // A base in the second file needs nothing of the first.
-    let (directory, stage) = staged(&two.place(two.groups[1]), &[&set], None).unwrap();
-    assert_eq!((stage.counts.0, stage.first_file.as_str()), (1, "binlog.000002"));
+    let (directory, mut stage) = staged(&two.place(two.groups[1]), &[&set], None).unwrap();
+    assert_eq!((stage.counts.0, &stage.relays().unwrap().first_file[..]), (1, "binlog.000002"));
     assert!(relay(directory.path(), 1).len() < whole(&two).len());
 }
 

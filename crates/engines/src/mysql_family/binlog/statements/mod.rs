@@ -38,6 +38,8 @@ mod group {
     pub const PREPARED_XA: u8 = 64;
 }
 
+/// The value of a variable: its type, the number of its collation, and its bytes.
+type Value<'a> = (u8, u32, &'a [u8]);
 /// Makes another connection to the server.
 type Connect = Box<dyn Fn() -> Result<Connection>>;
 
@@ -418,7 +420,7 @@ impl Statements {
     /// The value of a user's variable for the next statement: a text, a number, or NULL.
     fn user_variable(&mut self, body: &[u8]) -> Result<()> {
         let mut rest = body;
-        let parsed = || -> Option<(String, Option<(u8, u32, &[u8])>)> {
+        let parsed = || -> Option<(String, Option<Value<'_>>)> {
             let rest = &mut rest;
             let length = u32::from_le_bytes(*take::<4>(rest)?) as usize;
             let (name, after) = rest.split_at_checked(length)?;
