@@ -173,6 +173,7 @@ fn a_full_becomes_the_files_of_its_database_in_an_empty_directory() {
     world.run("restore --from full.bak --into dir:out").refused(2, "out", "does not exist");
     let done = world.run("restore --from full.bak --into dir:out --mkdir").done();
     assert!(done.err.contains("FOR ATTACH_REBUILD_LOG"), "{done}");
+    assert!(done.text().contains("full of sqlserver shop into dir:out"), "{done}");
     assert_eq!(world.names("out"), ["shop", "shop_log"]);
     let page = &world.read("out/shop")[8 * 8192..9 * 8192];
     assert_eq!(u32::from_le_bytes(page[32..36].try_into().unwrap()), 8, "page 8 is at its place");

@@ -88,7 +88,7 @@ fn fit_for<'a>(into: &restore::Into, sets: Vec<&'a StoredSet>, reading: &Reading
         _ => return sets,
     };
     let fits = |set: &&StoredSet| is_log(set) || named(set) || is_logical(set) == wants_rows;
-    if sets.iter().any(|set| set.record.kind == SetKind::Full && set.is_usable() && fits(&set)) {
+    if sets.iter().any(|set| set.record.kind == SetKind::Full && set.is_usable() && fits(set)) {
         return sets.into_iter().filter(fits).collect();
     }
     sets

@@ -37,7 +37,8 @@ pub fn tables(
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut Vec::new())?;
     let database = meant(&repository, &inventory.sets, database);
-    let sets = to_choose_from(&inventory.sets, database.as_deref(), reading.choice.set.as_deref())?;
+    let set = reading.choice.set.as_deref();
+    let sets = to_choose_from(&inventory.sets, database.as_deref(), set, &repository.name)?;
     let mut chosen = Report::begin("restore");
     let chain = ChosenChain::among(sets, reading, &repository, &mut chosen)?;
     if chain.engine().is_none_or(|engine| fullbore_engines::media_of(&engine).is_none()) {
