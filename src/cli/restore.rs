@@ -102,8 +102,18 @@ fn place(text: &str) -> bool {
 /// `--into`, and the options of a server there.
 fn target(args: &Restore, config: &Config) -> Result<(Into, GivenOptions)> {
     let into = Into::parse(&args.into)?;
-    let Into::Server { engine, .. } = into else { return Ok((into, GivenOptions::default())) };
-    let (url, options) = resolve_options(&args.into, &args.engine_options.given()?, &config.engine)?;
+    let given = args.engine_options.given()?;
+    let Into::Server { engine, .. } = into else {
+        return match given.iter().next() {
+            Some(option) => Err(Error::usage(
+                format!("--{}", option.name),
+                format!("is for a restore into a running server, and --into {} is none", args.into),
+                "leave it out, or restore into mysql://…, mariadb://… or mssql://…",
+            )),
+            None => Ok((into, GivenOptions::default())),
+        };
+    };
+    let (url, options) = resolve_options(&args.into, &given, &config.engine)?;
     Ok((Into::Server { engine, url: url.text().to_owned() }, options))
 }
 

@@ -302,7 +302,7 @@ mod object_store {
         let variables = store.environment();
         run(&world, &variables, "backup sqlite:app.db --repo night").done();
         let record = store.client().get("media", "night/.fullbore/repository.json").unwrap();
-        let newer = String::from_utf8(record).unwrap().replace("\"format\": 1", "\"format\": 2");
+        let newer = String::from_utf8(record).unwrap().replace("\"format\": 2", "\"format\": 3");
         store.client().put("media", "night/.fullbore/repository.json", newer.as_bytes());
         let before = keys(&store);
         assert_each_verb_says(

@@ -59,7 +59,7 @@ fn tables_of_a_stored_full_of_pages_that_differ_and_of_a_differential_come_out_o
         world.write(&format!("{number}.bak"), bytes);
         ways.extend(how(&world.run(&format!("copy --from {number}.bak --to-repo night --report json")).done()));
     }
-    let ways: Vec<&str> = ways.iter().map(|way| way.trim_start_matches("taken in ")).collect();
+    let ways: Vec<&str> = ways.iter().map(|way| way.trim_start_matches("stored ")).collect();
     assert_eq!(ways, ["whole", "as the pages that differ", "as it is", "whole"]);
     let sets = list(&world);
     for (set, (from, row)) in sets.iter().zip([

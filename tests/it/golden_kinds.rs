@@ -179,7 +179,7 @@ fn write_the_golden_backup_files_of_sql_server() {
         world.write(name, bytes);
         let copied =
             world.run(&format!("copy --from {name} --to-repo night --compression zstd:19 --report json")).done();
-        assert_eq!(how(&copied) == ["taken in as the pages that differ"], *name == "2.bak", "{copied}");
+        assert_eq!(how(&copied) == ["stored as the pages that differ"], *name == "2.bak", "{copied}");
     }
     let digests = files_given_back(&world);
     for (name, bytes) in FOREIGN.iter().zip(&media) {

@@ -101,6 +101,7 @@ fn sqlite_checks_the_restored_file_when_asked() {
         std::fs::remove_file(world.at("copy.db")).unwrap();
     }
     world.run("restore --from a --into nul: --check quick").refused(2, "--check", "keeps no database");
+    world.run("restore --from a --into dir:out --users").refused(2, "--users", "running server");
     let line = "restore --from a --into sqlite:copy.db --check full --server-program /bin/true";
     world.run(line).refused(2, "--server-program", "which needs no server");
     world.run("restore --from a --into sqlite:copy.db --check full --start-check").with_code(2);
