@@ -145,10 +145,16 @@ fn write_the_golden_media_of_servers() {
 /// Backup files of SQL Server: a full, a later full as the pages that differ, a log, and a compressed full.
 const FOREIGN: [&str; 4] = ["1.bak", "2.bak", "log.trn", "packed.bak"];
 
+/// Runs a restore. The media are copied here and are old: a warning says that the clock of their host was wrong.
+fn restored(world: &World, line: &str) {
+    let ended = world.run(line);
+    assert!(ended.code == 0 || ended.code == 4 && ended.err.contains("store's clock"), "{ended}");
+}
+
 /// Restores all stored backup files, each into a directory of its own, and gives the digest of each.
 fn files_given_back(world: &World) -> Vec<String> {
     for set in foreign_sets::list(world) {
-        world.run(&format!("restore --repo night --set {} --into bak:out --mkdir", id(&set))).done();
+        restored(world, &format!("restore --repo night --set {} --into bak:out --mkdir", id(&set)));
     }
     FOREIGN.map(|name| format!("{name} {}\n", digest(&world.at("out").join(name)))).to_vec()
 }
@@ -193,7 +199,7 @@ fn golden_uploaded_objects_come_back_byte_for_byte() {
     let (world, kept) = (with_media("uploaded"), media(VERSION).join("uploaded"));
     world.run("catalog rebuild --repo night").done();
     world.run("verify --repo night").done();
-    world.run("restore --repo night --into object:out --mkdir").done();
+    restored(&world, "restore --repo night --into object:out --mkdir");
     assert_eq!(digest(&world.at("out/dump.bin")), expected(&kept, "dump.bin"));
 }
 

@@ -15,7 +15,9 @@ fn server(kind: Kind, world: &World, name: &str) -> Server {
 
 fn migrate(world: &World, [source, target]: [&Server; 2], options: &str) -> Ended {
     let (from, to) = (url(source), url(target));
-    world.run(&format!("migrate {from} --into {to} --password-file source --into-password-file target {options}"))
+    world.run(&format!(
+        "migrate {from} --into {to} --password-file source --into-password-file target --experimental {options}"
+    ))
 }
 
 /// Changes of every kind, after the full.
@@ -54,7 +56,7 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
         source.sql(statements);
     }
     let itself = url(&source);
-    let line = format!("migrate {itself} --into {itself} --password-file source");
+    let line = format!("migrate {itself} --into {itself} --password-file source --experimental");
     world.run(&line).refused(2, "--into", "same server");
     migrate(&world, both, "--resume").refused(1, "", "no migration");
     let planned = migrate(&world, both, "--plan").done();

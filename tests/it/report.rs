@@ -8,7 +8,7 @@ use crate::database;
 use crate::world::World;
 
 const FIELDS: &str = "schema_version tool_version host command status error hint exit_code started_at finished_at kind engine database \
-    backup_set_id media_set_id sets task families copies copied source_bytes unread_bytes allocated_bytes hole_bytes skipped_bytes stored_bytes ratio elapsed_s mib_per_s pool \
+    backup_set_id media_set_id migration sets task families copies copied source_bytes unread_bytes allocated_bytes hole_bytes skipped_bytes stored_bytes ratio elapsed_s mib_per_s pool \
     peak_rss_bytes stages io cpu_before_s cpu_s bottleneck verdict following limit position server point into restoring writers_blocked_s resumed start_check tables configuration encrypted_to planned coverage exported warnings notes";
 
 #[track_caller]

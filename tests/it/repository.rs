@@ -294,7 +294,7 @@ fn encrypted_sets_without_records_get_their_names_back_with_the_key() {
     lose();
     let media = ["a", "b"].map(|folder| (world.at(folder), world.at(&format!("{folder}-away"))));
     media.iter().for_each(|(place, away)| fs::rename(place, away).and_then(|()| fs::create_dir(place)).unwrap());
-    world.run("catalog rebuild --repo night").refused(2, "--repo night", "no repository");
+    world.run("catalog rebuild --repo night").refused(2, "--repo night", "is not a repository");
     assert!(world.names("a").is_empty(), "an empty place does not become a repository");
     media.iter().for_each(|(place, away)| fs::remove_dir(place).and_then(|()| fs::rename(away, place)).unwrap());
     let said = world.run("catalog rebuild --repo night").done().text();

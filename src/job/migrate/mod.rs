@@ -277,13 +277,13 @@ impl Run<'_> {
         migration.freeze()?;
         (self.told)(Event::Frozen);
         let since = Instant::now();
-        loop {
+        // The first end may be one that the source has sent before it was read-only: the log is asked for once more.
+        let mut ends = 0;
+        while ends < 2 {
             self.conduct.check()?;
             let standing = migration.follow()?;
             self.book(&standing, since);
-            if standing.at_end {
-                break;
-            }
+            ends += u32::from(standing.at_end);
         }
         self.found.last_bytes_s = Some(since.elapsed().as_secs_f64());
         if self.request.compare {

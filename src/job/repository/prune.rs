@@ -16,6 +16,7 @@ use super::{Setting, databases};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::on_its_line;
+use fullbore_engines::LogEngine;
 use fullbore_repository::Repository;
 use fullbore_repository::chain::retention::{self, KeepOrDelete, KeptSet, Policy, RetentionPlan};
 use fullbore_repository::chain::{self, show_time};
@@ -276,7 +277,8 @@ fn planned(
     }
     let names = Names::of(&inventory.sets);
     let mut kept: Vec<KeptSet> = places.iter().map(|&at| kept_set(&inventory.sets[at], &names, &leases)).collect();
-    found_on_newer_fulls(&mut kept, &places.iter().map(|&at| &inventory.sets[at]).collect::<Vec<_>>());
+    let outlives_fulls = |engine: &str| fullbore_engines::log(engine).is_some_and(LogEngine::outlives_fulls);
+    found_on_newer_fulls(&mut kept, &places.iter().map(|&at| &inventory.sets[at]).collect::<Vec<_>>(), outlives_fulls);
     // Sets of other databases stay, with the sets that they depend on.
     kept.iter_mut().for_each(|set| set.unknown |= !meant.contains(&set.backup_set_id));
     let mut plan = retention::plan(&kept, &request.policy, now);
@@ -320,11 +322,14 @@ fn with_dependants(mut ids: HashSet<Uuid>, sets: &[StoredSet]) -> HashSet<Uuid> 
 
 /// A log set that holds the end of a newer full needs this full, and no set before it: else one row of log sets would keep
 /// the first full for ever.
-fn found_on_newer_fulls(kept: &mut [KeptSet], sets: &[&StoredSet]) {
+fn found_on_newer_fulls(kept: &mut [KeptSet], sets: &[&StoredSet], outlives_fulls: impl Fn(&str) -> bool) {
     let found: Vec<_> = sets.iter().map(|set| set.found()).collect();
-    // Tombstones are those of this prune: it decides about all sets in the same way again.
-    let may_be = |at: usize| !sets[at].is_damaged() && !sets[at].record.copy_only;
-    for (log, base) in chain::foundations(&found, may_be) {
+    // Tombstones are those of this prune: it decides about all sets in the same way again. A full that nobody has read must
+    // not take the place of one that was verified.
+    let may_be = |at: usize| sets[at].is_verified() && !sets[at].record.copy_only;
+    // Elsewhere each log set needs the full that it names.
+    let founded = chain::foundations(&found, may_be).into_iter();
+    for (log, base) in founded.filter(|(log, _)| outlives_fulls(&sets[*log].record.engine)) {
         kept[log].base = Some(kept[base].backup_set_id);
     }
 }

@@ -72,7 +72,7 @@ fn kept(sets: &[StoredSet], rules: &str) -> Vec<StoredSet> {
     let policy = toml::from_str::<retention::KeepRules>(rules).unwrap().policy("rules").unwrap();
     let names = Names::of(sets);
     let mut seen: Vec<KeptSet> = sets.iter().map(|set| kept_set(set, &names, &[])).collect();
-    found_on_newer_fulls(&mut seen, &sets.iter().collect::<Vec<_>>());
+    found_on_newer_fulls(&mut seen, &sets.iter().collect::<Vec<_>>(), |_| true);
     let plan = retention::plan(&seen, &policy, NOW);
     let stays = |(at, _): &(usize, &StoredSet)| !plan.delete.contains(at);
     sets.iter().enumerate().filter(stays).map(|(_, set)| set.clone()).collect()

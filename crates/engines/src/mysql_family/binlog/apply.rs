@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
 
-use super::event::{CRC, HEADER, Header, IN_USE, kind};
+use super::event::{CRC, HEADER, Header, IN_USE, is_part_of_an_alter, kind};
 use super::statement::{Kind, Statement};
 use super::{foreign, payload};
 use crate::mysql_family::Dialect;
@@ -189,6 +189,10 @@ impl Applier {
             kind::MARIADB_GTID => {
                 // After number and domain: bit 0 says that it is one statement.
                 let alone = body.get(12).is_some_and(|flags| flags & 1 == 1);
+                if is_part_of_an_alter(body) {
+                    let hint = "SET GLOBAL binlog_alter_two_phase = OFF on the source, and begin again with --replace";
+                    return Err(self.refused("it has an ALTER TABLE in two parts (binlog_alter_two_phase)", hint));
+                }
                 self.group = Group { open: true, transaction: !alone, rows: false };
                 Ok(Passed::Inside)
             }
@@ -252,6 +256,10 @@ impl Applier {
             self.group = Group { open: true, transaction: true, rows: self.group.rows };
         }
         Ok(match kind {
+            Kind::Definition if statement.exchanges_rows() => {
+                let why = format!("the statement {} exchanges the rows of two tables", statement.shown());
+                return Err(self.refused(&why, "begin again with --replace after such statements"));
+            }
             Kind::Definition => Passed::Definition(Box::new(statement), ends),
             kind => Passed::PassedOver(kind, ends),
         })
@@ -264,15 +272,9 @@ impl Applier {
     pub fn define(&mut self, statement: &Statement) -> Result<()> {
         self.settle()?;
         self.in_transaction = false;
+        // Before the settings: they change the character set of what this session sends.
+        self.choose_database(statement)?;
         self.run(statement.settings(self.source == self.target, &self.character_sets).as_bytes())?;
-        if !statement.schema.is_empty() {
-            let name = String::from_utf8_lossy(&statement.schema).replace('`', "``");
-            // A statement that drops or creates its own default database needs none.
-            match self.connection.query(&format!("USE `{name}`")) {
-                Ok(_) | Err(Failure::Server(_)) => {}
-                Err(Failure::Fault(error)) => return Err(error),
-            }
-        }
         let done = self.connection.run_bytes(&statement.runnable());
         let what = || format!("the statement {}", statement.shown());
         match done {
@@ -287,6 +289,29 @@ impl Applier {
         }
         self.run(b"SET SESSION timestamp = DEFAULT, SESSION foreign_key_checks = 1, SESSION unique_checks = 1, SESSION time_zone = '+00:00'")?;
         self.run(b"SET NAMES utf8mb4")
+    }
+
+    /// Makes the default database of a statement that of the session. In another one, its names would mean other tables.
+    fn choose_database(&mut self, statement: &Statement) -> Result<()> {
+        if statement.schema.is_empty() {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(&statement.schema).replace('`', "``");
+        match self.connection.query(&format!("USE `{name}`")) {
+            Ok(_) => Ok(()),
+            // A statement that creates or drops its own default database needs none.
+            Err(Failure::Server(_)) if statement.is_about_a_database() => Ok(()),
+            Err(Failure::Server(error)) => {
+                let why = format!(
+                    "the statement {} ran in a database that the target does not let it use: {}",
+                    statement.shown(),
+                    error.without_values()
+                );
+                Err(self
+                    .refused(&why, "migrate this database too, or begin again with --replace after such statements"))
+            }
+            Err(Failure::Fault(error)) => Err(error),
+        }
     }
 
     /// Sends the event that describes the format of those that follow, if the target does not have it.

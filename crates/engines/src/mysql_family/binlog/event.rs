@@ -307,6 +307,17 @@ fn tagged_group(body: &[u8]) -> Result<Body, &'static str> {
     fields().map(Body::Group).ok_or(BROKEN)
 }
 
+/// Whether the GTID event of MariaDB begins a part of an ALTER TABLE that is logged in two parts: its start, its commit or
+/// its rollback. `body` is without header and checksum. From MariaDB's "GTID_EVENT" article: more flags follow the commit id.
+pub fn is_part_of_an_alter(body: &[u8]) -> bool {
+    const COMMIT_ID: u8 = 2;
+    const DISTRIBUTED: u8 = 64 | 128;
+    const PARTS: u8 = 2 | 4 | 8;
+    let Some(flags) = body.get(12).filter(|flags| **flags & DISTRIBUTED == 0) else { return false };
+    let at = if flags & COMMIT_ID == 0 { 13 } else { 21 };
+    body.get(at).is_some_and(|more| more & PARTS != 0)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

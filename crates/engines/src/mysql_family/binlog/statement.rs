@@ -44,7 +44,10 @@ pub enum Kind {
 impl Kind {
     /// From the text of a statement.
     pub fn of(text: &[u8]) -> Self {
-        let words = words(text);
+        Self::of_words(&words(text))
+    }
+
+    fn of_words(words: &[String]) -> Self {
         let word = |at: usize| words.get(at).map_or("", String::as_str);
         // The object follows words such as OR REPLACE, DEFINER and names of accounts, which are none of these.
         let object = || words.iter().skip(1).find(|word| OBJECTS.contains(&word.as_str())).map_or("", String::as_str);
@@ -54,6 +57,11 @@ impl Kind {
             ("ROLLBACK", "TO") | ("SAVEPOINT" | "RELEASE", _) => Self::Savepoint,
             ("ROLLBACK", _) => Self::Rollback,
             ("XA", _) => Self::Distributed,
+            // MariaDB: settings for one statement, which follows.
+            ("SET", "STATEMENT") => match words.iter().position(|word| word == "FOR") {
+                Some(at) => Self::of_words(words.get(at + 1..).unwrap_or_default()),
+                None => Self::Rows,
+            },
             ("GRANT" | "REVOKE", _) | ("SET", _) => Self::Account,
             ("FLUSH" | "ANALYZE" | "OPTIMIZE" | "REPAIR" | "CHECK" | "INSTALL" | "UNINSTALL" | "RESET", _) => {
                 Self::Idle
@@ -292,6 +300,38 @@ impl Statement {
         at.or_else(|| Some(self.text.trim_ascii_end().strip_suffix(OPEN)?.len()))
     }
 
+    /// Whether it creates, changes or drops a database as a whole.
+    pub fn is_about_a_database(&self) -> bool {
+        let words = words(&self.text);
+        let word = |at: usize| words.get(at).map_or("", String::as_str);
+        let is_database = |word: &str| matches!(word, "DATABASE" | "SCHEMA");
+        match word(0) {
+            "CREATE" if word(1) == "OR" => is_database(word(3)),
+            "CREATE" | "ALTER" | "DROP" => is_database(word(1)),
+            _ => false,
+        }
+    }
+
+    /// Whether it exchanges a partition with a table: the definitions are the same before and after.
+    pub fn exchanges_rows(&self) -> bool {
+        let words = words(&self.text);
+        words.windows(2).any(|pair| pair == ["EXCHANGE", "PARTITION"])
+    }
+
+    /// Whether its text names something in the database `name`: this name, and a point behind it. Letters count as equal in
+    /// upper and lower case. A column of a table with the same name counts too.
+    pub fn names_database(&self, name: &str) -> bool {
+        let text = String::from_utf8_lossy(&self.text).to_lowercase();
+        let name = name.to_lowercase();
+        let is_letter = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+        text.match_indices(&name).any(|(at, found)| {
+            let before = text.get(..at).unwrap_or_default().chars().next_back();
+            let behind = text.get(at + found.len()..).unwrap_or_default();
+            let behind = behind.strip_prefix(['`', '"']).unwrap_or(behind).trim_start();
+            !before.is_some_and(is_letter) && behind.starts_with('.')
+        })
+    }
+
     /// Its first words, for messages: no name and no value.
     pub fn shown(&self) -> String {
         let mut shown = words(&self.text);
@@ -354,10 +394,32 @@ mod tests {
             ("TRUNCATE t", Kind::Definition),
             ("XA START 'x'", Kind::Distributed),
             ("INSERT INTO t VALUES (1)", Kind::Rows),
+            ("SET STATEMENT max_statement_time=5 FOR ALTER TABLE t ADD INDEX (a)", Kind::Definition),
+            ("SET STATEMENT lock_wait_timeout=5 FOR INSERT INTO t VALUES (1)", Kind::Rows),
+            ("SET PASSWORD FOR a = 'x'", Kind::Account),
             ("", Kind::Rows),
         ] {
             assert_eq!(Kind::of(text.as_bytes()), kind, "{text}");
         }
+    }
+
+    #[test]
+    fn a_statement_names_a_database_by_a_point_behind_its_name() {
+        let statement = |text: &str| Statement { text: text.as_bytes().to_vec(), ..Statement::default() };
+        for (text, names) in [
+            ("DROP TABLE other.keepme", true),
+            ("DROP TABLE `Other` . `t`", true),
+            ("ALTER TABLE another.t ADD a INT", false),
+            ("ALTER TABLE t ADD other INT", false),
+        ] {
+            assert_eq!(statement(text).names_database("other"), names, "{text}");
+        }
+        for (text, is) in
+            [("create or replace database x", true), ("DROP SCHEMA x", true), ("CREATE TABLE t (a INT)", false)]
+        {
+            assert_eq!(statement(text).is_about_a_database(), is, "{text}");
+        }
+        assert!(statement("ALTER TABLE pt EXCHANGE PARTITION p WITH TABLE ex").exchanges_rows());
     }
 
     fn body(variables: &[u8], text: &str) -> Vec<u8> {

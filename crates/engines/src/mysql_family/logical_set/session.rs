@@ -249,6 +249,11 @@ impl LogicalSession {
         written.map(|(at, (schema, objects))| (set::catalog_name(schema, at), catalog::written(objects))).collect()
     }
 
+    /// The databases of the snapshot.
+    pub fn databases(&self) -> Vec<String> {
+        lock(&self.described).catalogs.keys().cloned().collect()
+    }
+
     /// The tables that readers split into streams of their own, by the estimates of the server.
     pub fn large(&self) -> Vec<(String, String)> {
         let large = self.listing.tables.iter().filter(|table| table.bytes > LARGE);

@@ -12,13 +12,14 @@ use crate::mysql_family::binlog::preflight::status;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::session::LogicalSession;
 
-/// Reads rows for at most this time.
+/// Reads rows for at most this time, over one connection.
 ///
 /// # Errors
 /// The source refuses or is lost.
 pub fn look(asking: &mut Connection, session: &LogicalSession, flow: &Flow<'_>, most: Duration) -> Result<Foreseen> {
     let before = status(asking)?;
-    let (begun, lanes) = (Instant::now(), session.connections());
+    // One reader: another one would wait for work of a reader whose time is over.
+    let (begun, lanes) = (Instant::now(), 1);
     let until = begun + most;
     let read = side_by_side("reader", 0..lanes, |_, lane| {
         let mut reader = session.reader(lane, lanes)?;

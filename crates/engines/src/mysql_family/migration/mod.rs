@@ -92,10 +92,11 @@ impl ServerMigration {
             Some(state) => {
                 state.demand_same(&this.servers.target.address.name(), &selected, this.order.resume)?;
                 match state.phase {
-                    Phase::Full => {
+                    Phase::Full { made } => {
                         this.again = true;
                         this.plan.notes.push("the full was interrupted: it begins again".into());
                         this.open_full()?;
+                        this.demand_own(&made)?;
                     }
                     Phase::Following { place, mark } => {
                         this.plan.is_full_done = true;
@@ -146,6 +147,22 @@ impl ServerMigration {
             format!("the log cannot be followed for tables without transactions: {}", first_of(others, NAMED_MAX));
         let hint = "convert them (ALTER TABLE … ENGINE=InnoDB), or stop the writers and use --no-follow";
         Err(Error::refused(self.servers.source.address.name(), why, hint))
+    }
+
+    /// A full that begins again drops the databases that the interrupted one has made, and no others.
+    fn demand_own(&mut self, made: &[String]) -> Result<()> {
+        let Some(session) = self.session.as_ref().filter(|_| !self.order.replace) else { return Ok(()) };
+        let there = self.servers.control.query("SELECT schema_name FROM information_schema.schemata")?;
+        let there: Vec<&str> = there.rows.iter().filter_map(|row| row.first()?.as_deref()).collect();
+        let is_there = |name: &String| there.iter().any(|known| known.eq_ignore_ascii_case(name));
+        match session.databases().into_iter().find(|name| !made.contains(name) && is_there(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let why = format!("it has a database `{name}` that the interrupted migration has not made");
+                let hint = "rename or drop this database, or begin again with --replace, which drops it";
+                Err(Error::refused(self.servers.target.address.name(), why, hint))
+            }
+        }
     }
 
     fn place_of(&self, session: &LogicalSession) -> Result<End> {
@@ -210,7 +227,7 @@ impl Migration for ServerMigration {
                 &self.order.target_options,
             )?);
         }
-        State::begin(&mut self.servers.control, &selected)?;
+        State::begin(&mut self.servers.control, &selected, &session.databases())?;
         let mut load = ServerLoad::begin(&self.order.target, order, &self.order.target_options)?;
         load.leave_events();
         let (bytes, stages) = load.take_snapshot(&session, flow)?;

@@ -9,7 +9,7 @@ use fullbore_core::{Error, Result};
 
 use super::definitions;
 use super::servers::Servers;
-use super::state::{Mark, note};
+use super::state::{Mark, Phase, State, note};
 use crate::engine::Standing;
 use crate::mysql_family::binlog::apply::{Applier, Passed};
 use crate::mysql_family::binlog::dump::Pull;
@@ -21,10 +21,12 @@ use crate::mysql_family::binlog::statement::Statement;
 use crate::mysql_family::binlog::walk::Walk;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
-use crate::mysql_family::logical_set::selection::Selection;
+use crate::mysql_family::logical_set::selection::{MIGRATION, Selection};
 
 /// A transaction of the target ends with the group that makes its rows longer than this, in bytes.
 const TRANSACTION: u64 = 8 << 20;
+/// How long a migration waits for the session of another one, in seconds.
+const LOCK_WAIT_S: u32 = 10;
 
 /// Proves that the log of the source continues the place of the snapshot, and that the account may read it.
 ///
@@ -72,8 +74,16 @@ impl Onto {
         let takes = selection.clone();
         let [source, target] = [&servers.source, &servers.target].map(|login| login.address.dialect);
         let takes = Box::new(move |schema: &str, table: &str| takes.takes_table(schema, table));
-        let applier = Applier::new(control(&servers.target)?, source, target, takes)?;
+        let mut applying = control(&servers.target)?;
+        take_lock(&mut applying)?;
         let mut definitions = control(&servers.target)?;
+        // Another migration may have moved it until it gave the lock back.
+        let (place, mark) = match State::read(&mut definitions)?.map(|state| state.phase) {
+            Some(Phase::Following { place, mark }) => (*place, mark),
+            _ => (place.clone(), mark.clone()),
+        };
+        let (place, mark) = (&place, &mark);
+        let applier = Applier::new(applying, source, target, takes)?;
         let ran = match &mark.before {
             // It was running when the migration was interrupted.
             Some(before) if *before != definitions::digest(&mut definitions, selection, &mark.about)? => mark.done + 1,
@@ -241,11 +251,25 @@ impl Onto {
     }
 
     /// Whether a statement is for the databases of the migration.
-    fn applies(&self, statement: &Statement) -> Result<bool> {
+    fn applies(&mut self, statement: &Statement) -> Result<bool> {
         let about = statement.about();
         let taken = about.iter().filter(|name| self.selection.takes_database(name)).count();
+        let names_all = statement.databases.as_ref().is_some_and(|names| !names.is_empty());
         if self.selection.is_everything() {
+            if !names_all && !about.is_empty() && taken == 0 {
+                let why = format!(
+                    "the statement {} ran in a database of the server itself, and does not say what it changes",
+                    statement.shown()
+                );
+                let hint = "begin again with --replace after such statements";
+                return Err(Error::refused(format!("the log of {}", self.server.name()), why, hint));
+            }
             return Ok(about.is_empty() || taken > 0);
+        }
+        if !names_all && taken > 0 && self.names_others(statement)? {
+            let why = format!("the statement {} may change databases of this migration and others", statement.shown());
+            let hint = "migrate all databases that it names, or begin again with --replace after such statements";
+            return Err(Error::refused(format!("the log of {}", self.server.name()), why, hint));
         }
         let text = String::from_utf8_lossy(&statement.text).to_lowercase();
         let mentions = self.selection.named().find(|name| text.contains(&name.to_lowercase()));
@@ -259,6 +283,19 @@ impl Onto {
                 Err(Error::refused(format!("the log of {}", self.server.name()), why, hint))
             }
         }
+    }
+
+    /// Whether a statement names a database of the source or of the target that is not migrated. Without a list of the
+    /// server, the default database says nothing about qualified names.
+    fn names_others(&mut self, statement: &Statement) -> Result<bool> {
+        for connection in [&mut self.asking, &mut self.definitions] {
+            let all = connection.query("SELECT schema_name FROM information_schema.schemata")?;
+            let mut names = all.rows.iter().filter_map(|row| row.first()?.as_deref());
+            if names.any(|name| !self.selection.takes_database(name) && statement.names_database(name)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn standing(&mut self, now: Option<&Status>) -> Standing {
@@ -275,6 +312,18 @@ impl Onto {
         let is_inside = !at_end && self.applier.is_inside();
         Standing { at_end, lag, is_inside, behind_bytes, ..self.totals }
     }
+}
+
+/// Only one migration at a time applies a log to a server. The server gives the lock back when the session has ended: so a
+/// statement of a killed migration is over before the next one continues.
+fn take_lock(connection: &mut Connection) -> Result<()> {
+    let taken = connection.query(&format!("SELECT GET_LOCK('{MIGRATION}', {LOCK_WAIT_S})"))?;
+    if taken.single() == Some("1") {
+        return Ok(());
+    }
+    let why = "another migration applies a log to it, or a statement of a killed one still runs";
+    let hint = "SHOW PROCESSLIST on the target shows the session: end the other migration, or wait until it has ended";
+    Err(Error::refused(connection.name(), why, hint))
 }
 
 /// Bytes of the log from a place on. Without the privilege to list files, those of the last file.

@@ -28,7 +28,10 @@ pub struct Mark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
     /// The full is not complete.
-    Full,
+    Full {
+        /// The databases that the migration makes.
+        made: Vec<String>,
+    },
     /// The log is applied.
     Following {
         /// Up to here.
@@ -76,24 +79,30 @@ impl State {
         match (columns.single(), is_there.rows.is_empty()) {
             (_, true) => return Ok(None),
             // A migration that was interrupted while it began.
-            (None, false) => return Ok(Some(Self { selection: String::new(), phase: Phase::Full })),
+            (None, false) => {
+                return Ok(Some(Self { selection: String::new(), phase: Phase::Full { made: Vec::new() } }));
+            }
             (Some("id,selection,place,mark"), _) => {}
             _ => return Err(unknown(connection)),
         }
         let row = connection.query(&format!("SELECT selection, place, mark FROM {MIGRATION}.state"))?;
         let selection = row.value(0, 0).unwrap_or_default().to_owned();
-        let Some(place) = row.value(0, 1) else { return Ok(Some(Self { selection, phase: Phase::Full })) };
+        let Some(place) = row.value(0, 1) else {
+            let made = serde_json::from_str(row.value(0, 2).unwrap_or("[]")).map_err(|_| unknown(connection))?;
+            return Ok(Some(Self { selection, phase: Phase::Full { made } }));
+        };
         let parsed = serde_json::from_str(place).and_then(|place| {
             Ok(Phase::Following { place, mark: serde_json::from_str(row.value(0, 2).unwrap_or_default())? })
         });
         parsed.map(|phase| Some(Self { selection, phase })).map_err(|_| unknown(connection))
     }
 
-    /// Begins a new one, in the place of an earlier one.
+    /// Begins a new one, in the place of an earlier one. It makes these databases.
     ///
     /// # Errors
     /// The target refuses.
-    pub fn begin(connection: &mut Connection, selection: &str) -> Result<()> {
+    pub fn begin(connection: &mut Connection, selection: &str, made: &[String]) -> Result<()> {
+        let made = literal(&json!(made).to_string());
         for statement in [
             format!("DROP DATABASE IF EXISTS {MIGRATION}"),
             format!("CREATE DATABASE {MIGRATION}"),
@@ -101,7 +110,7 @@ impl State {
                 "CREATE TABLE {MIGRATION}.state (id INT PRIMARY KEY, selection VARCHAR(32) NOT NULL, place LONGTEXT \
                  CHARACTER SET utf8mb4, mark LONGTEXT CHARACTER SET utf8mb4) ENGINE=InnoDB"
             ),
-            format!("INSERT INTO {MIGRATION}.state VALUES (1, '{selection}', NULL, NULL)"),
+            format!("INSERT INTO {MIGRATION}.state VALUES (1, '{selection}', NULL, {made})"),
         ] {
             let noting =
                 format!("a migration keeps its state in the database `{MIGRATION}`, and removes it at the end");

@@ -10,7 +10,7 @@ use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
 
 use super::end::Piece;
-use super::event::{Body, CRC, HEADER, Header, kind, take};
+use super::event::{Body, CRC, HEADER, Header, is_part_of_an_alter, kind, take};
 use super::gtid::{Gtid, GtidSet};
 use super::payload;
 use super::statement::{COLLATION_DATABASE, Kind, Statement};
@@ -248,6 +248,9 @@ impl Statements {
         self.empty = true;
         if header.kind == kind::MARIADB_GTID {
             let body = event.get(HEADER..).unwrap_or_default();
+            if is_part_of_an_alter(body.get(..body.len().saturating_sub(CRC)).unwrap_or_default()) {
+                return Err(self.odd("an ALTER TABLE is logged in two parts (binlog_alter_two_phase)"));
+            }
             let flags = body.get(12).copied().unwrap_or(group::STANDALONE);
             if flags & group::PREPARED_XA != 0 {
                 let skip = if flags & group::COMMIT_ID != 0 { 13 + 8 } else { 13 };

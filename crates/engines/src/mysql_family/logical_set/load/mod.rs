@@ -94,7 +94,7 @@ impl ServerLoad {
             false => Vec::new(),
         };
         warn_of_definers(&mut control, &mut plan, &accounts)?;
-        let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts)?;
+        let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
         let (streams, passed) = streams::of_order(&order, &plan, &earlier.streams, &mut lock(&expected));
         if !earlier.streams.is_empty() {

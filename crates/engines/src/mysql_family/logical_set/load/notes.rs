@@ -31,14 +31,15 @@ pub struct Earlier {
     pub streams: HashSet<u32>,
 }
 
-/// The digest of `--table` and `--map`. The order in which they are given does not matter.
-pub fn selection(order: &LoadOrder) -> String {
+/// The digest of `--table`, `--map` and `--users`. The order in which they are given does not matter.
+pub fn selection(order: &LoadOrder, users: bool) -> String {
     let (mut tables, mut maps) = (order.tables.clone(), order.maps.clone());
     tables.sort();
     maps.sort();
     tables.dedup();
     maps.dedup();
-    format!("{:032x}", xxh3_128(0, json!([tables, maps]).to_string().as_bytes()))
+    let chosen = if users { json!([tables, maps, "users"]) } else { json!([tables, maps]) };
+    format!("{:032x}", xxh3_128(0, chosen.to_string().as_bytes()))
 }
 
 /// Reads the notes.
@@ -144,7 +145,7 @@ mod tests {
         let digest = |tables: &[&str], maps: &[(&str, &str)]| {
             let tables: Vec<String> = tables.iter().map(|&name| name.to_owned()).collect();
             let maps = maps.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
-            selection(&LoadOrder { tables, maps, ..LoadOrder::default() })
+            selection(&LoadOrder { tables, maps, ..LoadOrder::default() }, false)
         };
         assert_eq!(digest(&["a.b", "a.c"], &[]), digest(&["a.c", "a.b", "a.b"], &[]));
         assert_ne!(digest(&["a.b"], &[]), digest(&[], &[]));

@@ -85,9 +85,10 @@ pub fn prepared(
     order: &LoadOrder,
     plan: &mut Plan,
     facts: &Facts,
+    users: bool,
 ) -> Result<notes::Earlier> {
     let server = login.address.name();
-    let (earlier, selection) = (notes::read(control)?, notes::selection(order));
+    let (earlier, selection) = (notes::read(control)?, notes::selection(order, users));
     let same = earlier.set.as_deref() == Some(&order.set.to_string());
     if order.resume && same && earlier.created {
         if earlier.selection != selection {
@@ -172,7 +173,7 @@ fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
 
 /// The error of a load that continues with other tables or names: rows that the first run passed over would be missing.
 fn other_selection(server: String) -> Error {
-    let why = "the interrupted load in the target has other --table or --map options";
+    let why = "the interrupted load in the target has other --table, --map or --users options";
     let hint = "give the same options as in its first run, or begin again with --replace and without --resume";
     Error::refused(server, why, hint)
 }
