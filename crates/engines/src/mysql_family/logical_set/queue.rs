@@ -173,6 +173,12 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// A reader gives up before the end: no other one waits for it.
+    pub fn leave(&self, index: usize) {
+        self.lock().set(index, Reader::Idle);
+        self.changed.notify_all();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

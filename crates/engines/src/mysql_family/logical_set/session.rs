@@ -249,6 +249,11 @@ impl LogicalSession {
         written.map(|(at, (schema, objects))| (set::catalog_name(schema, at), catalog::written(objects))).collect()
     }
 
+    /// A reader ends before it has read everything.
+    pub fn leave(&self, lane: usize) {
+        self.queue.leave(lane);
+    }
+
     /// The databases of the snapshot.
     pub fn databases(&self) -> Vec<String> {
         lock(&self.described).catalogs.keys().cloned().collect()

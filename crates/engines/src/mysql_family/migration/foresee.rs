@@ -12,14 +12,13 @@ use crate::mysql_family::binlog::preflight::status;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::session::LogicalSession;
 
-/// Reads rows for at most this time, over one connection.
+/// Reads rows for at most this time.
 ///
 /// # Errors
 /// The source refuses or is lost.
 pub fn look(asking: &mut Connection, session: &LogicalSession, flow: &Flow<'_>, most: Duration) -> Result<Foreseen> {
     let before = status(asking)?;
-    // One reader: another one would wait for work of a reader whose time is over.
-    let (begun, lanes) = (Instant::now(), 1);
+    let (begun, lanes) = (Instant::now(), session.connections());
     let until = begun + most;
     let read = side_by_side("reader", 0..lanes, |_, lane| {
         let mut reader = session.reader(lane, lanes)?;
@@ -32,6 +31,7 @@ pub fn look(asking: &mut Connection, session: &LogicalSession, flow: &Flow<'_>, 
                 None => return Ok((bytes, true)),
             }
         }
+        session.leave(lane);
         Ok((bytes, false))
     })?;
     let read_bytes = read.iter().map(|(bytes, _)| bytes).sum();
