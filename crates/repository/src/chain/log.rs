@@ -115,7 +115,8 @@ impl<'a> Logs<'a> {
         self.range(log).is_some_and(|range| range.continues(end)) && !self.is_of_another(base, log)
     }
 
-    /// True when a restore of the set at `base` may go on with a log set, whatever set that one names as its predecessor.
+    /// True when a restore may apply the log set at `log` right after the set at `base`. The predecessor that the log set
+    /// names does not matter.
     pub(super) fn may_begin_at(&self, base: usize, log: usize) -> bool {
         let (set, other) = (&self.found[base], &self.found[log]);
         let end = self.range(base).and_then(|range| range.last.as_ref());

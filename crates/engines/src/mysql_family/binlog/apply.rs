@@ -6,13 +6,11 @@
 
 use std::collections::HashMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
 
-use super::event::{CRC, HEADER, Header, IN_USE, is_part_of_an_alter, kind};
+use super::event::{CRC, HEADER, Header, IN_USE, group, is_part_of_an_alter, kind, seal, table_id};
 use super::statement::{Kind, Statement};
+use super::statements::rows;
 use super::{foreign, payload};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
@@ -36,12 +34,7 @@ const TOO_LONG: u32 = 1153;
 
 /// Types of events that only this file needs.
 mod more {
-    pub const QUERY: u8 = 2;
-    pub const XID: u8 = 16;
-    pub const TABLE_MAP: u8 = 19;
     pub const INCIDENT: u8 = 26;
-    pub const XA_PREPARE: u8 = 38;
-    pub const PAYLOAD: u8 = 40;
     /// Events of rows: version 1, version 2, and updates of parts of JSON values.
     pub const ROWS: [u8; 7] = [23, 24, 25, 30, 31, 32, 39];
     /// Those of version 1, which MySQL does not take.
@@ -188,7 +181,7 @@ impl Applier {
             }
             kind::MARIADB_GTID => {
                 // After number and domain: bit 0 says that it is one statement.
-                let alone = body.get(12).is_some_and(|flags| flags & 1 == 1);
+                let alone = body.get(12).is_some_and(|flags| flags & group::STANDALONE != 0);
                 if is_part_of_an_alter(body) {
                     let hint = "SET GLOBAL binlog_alter_two_phase = OFF on the source, and begin again with --replace";
                     return Err(self.refused("it has an ALTER TABLE in two parts (binlog_alter_two_phase)", hint));
@@ -196,23 +189,23 @@ impl Applier {
                 self.group = Group { open: true, transaction: !alone, rows: false };
                 Ok(Passed::Inside)
             }
-            more::QUERY => self.query(&header, body),
-            more::XID => Ok(self.end()),
-            more::TABLE_MAP => self.map(event).map(|()| Passed::Inside),
+            kind::QUERY => self.query(&header, body),
+            kind::XID => Ok(self.end()),
+            kind::TABLE_MAP => self.map(event).map(|()| Passed::Inside),
             kind if more::FIRST_ROWS.contains(&kind) && self.is_foreign() => {
                 let mut rows = foreign::rows(event).ok_or_else(|| self.broken("an event of rows is too short"))?;
                 seal(&mut rows);
                 self.rows(&rows).map(|()| Passed::Inside)
             }
             kind if more::ROWS.contains(&kind) => self.rows(event).map(|()| Passed::Inside),
-            more::PAYLOAD => self.payload(body),
+            kind::PAYLOAD => self.payload(body),
             kind if more::NOTHING.contains(&kind) || kind == self::kind::MARIADB_ENCRYPTION => Ok(Passed::Inside),
             kind if more::LOAD.contains(&kind) => Err(self.by_statement("LOAD DATA")),
             kind if more::COMPRESSED.contains(&kind) => {
                 let hint = "SET GLOBAL log_bin_compress = OFF on the source, and begin again";
                 Err(self.refused("its events are compressed (log_bin_compress)", hint))
             }
-            more::XA_PREPARE => Err(self.distributed()),
+            kind::XA_PREPARE => Err(self.distributed()),
             more::INCIDENT => {
                 Err(self.refused("it has an incident: changes may be missing in it", "begin again with a new full"))
             }
@@ -331,8 +324,7 @@ impl Applier {
         }
         self.flush()?;
         self.settle()?;
-        let statement = format!("BINLOG '{}'", STANDARD.encode(&event));
-        self.run(statement.as_bytes())?;
+        self.run(rows::statement(&event).as_bytes())?;
         if self.target == Dialect::MySql {
             // The statement has left it undetermined, as for a replica.
             self.run(b"SET SESSION gtid_next = 'AUTOMATIC'")?;
@@ -346,7 +338,7 @@ impl Applier {
             self.maps.clear();
         }
         let parsed = (|| {
-            let table = table_of(event)?;
+            let table = table_id(event)?;
             let mut rest = event.get(HEADER + 8..)?;
             let mut name = || {
                 let (length, after) = rest.split_first()?;
@@ -366,7 +358,7 @@ impl Applier {
     }
 
     fn rows(&mut self, event: &[u8]) -> Result<()> {
-        let (Some(table), Some(flags)) = (table_of(event), event.get(FLAGS)) else {
+        let (Some(table), Some(flags)) = (table_id(event), event.get(FLAGS)) else {
             return Err(self.broken("an event of rows is too short"));
         };
         let ends = flags & STATEMENT_END != 0;
@@ -420,10 +412,7 @@ impl Applier {
             let hint = format!("raise max_allowed_packet on the target: {} bytes come together", self.batch.len());
             return Err(self.refused("a row is longer than a packet of the target", &hint));
         }
-        let mut statement = String::with_capacity(self.batch.len() / 3 * 4 + 16);
-        statement.push_str("BINLOG '");
-        STANDARD.encode_string(&self.batch, &mut statement);
-        statement.push('\'');
+        let statement = rows::statement(&self.batch);
         self.batch.clear();
         self.send(statement)
     }
@@ -504,19 +493,8 @@ impl Applier {
         let events = payload::events(body).map_err(|why| self.broken(why))?;
         let (mut rest, mut last) = (&events[..], Passed::Inside);
         while !rest.is_empty() {
-            let header =
-                rest.first_chunk().map(Header::read).ok_or_else(|| self.broken("a compressed event is cut"))?;
-            let size = header.size as usize;
-            let split = rest.split_at_checked(size).filter(|_| size >= HEADER);
-            let (event, after) = split.ok_or_else(|| self.broken("a compressed event is cut"))?;
-            // These events have no checksums.
-            let mut event = event.to_vec();
-            event.extend_from_slice(&[0; CRC]);
-            let size = (event.len() as u32).to_le_bytes();
-            event.get_mut(9..13).into_iter().for_each(|bytes| bytes.copy_from_slice(&size));
-            seal(&mut event);
+            let (_, event) = payload::next_event(&mut rest).ok_or_else(|| self.broken("a compressed event is cut"))?;
             last = self.take(&event)?;
-            rest = after;
         }
         Ok(last)
     }
@@ -570,20 +548,4 @@ fn character_sets(connection: &mut Connection) -> Result<HashMap<u16, String>> {
         _ => None,
     };
     Ok(answer.rows.into_iter().filter_map(pair).collect())
-}
-
-/// The number of the table of an event of rows, or of the event that names a table.
-fn table_of(event: &[u8]) -> Option<u64> {
-    let mut number = [0; 8];
-    number.get_mut(..6)?.copy_from_slice(event.get(HEADER..FLAGS)?);
-    Some(u64::from_le_bytes(number))
-}
-
-/// Computes the checksum at the end of an event again.
-fn seal(event: &mut [u8]) {
-    let Some(end) = event.len().checked_sub(CRC) else { return };
-    let (body, stored) = event.split_at_mut(end);
-    let mut crc = Crc32::new();
-    crc.update(body);
-    stored.copy_from_slice(&crc.finish().to_le_bytes());
 }

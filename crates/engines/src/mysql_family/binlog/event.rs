@@ -4,6 +4,8 @@
 //! The formats are from MySQL's "Replication Protocol" pages and MariaDB's "Replication Protocol" articles. All numbers
 //! are little-endian.
 
+use fullbore_core::checksum::Crc32;
+
 use super::gtid::{Gtid, GtidList, GtidSet, MariaGtid};
 
 /// The first bytes of a binary log.
@@ -307,14 +309,40 @@ fn tagged_group(body: &[u8]) -> Result<Body, &'static str> {
     fields().map(Body::Group).ok_or(BROKEN)
 }
 
+/// MariaDB's flags of a group.
+pub mod group {
+    /// The group is one statement.
+    pub const STANDALONE: u8 = 1;
+    /// The number of a group commit follows.
+    pub const COMMIT_ID: u8 = 2;
+    /// An XA transaction is prepared.
+    pub const PREPARED_XA: u8 = 64;
+    /// A prepared XA transaction ends.
+    pub const COMPLETED_XA: u8 = 128;
+}
+
+/// Computes the checksum at the end of an event again.
+pub fn seal(event: &mut [u8]) {
+    let Some((covered, stored)) = event.split_last_chunk_mut::<CRC>() else { return };
+    let mut crc = Crc32::new();
+    crc.update(covered);
+    *stored = crc.finish().to_le_bytes();
+}
+
+/// The number of the table that an event of rows, or the description of a table, is about.
+pub fn table_id(event: &[u8]) -> Option<u64> {
+    let mut number = [0; 8];
+    number.get_mut(..6)?.copy_from_slice(event.get(HEADER..HEADER + 6)?);
+    Some(u64::from_le_bytes(number))
+}
+
 /// Whether the GTID event of MariaDB begins a part of an ALTER TABLE that is logged in two parts: its start, its commit or
 /// its rollback. `body` is without header and checksum. From MariaDB's "GTID_EVENT" article: more flags follow the commit id.
 pub fn is_part_of_an_alter(body: &[u8]) -> bool {
-    const COMMIT_ID: u8 = 2;
-    const DISTRIBUTED: u8 = 64 | 128;
+    const DISTRIBUTED: u8 = group::PREPARED_XA | group::COMPLETED_XA;
     const PARTS: u8 = 2 | 4 | 8;
     let Some(flags) = body.get(12).filter(|flags| **flags & DISTRIBUTED == 0) else { return false };
-    let at = if flags & COMMIT_ID == 0 { 13 } else { 21 };
+    let at = if flags & group::COMMIT_ID == 0 { 13 } else { 21 };
     body.get(at).is_some_and(|more| more & PARTS != 0)
 }
 

@@ -4,6 +4,7 @@
 
 use fullbore_core::codec::{CodecId, Decoder};
 
+use super::event::{CRC, HEADER, Header, seal};
 use crate::mysql_family::connection::take_integer;
 
 /// The most bytes that the events of one transaction have after unpacking.
@@ -46,6 +47,19 @@ pub fn events(mut body: &[u8]) -> Result<Vec<u8>, &'static str> {
         ZSTD => Err("a compressed transaction is longer than 64 MiB: set binlog_transaction_compression to OFF"),
         _ => Err(BROKEN),
     }
+}
+
+/// The next of these events, with a checksum as all others have. `None`: it is cut.
+pub fn next_event(rest: &mut &[u8]) -> Option<(Header, Vec<u8>)> {
+    let header = Header::read(rest.first_chunk()?);
+    let (event, after) = rest.split_at_checked(header.size as usize).filter(|(event, _)| event.len() >= HEADER)?;
+    *rest = after;
+    let mut event = event.to_vec();
+    let size = header.size.checked_add(CRC as u32)?;
+    event.get_mut(9..13)?.copy_from_slice(&size.to_le_bytes());
+    event.extend_from_slice(&[0; CRC]);
+    seal(&mut event);
+    Some((Header { size, ..header }, event))
 }
 
 #[cfg(test)]

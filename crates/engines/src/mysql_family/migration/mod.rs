@@ -30,7 +30,7 @@ use crate::engine::{
 use freeze::Freeze;
 use onto::Onto;
 use servers::Servers;
-use state::{Mark, Phase, State};
+use state::{Phase, State};
 
 /// The longest step of [`Migration::follow`].
 const STEP: Duration = Duration::from_millis(500);
@@ -98,9 +98,9 @@ impl ServerMigration {
                         this.open_full()?;
                         this.demand_own(&made)?;
                     }
-                    Phase::Following { place, mark } => {
+                    Phase::Following { .. } => {
                         this.plan.is_full_done = true;
-                        this.begin_following(&place, &mark)?;
+                        this.begin_following()?;
                     }
                 }
             }
@@ -188,8 +188,8 @@ impl ServerMigration {
         }
     }
 
-    fn begin_following(&mut self, place: &End, mark: &Mark) -> Result<()> {
-        self.onto = Some(Onto::begin(&self.servers, &self.selection, place, mark)?);
+    fn begin_following(&mut self) -> Result<()> {
+        self.onto = Some(Onto::begin(&self.servers, &self.selection)?);
         Ok(())
     }
 
@@ -239,7 +239,7 @@ impl Migration for ServerMigration {
         let loaded = crate::engine::Load::finish(&load)?;
         if let Some(place) = place {
             State::follow(&mut self.servers.control, &place)?;
-            self.begin_following(&place, &Mark::default())?;
+            self.begin_following()?;
         }
         Ok(Moved { loaded, bytes, stages, writers_blocked })
     }

@@ -65,11 +65,11 @@ pub struct Onto {
 }
 
 impl Onto {
-    /// Continues at `place`.
+    /// Continues at the place that the target holds.
     ///
     /// # Errors
-    /// A server refuses.
-    pub fn begin(servers: &Servers, selection: &Selection, place: &End, mark: &Mark) -> Result<Self> {
+    /// A server refuses, another migration runs, or the target holds no place.
+    pub fn begin(servers: &Servers, selection: &Selection) -> Result<Self> {
         let (server, mut asking) = Server::of(&servers.source)?;
         let takes = selection.clone();
         let [source, target] = [&servers.source, &servers.target].map(|login| login.address.dialect);
@@ -77,12 +77,11 @@ impl Onto {
         let mut applying = control(&servers.target)?;
         take_lock(&mut applying)?;
         let mut definitions = control(&servers.target)?;
-        // Another migration may have moved it until it gave the lock back.
-        let (place, mark) = match State::read(&mut definitions)?.map(|state| state.phase) {
-            Some(Phase::Following { place, mark }) => (*place, mark),
-            _ => (place.clone(), mark.clone()),
+        // Not before the lock: another migration may move it until then.
+        let Some(Phase::Following { place, mark }) = State::read(&mut definitions)?.map(|state| state.phase) else {
+            let why = "it holds no migration that could be continued";
+            return Err(Error::refused(definitions.name(), why, "begin again without --resume"));
         };
-        let (place, mark) = (&place, &mark);
         let applier = Applier::new(applying, source, target, takes)?;
         let ran = match &mark.before {
             // It was running when the migration was interrupted.
@@ -96,7 +95,7 @@ impl Onto {
             definitions,
             applier,
             selection: selection.clone(),
-            stands: place.clone(),
+            stands: *place,
             pull: None,
             before_group: None,
             defined: 0,
@@ -223,8 +222,7 @@ impl Onto {
         if applies && self.defined > self.ran {
             if self.applier.has_rows_in_group() {
                 let why = format!("the statement {} comes after rows of its own transaction", statement.shown());
-                let hint = "begin again with --replace";
-                return Err(Error::refused(format!("the log of {}", self.server.name()), why, hint));
+                return Err(self.refused(&why, "begin again with --replace"));
             }
             if let Some(walk) = &self.before_group {
                 self.stands.binlog = place_of(walk);
@@ -261,28 +259,31 @@ impl Onto {
                     "the statement {} ran in a database of the server itself, and does not say what it changes",
                     statement.shown()
                 );
-                let hint = "begin again with --replace after such statements";
-                return Err(Error::refused(format!("the log of {}", self.server.name()), why, hint));
+                return Err(self.refused(&why, "begin again with --replace after such statements"));
             }
             return Ok(about.is_empty() || taken > 0);
         }
         if !names_all && taken > 0 && self.names_others(statement)? {
-            let why = format!("the statement {} may change databases of this migration and others", statement.shown());
-            let hint = "migrate all databases that it names, or begin again with --replace after such statements";
-            return Err(Error::refused(format!("the log of {}", self.server.name()), why, hint));
+            return Err(self.of_others_too(statement));
         }
         let text = String::from_utf8_lossy(&statement.text).to_lowercase();
         let mentions = self.selection.named().find(|name| text.contains(&name.to_lowercase()));
         match (taken > 0 && taken == about.len(), taken, mentions) {
             (true, ..) => Ok(true),
             (false, 0, None) => Ok(false),
-            (..) => {
-                let why =
-                    format!("the statement {} may change databases of this migration and others", statement.shown());
-                let hint = "migrate all databases that it names, or begin again with --replace after such statements";
-                Err(Error::refused(format!("the log of {}", self.server.name()), why, hint))
-            }
+            (..) => Err(self.of_others_too(statement)),
         }
+    }
+
+    fn refused(&self, why: &str, hint: &str) -> Error {
+        Error::refused(format!("the log of {}", self.server.name()), why, hint)
+    }
+
+    /// The error of a statement that may change databases which are not migrated.
+    fn of_others_too(&self, statement: &Statement) -> Error {
+        let why = format!("the statement {} may change databases of this migration and others", statement.shown());
+        let hint = "migrate all databases that it names, or begin again with --replace after such statements";
+        self.refused(&why, hint)
     }
 
     /// Whether a statement names a database of the source or of the target that is not migrated. Without a list of the

@@ -1,16 +1,15 @@
 //! The events of a log as statements for a running server, as `mysqlbinlog` prints them: `BINLOG` for rows, and each other
 //! statement with the settings of its session. A transaction is committed as a whole, or not at all.
 
-mod rows;
+pub(super) mod rows;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
 
 use super::end::Piece;
-use super::event::{Body, CRC, HEADER, Header, is_part_of_an_alter, kind, take};
+use super::event::{Body, CRC, HEADER, Header, group, is_part_of_an_alter, kind, take};
 use super::gtid::{Gtid, GtidSet};
 use super::payload;
 use super::statement::{COLLATION_DATABASE, Kind, Statement};
@@ -31,13 +30,6 @@ const DETACHED: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(20);
 /// Flag of an event: the statement runs without its default database (CREATE DATABASE, DROP DATABASE).
 const SUPPRESS_USE: u16 = 0x8;
-/// MariaDB's flags of a group.
-mod group {
-    pub const STANDALONE: u8 = 1;
-    pub const COMMIT_ID: u8 = 2;
-    pub const PREPARED_XA: u8 = 64;
-}
-
 /// The value of a variable: its type, the number of its collation, and its bytes.
 type Value<'a> = (u8, u32, &'a [u8]);
 /// Makes another connection to the server.
@@ -205,7 +197,7 @@ impl Statements {
                 let mut rest = &inner[..];
                 while !rest.is_empty() {
                     let (header, event) =
-                        next_inside(&mut rest).ok_or_else(|| self.odd("a compressed transaction is cut"))?;
+                        payload::next_event(&mut rest).ok_or_else(|| self.odd("a compressed transaction is cut"))?;
                     self.apply(&header, &event)?;
                 }
                 Ok(())
@@ -222,7 +214,7 @@ impl Statements {
         if self.format == event {
             return Ok(());
         }
-        self.run(&rows::statement(event))?;
+        self.run(rows::statement(event).as_bytes())?;
         if self.dialect == Dialect::MySql {
             // The statement has left it undetermined, as for a replica.
             self.connection.query_if_allowed("SET @@SESSION.gtid_next = 'AUTOMATIC'")?;
@@ -540,20 +532,6 @@ fn restricted(connection: &mut Connection, dialect: Dialect) -> Result<HashMap<&
         settings.extend(id.single().map(|id| ("default_collation_for_utf8mb4", id.to_owned())));
     }
     Ok(settings)
-}
-
-/// The next event of a compressed transaction, with a checksum as all others have.
-fn next_inside(rest: &mut &[u8]) -> Option<(Header, Vec<u8>)> {
-    let header = Header::read(rest.first_chunk()?);
-    let (event, after) = rest.split_at_checked(header.size as usize).filter(|(event, _)| event.len() >= HEADER)?;
-    *rest = after;
-    let mut event = event.to_vec();
-    let size = header.size.checked_add(CRC as u32)?;
-    event.get_mut(9..13)?.copy_from_slice(&size.to_le_bytes());
-    let mut crc = Crc32::new();
-    crc.update(&event);
-    event.extend_from_slice(&crc.finish().to_le_bytes());
-    Some((Header { size, ..header }, event))
 }
 
 /// What an event sets for the next statement.

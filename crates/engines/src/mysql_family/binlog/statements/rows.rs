@@ -5,9 +5,8 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fullbore_core::checksum::Crc32;
 
-use crate::mysql_family::binlog::event::{BODY_MAX, CRC, HEADER, take};
+use crate::mysql_family::binlog::event::{BODY_MAX, HEADER, seal, table_id, take};
 
 /// Rows of so many bytes go into one statement.
 const BATCH: usize = 256 << 10;
@@ -48,8 +47,8 @@ impl Rows {
         if self.maps.len() + event.len() > BODY_MAX {
             return Err("a statement changes too many tables");
         }
-        let mut body = event.get(HEADER..).ok_or(SHORT)?;
-        let id = table_id(&mut body).ok_or(SHORT)?;
+        let id = table_id(event).ok_or(SHORT)?;
+        let mut body = event.get(FLAGS..).ok_or(SHORT)?;
         let [_, _, length] = *take::<3>(&mut body).ok_or(SHORT)?;
         let database = body.get(..length.into()).ok_or(SHORT)?;
         if OF_THE_SERVER.contains(&database) {
@@ -67,8 +66,8 @@ impl Rows {
     /// Why the event breaks its format.
     pub fn add(&mut self, event: &[u8]) -> Result<bool, &'static str> {
         const SHORT: &str = "rows are too short";
-        let mut body = event.get(HEADER..).ok_or(SHORT)?;
-        let id = table_id(&mut body).ok_or(SHORT)?;
+        let id = table_id(event).ok_or(SHORT)?;
+        let mut body = event.get(FLAGS..).ok_or(SHORT)?;
         let flags = u16::from_le_bytes(*take::<2>(&mut body).ok_or(SHORT)?);
         if !self.left_out.contains(&id) {
             self.last = self.events.len();
@@ -93,7 +92,7 @@ impl Rows {
             let mut all = Vec::with_capacity(self.maps.len() + self.events.len());
             all.extend_from_slice(&self.maps);
             all.extend_from_slice(&self.events);
-            Some(statement(&all))
+            Some(statement(&all).into_bytes())
         };
         self.events.clear();
         self.last = 0;
@@ -112,32 +111,25 @@ fn close(event: &mut [u8]) {
         return;
     }
     *flags |= END_OF_STATEMENT as u8;
-    let Some((covered, stored)) = event.split_last_chunk_mut::<CRC>() else { return };
-    let mut crc = Crc32::new();
-    crc.update(covered);
-    *stored = crc.finish().to_le_bytes();
-}
-
-fn table_id(bytes: &mut &[u8]) -> Option<u64> {
-    let id = take::<6>(bytes)?;
-    let mut wide = [0; 8];
-    wide[..6].copy_from_slice(id);
-    Some(u64::from_le_bytes(wide))
+    seal(event);
 }
 
 /// The statement that applies events.
-pub(super) fn statement(events: &[u8]) -> Vec<u8> {
+pub fn statement(events: &[u8]) -> String {
     let mut statement = String::with_capacity(events.len() / 3 * 4 + 16);
     statement.push_str("BINLOG '");
     STANDARD.encode_string(events, &mut statement);
     statement.push('\'');
-    statement.into_bytes()
+    statement
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use fullbore_core::checksum::Crc32;
+
     use super::*;
+    use crate::mysql_family::binlog::event::CRC;
 
     fn event(kind: u8, body: &[u8]) -> Vec<u8> {
         let mut event = vec![0; HEADER];
