@@ -338,15 +338,11 @@ fn buffers(tuning: &ReadTuning) -> Result<Option<usize>> {
     Ok(*buffer_count)
 }
 
-/// Refuses flags of such a server in a restore that fullbore does itself.
+/// Refuses the flag of such a server in a restore that fullbore does itself.
 ///
 /// # Errors
-/// It names the first of them.
+/// It names the flag.
 pub fn refuse_in_own_restore(args: &Restore) -> Result<()> {
-    let into_server = fullbore_engines::of_url(&args.into).is_some_and(|engine| engine.logical().is_some());
-    if let Some(option) = args.engine_options.given()?.iter().next().filter(|_| !into_server) {
-        return Err(Error::usage(format!("--{}", option.name), "is for --into of a server", "leave it out"));
-    }
     match args.kind {
         Some(_) => Err(Error::usage("--kind", "is for --into mssql://…", "leave it out")),
         None => Ok(()),
