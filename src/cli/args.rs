@@ -458,6 +458,12 @@ pub enum CheckDepth {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("server").args(["check", "start_check", "table"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo", "recovery"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("logs").args(["stop_at", "stop-at-gtid", "stop-before-gtid"]).conflicts_with_all(["set", "table"]))]
+#[command(group = clap::ArgGroup::new("gtid").args(["stop-at-gtid", "stop-before-gtid"]).conflicts_with("no_recovery"))]
+#[command(group = clap::ArgGroup::new("outside").args(["place-outside"]).conflicts_with("table"))]
+#[command(group = clap::ArgGroup::new("media").args(["move", "file"]).multiple(true).conflicts_with("repo"))]
+#[command(group = clap::ArgGroup::new("position").args(["file"]).conflicts_with_all(["set", "latest"]))]
+#[command(group = clap::ArgGroup::new("whole").args(["chain"]).requires("repo"))]
 pub struct Restore {
     /// Stripes, directories or patterns, in any order; - for standard input. Repeatable.
     #[arg(long, value_name = "DEVICE")]
@@ -501,43 +507,15 @@ pub struct Restore {
     /// The options that the engine of the set has.
     #[command(flatten)]
     pub set_options: OptionsOfSet,
-    /// Give a database of a logical backup another name in the target: OLD=NEW. Repeatable.
-    #[arg(long, value_name = "OLD=NEW", help_heading = "MySQL and MariaDB")]
-    pub map: Vec<String>,
-    /// Restore tablespaces outside the server's data directory (DATA DIRECTORY) to their old places. Nothing may exist
-    /// there.
-    #[arg(long, conflicts_with = "table", help_heading = "MySQL and MariaDB")]
-    pub place_outside: bool,
-    /// Owner of the restored files of a server: names, e.g. mysql or mysql:mysql, or numbers [default: the user that
-    /// runs the restore].
-    #[arg(long, value_name = "USER[:GROUP]", help_heading = "MySQL and MariaDB")]
-    pub owner: Option<String>,
-    /// Backup files of SQL Server: write the file of the database with this logical name to PATH (MOVE). The others go
-    /// into the directory of --into. Repeatable.
-    #[arg(long = "move", value_names = ["NAME", "PATH"], num_args = 2, conflicts_with = "repo", help_heading = "SQL Server")]
-    pub moves: Vec<String>,
-    /// Backup files of SQL Server: the set at this position of its media (FILE = N) [default: the newest full and
-    /// differential].
-    #[arg(long, value_name = "N", conflicts_with_all = ["set", "latest", "repo"], help_heading = "SQL Server")]
-    pub file: Option<u16>,
-    /// With bak:DIRECTORY: give back the files of all sets that the chosen one needs: its full, differential and log backups.
-    #[arg(long, requires = "repo", help_heading = "SQL Server")]
-    pub chain: bool,
     /// With log sets: stop after the last commit that was seen at or before this time. The time has a zone:
     /// 2026-11-22T10:00:00+01:00, 2026-11-22 09:00:00Z, 2026-11-22T10:00[Europe/Berlin]; or of MySQL and MariaDB a place
     /// in the binary log, FILE:OFFSET [default: the newest commit].
-    #[arg(long, value_name = "TIME", group = "logs", conflicts_with_all = ["set", "table"])]
+    #[arg(long, value_name = "TIME")]
     pub stop_at: Option<String>,
     /// Restore the newest full or differential of at or before this time, without log sets. The time has a zone, as for
     /// --stop-at.
     #[arg(long, value_name = "TIME", conflicts_with_all = ["logs", "set", "latest", "file", "no_recovery", "recovery"])]
     pub before: Option<String>,
-    /// With log sets: stop after the transaction with this GTID.
-    #[arg(long, value_name = "GTID", group = "logs", conflicts_with_all = ["set", "table", "no_recovery"], help_heading = "MySQL and MariaDB")]
-    pub stop_at_gtid: Option<String>,
-    /// With log sets: stop before the transaction with this GTID.
-    #[arg(long, value_name = "GTID", group = "logs", conflicts_with_all = ["set", "table", "no_recovery"], help_heading = "MySQL and MariaDB")]
-    pub stop_before_gtid: Option<String>,
     /// Restore a set with pages that were already damaged at the source (the backup was made with the same flag).
     #[arg(long)]
     pub continue_after_error: bool,
@@ -571,13 +549,6 @@ pub struct Restore {
     /// Messages and report.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
-}
-
-impl Restore {
-    /// `--move`: the logical names, with their paths.
-    pub fn moved(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.moves.as_chunks::<2>().0.iter().map(|[name, path]| (name.as_str(), path.as_str()))
-    }
 }
 
 /// Read and check every byte of a backup; write nothing. Exit code 3 when damage is found.

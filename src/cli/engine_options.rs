@@ -58,6 +58,13 @@ impl<const VERB: u8> EngineOptions<VERB> {
         all
     }
 
+    /// Adds `option` with this value, if the command line does not have it.
+    pub fn or(&mut self, option: &'static EngineOption, value: String) {
+        if !self.0.iter().any(|(given, _)| *given == option) {
+            self.0.push((option, value.into()));
+        }
+    }
+
     /// The options of a restore, with those of the configuration.
     ///
     /// # Errors
@@ -120,13 +127,10 @@ impl<const VERB: u8> Args for EngineOptions<VERB> {
     fn augment_args(command: Command) -> Command {
         Self::known().into_iter().fold(command, |command, option| {
             let arg = Arg::new(option.name).long(option.name).help(option.help).help_heading(heading(option, VERB));
-            let arg = match option.kind {
-                OptionKind::Texts(_) => arg.action(ArgAction::Append),
-                _ => arg,
-            };
-            command.arg(match option.kind.value_name() {
-                None => arg.action(ArgAction::SetTrue),
-                Some(value) => arg.value_name(value).value_parser(value_parser!(OsString)),
+            let arg = if option.kind.is_repeatable() { arg.action(ArgAction::Append) } else { arg };
+            command.arg(match option.kind.value_names() {
+                [] => arg.action(ArgAction::SetTrue),
+                names => arg.num_args(names.len()).value_names(names).value_parser(value_parser!(OsString)),
             })
         })
     }

@@ -4,7 +4,7 @@ use fullbore::chain::moment;
 use fullbore::config::Config;
 use fullbore::job::foreign;
 use fullbore::job::repository::{self, Setting};
-use fullbore::job::restore::{self, Check, Into, Owner, Recovery, Request};
+use fullbore::job::restore::{self, Check, Into, Recovery, Request};
 use fullbore::{Error, Result};
 
 use fullbore_engines::GivenOptions;
@@ -21,7 +21,11 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     server::refuse_in_own_restore(args)?;
     let config = &args.repository.config(config);
     let mut reading = super::args::reading(args.from.clone(), args.key.as_ref(), &args.chosen, &args.tuning, config)?;
-    let stop = stop(args)?;
+    let set_options = args.set_options.of_set(config)?;
+    let stop = match &args.stop_at {
+        Some(text) => Some(stop_at(text)?),
+        None => set_options.stop(),
+    };
     reading.choice.stop_at = stop.as_ref().and_then(LogStop::time);
     reading.choice.before = args.before.as_deref().map(|time| moment::parse("--before", time)).transpose()?;
     let (into, target_options) = target(args, config)?;
@@ -38,16 +42,10 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         resume: args.resume,
         dry_run: args.dry_run,
         check: check(args),
-        set_options: args.set_options.of_set(config)?,
-        place_outside: args.place_outside,
-        owner: args.owner.as_deref().map(Owner::parse).transpose()?,
+        set_options,
         continue_after_error: args.continue_after_error,
-        moves: args.moved().map(|(name, path)| (name.to_owned(), path.into())).collect(),
-        file: args.file,
-        whole_chain: args.chain,
         needed: restore::NeededSets::default(),
         stop: stop.filter(|stop| stop.time().is_none()),
-        maps: args.map.iter().map(|text| mapped(text)).collect::<Result<_>>()?,
         target_options,
     };
     super::refuse_report_in_database(args.shown.report.to().as_ref(), &fullbore_engines::identity(&args.into))?;
@@ -76,19 +74,12 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
     )
 }
 
-/// `--stop-at`, `--stop-at-gtid` and `--stop-before-gtid`.
-fn stop(args: &Restore) -> Result<Option<LogStop>> {
-    if let Some(gtid) = &args.stop_at_gtid {
-        return Ok(Some(LogStop::ThroughGtid(gtid.clone())));
-    }
-    if let Some(gtid) = &args.stop_before_gtid {
-        return Ok(Some(LogStop::BeforeGtid(gtid.clone())));
-    }
-    let Some(text) = &args.stop_at else { return Ok(None) };
-    Ok(Some(match place(text) {
-        true => LogStop::Place(text.clone()),
+/// `--stop-at`.
+fn stop_at(text: &str) -> Result<LogStop> {
+    Ok(match place(text) {
+        true => LogStop::Place(text.to_owned()),
         false => LogStop::Time(moment::parse("--stop-at", text)?),
-    }))
+    })
 }
 
 /// True for `FILE:OFFSET`. A time never has a letter at its beginning.
@@ -115,14 +106,6 @@ fn target(args: &Restore, config: &Config) -> Result<(Into, GivenOptions)> {
     };
     let (url, options) = resolve_options(&args.into, &given, &config.engine)?;
     Ok((Into::Server { engine, url: url.text().to_owned() }, options))
-}
-
-/// `--map`.
-fn mapped(text: &str) -> Result<(String, String)> {
-    let parts = text.split_once('=').filter(|(old, new)| !old.is_empty() && !new.is_empty());
-    parts
-        .map(|(old, new)| (old.to_owned(), new.to_owned()))
-        .ok_or_else(|| Error::usage(format!("--map {text}"), "it is not two names", "write --map OLD=NEW"))
 }
 
 /// `--check`, and the flags with the same meaning.

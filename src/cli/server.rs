@@ -15,6 +15,7 @@ use fullbore_core::conduct::Conduct;
 use fullbore_core::media::SetKind;
 use fullbore_engines::GivenOptions;
 use fullbore_engines::engine::{BackupOrder, BackupServer, RestoreOrder, RestoreStep, StopMark, resolve_options};
+use fullbore_engines::engine::{CHAIN, FILE, MOVE};
 
 use super::args::{Backup, Kind, OutputFlags, Restore};
 use super::show;
@@ -270,12 +271,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         integrity_check,
         start_check,
         set_options,
-        map,
-        place_outside,
-        owner,
         stop_at,
-        stop_at_gtid,
-        stop_before_gtid,
         before,
         continue_after_error,
         dry_run: _,
@@ -284,39 +280,34 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
         chosen,
         tuning,
         kind,
-        moves: _,
-        file,
-        chain,
         engine_options: _,
         steps,
         served: _,
         shown,
     } = args;
+    let given = set_options.given()?;
     refuse(&[
         ("--repo", repository.repo.is_some(), "the server reads the files; --task-in records the run in a repository"),
         ("--mkdir", *mkdir, "make the directory on the server's host"),
         ("--resume", *resume, "run the restore again"),
         ("--check", check.is_some() || *integrity_check || *start_check, "run DBCC CHECKDB afterwards"),
-        ("--map", !map.is_empty(), "the server restores whole databases"),
-        ("--place-outside, --owner", *place_outside || owner.is_some(), "they are for MySQL and MariaDB"),
-        ("--stop-at-gtid, --stop-before-gtid", stop_at_gtid.is_some() || stop_before_gtid.is_some(), "it has no GTIDs"),
         ("--before", before.is_some(), "choose the set with --set"),
         ("--profile", profile.is_some(), "the server moves the bytes"),
-        ("--chain", *chain, "the server reads the files"),
+        ("--chain", given.has(&CHAIN), "the server reads the files"),
         ("--key", key.is_some(), OWN_MEDIA),
         ("--kind auto", *kind == Some(Kind::Auto), "say full, differential or log"),
     ])?;
-    refuse_options(&set_options.given()?)?;
+    refuse_options(&given)?;
     Ok(RestoreOrder {
         from: from.clone(),
         set: chosen.set.clone(),
         latest: chosen.latest,
-        position: *file,
+        position: given.number(&FILE),
         kind: kind.and_then(Kind::of_set),
         replace: *replace,
         step: if *no_recovery { RestoreStep::NoRecovery } else { RestoreStep::Recovery },
         stop_at: stop_at.as_deref().map(|time| moment::parse("--stop-at", time)).transpose()?,
-        moves: args.moved().map(|(name, path)| (name.to_owned(), path.to_owned())).collect(),
+        moves: given.pairs(&MOVE).into_iter().map(|(name, path)| (name.to_owned(), path.to_owned())).collect(),
         continue_after_error: *continue_after_error,
         buffer_count: buffers(tuning)?,
         stats: shown.stats,
@@ -326,7 +317,7 @@ fn restore_order(args: &Restore) -> Result<RestoreOrder> {
 
 /// Refuses options of sets of fullbore.
 fn refuse_options(of_sets: &GivenOptions) -> Result<()> {
-    let Some(option) = of_sets.iter().next() else { return Ok(()) };
+    let Some(option) = of_sets.iter().find(|option| ![&MOVE, &FILE].contains(option)) else { return Ok(()) };
     let why = "has no word in T-SQL: it is for the restores of other engines";
     Err(Error::usage(format!("--{}", option.name), why, "leave it out"))
 }

@@ -10,6 +10,7 @@ use fullbore::report::{Report, WITH_WARNINGS};
 use fullbore::{Error, Result};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::io::read_whole;
+use fullbore_engines::engine::FILE;
 use fullbore_tsql::{Action, Command, Names, SCRIPT_MAX, read_script};
 
 use super::args::{Arguments, Verb};
@@ -166,8 +167,8 @@ fn run_command(command: &Command, arguments: Option<Arguments>, config: &Config)
 
 /// The same command line for the set at this position, if it names none itself.
 fn at_position(mut arguments: Arguments, position: Option<u16>) -> Arguments {
-    if let Verb::Restore(restore) = &mut arguments.verb {
-        restore.file = restore.file.or(position);
+    if let (Verb::Restore(restore), Some(position)) = (&mut arguments.verb, position) {
+        restore.set_options.or(&FILE, position.to_string());
     }
     arguments
 }

@@ -109,6 +109,31 @@ fn sqlite_checks_the_restored_file_when_asked() {
 }
 
 #[test]
+fn options_of_other_engines_are_refused_before_the_target_exists() {
+    let world = World::with_database();
+    world.run("backup sqlite:app.db --to a/app.bore").done();
+    for (option, why) in [
+        ("--owner root", "only the files of a server"),
+        ("--place-outside", "no tablespaces"),
+        ("--map shop=new", "only a logical set"),
+        ("--table shop.orders", "MySQL or MariaDB"),
+        ("--file 2", "choose a set of fullbore with --set"),
+        ("--move shop new.mdf", "--into names the target"),
+    ] {
+        let flag = option.split(' ').next().unwrap_or_default();
+        for step in ["", " --no-recovery"] {
+            if step.is_empty() || flag != "--table" {
+                world.run(&format!("restore --from a --into sqlite:copy.db {option}{step}")).refused(2, flag, why);
+                world.assert_no_copy();
+            }
+        }
+    }
+    world.run("restore --from a --into sqlite:copy.db --file 1").done();
+    world.write("fullbore.toml", "[engine.mysql]\nowner = \"mysql\"\n".as_bytes());
+    world.run("restore --config fullbore.toml --from a --into nul:").refused(2, "owner", "not an option of MySQL");
+}
+
+#[test]
 fn a_database_that_was_damaged_before_its_backup_is_not_published_by_a_checked_restore() {
     let world = World::with_database();
     let mut bytes = world.read("app.db");

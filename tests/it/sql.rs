@@ -239,8 +239,8 @@ fn a_backup_file_of_sql_server_becomes_files_where_move_and_the_configuration_sa
         "no set at this",
     );
     world.run("backup sqlite:app.db --to own.bore").done();
-    world.run("restore --from own.bore --into sqlite:copy.db --move a b").refused(2, "--move a", "other programs");
-    world.run("restore --from own.bore --into sqlite:copy.db --file 2").refused(2, "--file 2", "other programs");
+    world.run("restore --from own.bore --into sqlite:copy.db --move a b").refused(2, "--move", "other programs");
+    world.run("restore --from own.bore --into sqlite:copy.db --file 2").refused(2, "--file", "other programs");
     world.run("restore --from own.bore --into sqlite:copy.db --file 1").done();
 }
 

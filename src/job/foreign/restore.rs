@@ -1,11 +1,13 @@
 //! `restore` of media of other programs: the files of their database in a directory.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullbore_core::conduct::Conduct;
 use fullbore_core::{Error, Result};
-use fullbore_engines::FilePlaces;
+use fullbore_engines::engine::{FILE, MOVE};
+use fullbore_engines::{FilePlaces, ForeignMedia};
 
 use super::{ForeignDevices, all_bytes_pool};
 use crate::job::restore::{Into, Recovery, Request};
@@ -20,18 +22,21 @@ use crate::report::Report;
 pub fn restore(found: &ForeignDevices, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let title = found.media.title();
-    refuse_flags(request, title)?;
+    refuse_flags(request, found.media)?;
     let Into::Directory(into) = &request.into else {
         let why = format!("a {title} becomes the files of its database, which only its own server opens");
         return Err(Error::usage("--into", why, "write --into dir:PATH, with an empty directory"));
     };
+    let given = request.set_options.flags();
+    let moves: Vec<(String, PathBuf)> =
+        given.pairs(&MOVE).into_iter().map(|(name, path)| (name.to_owned(), path.into())).collect();
     // Files that are moved are not in it: each of their names is free, or the restore ends.
-    let made = into_directory::make(into, database_files::accepted(request.mkdir, !request.moves.is_empty()))?;
+    let made = into_directory::make(into, database_files::accepted(request.mkdir, !moves.is_empty()))?;
     conduct.progress.total.store(found.bytes(), Ordering::Relaxed);
     report.into = Some(format!("dir:{}", into.display()));
     report.engine = Some(found.media.engine().name().to_owned());
-    let places = FilePlaces { directory: into.clone(), moves: request.moves.clone() };
-    let wanted = match request.file {
+    let places = FilePlaces { directory: into.clone(), moves };
+    let wanted = match given.number(&FILE) {
         Some(file) => found.identity_of(file).map(Some),
         None => Ok(request.reading.choice.set.clone()),
     };
@@ -57,7 +62,8 @@ fn write_files(
     Ok(())
 }
 
-fn refuse_flags(request: &Request, title: &str) -> Result<()> {
+fn refuse_flags(request: &Request, media: &dyn ForeignMedia) -> Result<()> {
+    let title = media.title();
     let choice = &request.reading.choice;
     let given = [
         ("--replace", request.replace),
@@ -66,8 +72,6 @@ fn refuse_flags(request: &Request, title: &str) -> Result<()> {
         ("--resume", request.resume),
         ("--dry-run", request.dry_run),
         ("--check", request.check.is_some()),
-        ("--place-outside", request.place_outside),
-        ("--owner", request.owner.is_some()),
         ("--continue-after-error", request.continue_after_error),
         ("--stop-at", choice.stop_at.is_some()),
         ("--before", choice.before.is_some()),
@@ -75,7 +79,7 @@ fn refuse_flags(request: &Request, title: &str) -> Result<()> {
         ("--throttle", request.reading.knobs.throttle.is_some()),
     ];
     let wrong = |flag: &str| Err(Error::usage(flag, format!("does not work with a {title}"), "leave it out"));
-    if let Some(option) = request.set_options.flags().iter().next() {
+    if let Some(option) = request.set_options.other_than(media.engine().name()) {
         return wrong(&format!("--{}", option.name));
     }
     match given.into_iter().find(|(_, given)| *given) {

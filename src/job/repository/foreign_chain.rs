@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fullbore_core::Result;
+use fullbore_engines::engine::CHAIN;
 use fullbore_repository::Repository;
 use fullbore_repository::inventory::StoredSet;
 use serde_json::Value;
@@ -31,7 +32,7 @@ pub(super) fn add_needed(
     let Some(media) = fullbore_engines::media_of(&last.record.engine) else { return Ok(Vec::new()) };
     let with_logs = match request.into {
         Into::Directory(_) => false,
-        Into::Media { .. } if request.whole_chain => true,
+        Into::Media { .. } if request.set_options.flags().has(&CHAIN) => true,
         _ => return Ok(Vec::new()),
     };
     let is_usable =

@@ -52,9 +52,10 @@ pub(super) fn restore(
     let replay = !logs.is_empty() && matches!(request.into, Into::Directory(_));
     refuse_unused_server(request, start.is_some() || replay)?;
     let replay = replay.then(|| replay::Prepared::new(options, manifest, position)).transpose()?;
-    let has_to_be_placed = request.place_outside || !dialect.is_some_and(outside::are_found_inside);
+    let has_to_be_placed = request.place_outside() || !dialect.is_some_and(outside::are_found_inside);
     check_places(request, if has_to_be_placed { &elsewhere } else { &[] })?;
-    let moved = if request.place_outside { &elsewhere[..] } else { &[] };
+    let owner = Owner::wanted(request)?;
+    let moved = if request.place_outside() { &elsewhere[..] } else { &[] };
     report.notes.extend(moved.iter().map(placed_line));
     if request.dry_run {
         chain.iter().chain(logs).for_each(|found| plan_line(found, report));
@@ -70,20 +71,19 @@ pub(super) fn restore(
         Into::File { engine: asked, path } => return Err(of_another_engine(asked, path, engine)),
         _ => return Err(of_a_database(&request.into, engine)),
     };
-    let by_hand = (has_to_be_placed && !request.place_outside).then(|| outside::to_be_moved(&elsewhere)).flatten();
+    let by_hand = (has_to_be_placed && !request.place_outside()).then(|| outside::to_be_moved(&elsewhere)).flatten();
     if let (Some(_), Some(why)) = (&replay, &by_hand) {
         let hint = "add --place-outside, which moves them before the server applies the log sets";
         return Err(Error::refused(target.display().to_string(), why.clone(), hint));
     }
     let (restore, left) = begin(target, size_of(last), &opened, request, report)?;
-    let directory = restore.temporary();
-    let files = fullbore_engines::directory(engine)?;
+    let (directory, files) = (restore.temporary(), fullbore_engines::directory(engine)?);
     files.begin(directory)?;
     unpack_files(chain, &mut opened, &manifests, &|_| true, directory, left, conduct, report)?;
     if request.check == Some(Check::Quick) {
         report.timed(super::CHECKING, |report| check_pages(manifest, directory, request, conduct, report))?;
     }
-    let placed = Placed::place(directory, moved, request.mkdir, request.owner.as_ref())?;
+    let placed = Placed::place(directory, moved, request.mkdir, owner.as_ref())?;
     files.finish(directory, position)?;
     let mut texts = files.texts_of_tables(last);
     let replayed = replay.is_some();
@@ -97,7 +97,7 @@ pub(super) fn restore(
     report.warnings.extend(by_hand);
     other_tables::tell(target, &texts, report);
     conduct.check()?;
-    if let Some(owner) = &request.owner {
+    if let Some(owner) = owner {
         owner.take(directory)?;
     }
     restore.publish_then(|| placed.keep())
@@ -297,14 +297,8 @@ fn check_places(request: &Request, to_be_placed: &[OutsideFile]) -> Result<()> {
     if !matches!(request.into, Into::Directory(_)) {
         return Ok(());
     }
-    check_owner(request)?;
     outside::refuse_what_is_there(to_be_placed)?;
-    if request.place_outside { must_have_places(to_be_placed, request.mkdir) } else { Ok(()) }
-}
-
-/// Refuses an impossible `--owner` before hours of work.
-pub(super) fn check_owner(request: &Request) -> Result<()> {
-    request.owner.as_ref().map_or(Ok(()), Owner::must_be_possible)
+    if request.place_outside() { must_have_places(to_be_placed, request.mkdir) } else { Ok(()) }
 }
 
 pub(super) fn last_title(chain: &[discovery::Found]) -> String {

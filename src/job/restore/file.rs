@@ -34,7 +34,6 @@ pub(super) fn restore(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
-    request.set_options.refuse_others(bases.last().map_or("", |base| &base.header.engine))?;
     let bytes = total(bases.iter().map(|found| found.database_bytes.unwrap_or(0)));
     conduct.progress.total.store(bytes, Ordering::Relaxed);
     let mut staging: Option<Staging> = None;

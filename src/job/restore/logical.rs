@@ -7,15 +7,15 @@ use fullbore_core::media::Manifest;
 use fullbore_core::units::counted;
 use fullbore_core::unpack::NullTarget;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{LoadOrder, Loaded, LogicalEngine, SERVER_OPTION, SERVER_PROGRAM};
+use fullbore_engines::engine::{LoadOrder, Loaded, LogicalEngine, MAP, OWNER, SERVER_OPTION, SERVER_PROGRAM};
 use fullbore_engines::{Options, Restorer};
 use fullbore_repository::discovery;
 
 use super::super::reading;
-use super::directory::{check_owner, manifests, size_of, unpack, unpack_files};
+use super::directory::{manifests, size_of, unpack, unpack_files};
 use super::media::of_a_database;
 use super::replay::Prepared;
-use super::{Check, Into, Request, log, of_another_engine, plan_line, unfinished};
+use super::{Check, Into, Owner, Request, log, of_another_engine, plan_line, unfinished};
 use crate::report::Report;
 
 /// The longest catalog of one database, in bytes: it is held in memory. A million columns are less.
@@ -58,13 +58,13 @@ pub(super) fn restore(
             Ok(())
         }
         Into::Directory(target) => {
-            check_owner(request)?;
+            let owner = Owner::wanted(request)?;
             let restore = unfinished::make(target, request.mkdir, size_of(&manifest.streams))?;
             let directory = restore.temporary();
             unpack_files(chain, &mut opened, &manifests, &|_| true, directory, false, conduct, report)?;
             logical.finish_files(directory, &manifest.position.last.value())?;
             conduct.check()?;
-            if let Some(owner) = &request.owner {
+            if let Some(owner) = owner {
                 owner.take(directory)?;
             }
             report.notes.push(
@@ -100,7 +100,7 @@ pub(super) fn refuse_server(into: &Into, engine: &str) -> Result<()> {
 /// The request names a point in the log, and what it asks for besides has no such point.
 pub(super) fn applies_logs(request: &Request, logs: usize, report: &mut Report) -> Result<bool> {
     let why = match &request.into {
-        Into::Server { .. } if !request.tables().is_empty() || !request.maps.is_empty() => {
+        Into::Server { .. } if !request.tables().is_empty() || !request.set_options.flags().texts(&MAP).is_empty() => {
             "the log is of the whole server, so it is not applied with --table or --map"
         }
         Into::Server { .. } if request.resume => {
@@ -126,10 +126,10 @@ fn refuse_flags(request: &Request) -> Result<()> {
     let server = "a logical set has no files that a server starts on";
     let given = request.set_options.flags();
     match request {
-        _ if request.place_outside => wrong("--place-outside", server),
+        _ if request.place_outside() => wrong("--place-outside", server),
         _ if given.value(&SERVER_PROGRAM).is_some() => wrong("--server-program", server),
         _ if given.value(&SERVER_OPTION).is_some() => wrong("--server-option", server),
-        _ if into_server && request.owner.is_some() => wrong("--owner", "the server owns its files"),
+        _ if into_server && given.value(&OWNER).is_some() => wrong("--owner", "the server owns its files"),
         _ if into_server && request.check == Some(Check::Quick) => {
             Err(Error::usage("--check quick", "rows have no pages", "use --check full: it reads all rows again"))
         }
@@ -196,6 +196,14 @@ fn tell(loaded: Loaded, report: &mut Report) {
     report.notes.extend(loaded.notes);
 }
 
+/// The names in a value of `--map`.
+fn mapped(text: &str) -> Result<(String, String)> {
+    let parts = text.split_once('=').filter(|(old, new)| !old.is_empty() && !new.is_empty());
+    parts
+        .map(|(old, new)| (old.to_owned(), new.to_owned()))
+        .ok_or_else(|| Error::usage(format!("--map {text}"), "it is not two names", "write --map OLD=NEW"))
+}
+
 fn order(
     logical: &'static dyn LogicalEngine,
     manifest: &Manifest,
@@ -214,7 +222,7 @@ fn order(
         streams: manifest.streams.clone(),
         large: Vec::new(),
         tables: request.tables().to_vec(),
-        maps: request.maps.clone(),
+        maps: request.set_options.flags().texts(&MAP).iter().map(|text| mapped(text)).collect::<Result<_>>()?,
         replace: request.replace,
         resume: request.resume,
         check: request.check == Some(Check::Full),

@@ -9,6 +9,7 @@ use fullbore_core::cipher::SecretKey;
 use fullbore_core::sink::check_directory;
 use fullbore_core::unpack::{MediaSet, NullTarget};
 use fullbore_core::{Error, Result};
+use fullbore_engines::engine::{CHAIN, MOVE};
 use fullbore_engines::foreign_set::bytes::{FamilyBytes, Watch};
 use fullbore_engines::foreign_set::layout::LAYOUTS_MAX;
 use fullbore_engines::foreign_set::target::{FamilyFiles, StoredMedia};
@@ -87,7 +88,7 @@ pub(super) fn restore(
 /// # Errors
 /// The target is not such a directory.
 pub(super) fn refuse_chain(request: &Request) -> Result<()> {
-    if !request.whole_chain || matches!(request.into, Into::Media { .. }) {
+    if !request.set_options.flags().has(&CHAIN) || matches!(request.into, Into::Media { .. }) {
         return Ok(());
     }
     let why = "is for files that are given back as they were stored: a restore of a database takes its chain anyway";
@@ -237,15 +238,10 @@ pub(super) fn refuse_flags(request: &Request, title: &str) -> Result<()> {
         ("--recovery", request.recovery == Recovery::Now),
         ("--resume", request.resume),
         ("--check", matches!(request.check, Some(Check::Quick | Check::Full))),
-        ("--place-outside", request.place_outside),
-        ("--owner", request.owner.is_some()),
-        ("--stop-at", request.reading.choice.stop_at.is_some()),
-        ("--stop-at, --stop-at-gtid, --stop-before-gtid", request.stop.is_some()),
+        ("--stop-at", request.stop().is_some()),
+        ("--move", request.set_options.flags().value(&MOVE).is_some()),
     ];
     let wrong = |flag: &str| Err(Error::usage(flag, format!("does not work with a {title}"), "leave it out"));
-    if let Some(option) = request.set_options.flags().iter().next() {
-        return wrong(&format!("--{}", option.name));
-    }
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => wrong(flag),
         None => Ok(()),

@@ -25,11 +25,11 @@ use fullbore_core::cipher::SecretKey;
 use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{LogStop, ONLY_TABLE, SetOptions, refuse_target_options};
+use fullbore_engines::engine::{LogStop, ONLY_TABLE, PLACE_OUTSIDE, SetOptions, refuse_target_options};
 use fullbore_engines::{ENGINES, FOREIGN_MEDIA, GivenOptions};
 
 pub(in crate::job) use file::found_by_check;
-pub use owner::Owner;
+use owner::Owner;
 
 use super::reading::{self, Media, Reading};
 use crate::report::Report;
@@ -184,22 +184,10 @@ pub struct Request {
     pub set_options: SetOptions,
     /// `--continue-after-error`: restores a set as it is, with pages that were damaged at the source.
     pub continue_after_error: bool,
-    /// `--place-outside`: restores tablespaces outside of the data directory to their former places.
-    pub place_outside: bool,
-    /// `--owner`: the owner of the restored files of a server.
-    pub owner: Option<Owner>,
-    /// `--move`: files of another program's database that go elsewhere, by their names in the database.
-    pub moves: Vec<(String, PathBuf)>,
-    /// `--file`: the position of a set on the media of another program.
-    pub file: Option<u16>,
     /// `--stop-at FILE:OFFSET`, `--stop-at-gtid`, `--stop-before-gtid`: where to stop in the log, if that is not a time.
     pub stop: Option<LogStop>,
-    /// `--chain`: gives back the files of another program of all sets that the chosen one needs.
-    pub whole_chain: bool,
     /// What a set of another program's files needs besides itself. A repository finds it.
     pub needed: NeededSets,
-    /// `--map`: databases of a logical set that get another name.
-    pub maps: Vec<(String, String)>,
     /// The options of the server that rows are loaded into.
     pub target_options: GivenOptions,
 }
@@ -218,14 +206,8 @@ impl Request {
             check: None,
             set_options: SetOptions::default(),
             continue_after_error: false,
-            place_outside: false,
-            owner: None,
-            moves: Vec::new(),
-            file: None,
             stop: None,
-            whole_chain: false,
             needed: NeededSets::default(),
-            maps: Vec::new(),
             target_options: fullbore_engines::GivenOptions::default(),
         }
     }
@@ -233,6 +215,11 @@ impl Request {
     /// `--table`: only these tables, and nothing else.
     pub(super) fn tables(&self) -> &[String] {
         self.set_options.flags().texts(&ONLY_TABLE)
+    }
+
+    /// `--place-outside`: tablespaces outside of the data directory go to their former places.
+    fn place_outside(&self) -> bool {
+        self.set_options.flags().has(&PLACE_OUTSIDE)
     }
 
     /// Where to stop in the log.
@@ -265,7 +252,6 @@ pub fn run(request: &Request, conduct: &Conduct, report: &mut Report) -> Result<
     report.into = Some(request.into.to_string());
     resume::refuse(request)?;
     refuse_check_of_nothing(request)?;
-    refuse_foreign_flags(request)?;
     media::refuse_chain(request)?;
     if steps::go_on(request, conduct, report)? {
         report.set_speed(begun.elapsed().as_secs_f64());
@@ -290,20 +276,6 @@ fn at_stop(request: &Request, discovered: &discovery::DiscoveredSets, key: Optio
         request.reading.choice = stop::choice(stop, &discovered.sets, &request.reading.choice, key)?;
     }
     Ok(request)
-}
-
-/// Refuses flags that only media of other programs have. Media of fullbore have one set, at position 1.
-fn refuse_foreign_flags(request: &Request) -> Result<()> {
-    let why = "is for backup files of other programs";
-    match (request.moves.first(), request.file) {
-        (Some((name, _)), _) => {
-            Err(Error::usage(format!("--move {name}"), why, "leave it out: --into names the target"))
-        }
-        (None, Some(file)) if file != 1 => {
-            Err(Error::usage(format!("--file {file}"), why, "choose a set of fullbore with --set"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The sets to restore, in order. An unreadable family does not stop the restore; a warning names it.
@@ -396,11 +368,11 @@ fn restore_found(
     }
     if let Some(last) = sequence.last() {
         media::refuse_others(&request.into, &last.header.engine)?;
+        request.set_options.refuse_others(&last.header.engine)?;
         if let Some(logical) = logical::of(&opened) {
             return logical::restore(logical, (&sequence, &logs), opened, request, key, conduct, report);
         }
         logical::refuse_server(&request.into, &last.header.engine)?;
-        refuse_maps(request)?;
         if let Some(media) = fullbore_engines::media_of(&last.header.engine) {
             return media::restore(&sequence, opened, media, request, key, conduct, report);
         }
@@ -433,13 +405,6 @@ fn state_of(into: &Into) -> Result<Option<state::State>> {
         Into::File { path, .. } => state::State::at(path),
         Into::Directory(_) | Into::Media { .. } | Into::Server { .. } | Into::Null => Ok(None),
     }
-}
-
-/// Refuses `--map` for a set that holds files.
-fn refuse_maps(request: &Request) -> Result<()> {
-    let Some((from, _)) = request.maps.first() else { return Ok(()) };
-    let why = "only a logical set has databases that can get another name";
-    Err(Error::usage(format!("--map {from}"), why, "leave it out"))
 }
 
 /// Refuses `--check` with `nul:`.

@@ -5,7 +5,10 @@ use std::os::unix::fs::lchown;
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
+use fullbore_engines::engine::OWNER;
 use nix::unistd::{Group, User};
+
+use super::Request;
 
 /// A user and a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +18,16 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// The owner that the request names.
+    ///
+    /// # Errors
+    /// This machine has no such user or group, or this process may not give files to it.
+    pub fn wanted(request: &Request) -> Result<Option<Self>> {
+        let owner = request.set_options.flags().text(&OWNER).map(Self::parse).transpose()?;
+        owner.as_ref().map_or(Ok(()), Self::must_be_possible)?;
+        Ok(owner)
+    }
+
     /// Parses `USER` (with its main group), `USER:GROUP`, and numbers for either.
     ///
     /// # Errors

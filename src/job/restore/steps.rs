@@ -38,11 +38,12 @@ pub(super) fn go_on(request: &Request, conduct: &Conduct, report: &mut Report) -
         Recovery::Later => "--no-recovery",
         Recovery::Now => "--recovery",
     };
-    let Into::File { path: target, .. } = &request.into else {
+    let Into::File { engine, path: target } = &request.into else {
         let hint = "name the file: --into sqlite:FILE; a full of a server and its differential are restored in one \
                     step: name both with --from";
         return Err(Error::usage(option, "only an SQLite database can be restored in steps, into a file", hint));
     };
+    request.set_options.refuse_others(engine)?;
     match State::at(target)? {
         Some(state) if !request.replace => Step::begin(state, request)?.run(conduct, report).map(|()| true),
         None if request.reading.from.is_empty() => {

@@ -15,8 +15,8 @@ use fullbore_engines::mysql_family::single_table::{self, Selection, TableName};
 use fullbore_engines::mysql_family::start_check::{ServerProgram, TABLE};
 
 use super::super::reading;
-use super::directory::{check_owner, last_title, manifests, refuse_damage, size_of, unpack_files};
-use super::{Into, Request, plan_line, unfinished};
+use super::directory::{last_title, manifests, refuse_damage, size_of, unpack_files};
+use super::{Into, Owner, Request, plan_line, unfinished};
 use crate::report::{Report, TableReport, TablesReport};
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::{counted, show_bytes};
@@ -52,7 +52,7 @@ pub(super) fn restore(
     let program = ServerProgram::find(engine, &manifest.engine_version, named, TABLE)?;
     let origin = last_title(chain);
     refuse_damage(manifest, &origin, request, report)?;
-    check_owner(request)?;
+    let owner = Owner::wanted(request)?;
     let needed: Vec<ManifestStream> = last.iter().filter(|stream| selection.needs(&stream.name)).cloned().collect();
     let files = TablesReport::begin(&program, needed.len(), size_of(&needed), last.len(), size_of(last));
     if request.dry_run {
@@ -78,7 +78,7 @@ pub(super) fn restore(
         report.timed("exporting tables with a server", |_| conduct.until_signalled(&halt, || export.run(&halt)))?;
     report.tables = Some(book(files, &exported));
     conduct.check()?;
-    if let Some(owner) = &request.owner {
+    if let Some(owner) = owner {
         owner.take(&out)?;
     }
     restore.publish_part(OUT)

@@ -53,7 +53,10 @@ pub use pages::{PageCheck, PageEngine};
 pub use password::{PASSWORD_FILE, check_password, password_file};
 pub use restore_to_time::{RestorableBase, RestorableLog, StepsToTime};
 pub use restorer::Restorer;
-pub use set_options::{ONLY_TABLE, SERVER_OPTION, SERVER_PROGRAM, SetOptions};
+pub use set_options::{
+    CHAIN, FILE, MAP, MOVE, ONLY_TABLE, OWNER, PLACE_OUTSIDE, SERVER_OPTION, SERVER_PROGRAM, STOP_AT_GTID,
+    STOP_BEFORE_GTID, SetOptions,
+};
 
 use crate::{Options, Session};
 

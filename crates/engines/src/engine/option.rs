@@ -45,20 +45,32 @@ pub enum OptionKind {
     File,
     /// One of these words; the first is the default.
     Choice(&'static [&'static str]),
+    /// A number that is 1 or more. This is the word for it in `--help`.
+    Number(&'static str),
+    /// A text. This is the word for it in `--help`.
+    Text(&'static str),
     /// A text that may be given again and again. This is the word for it in `--help`.
     Texts(&'static str),
+    /// Two texts, again and again, on the command line only. These are the words for them in `--help`.
+    Pairs(&'static [&'static str; 2]),
 }
 
 impl OptionKind {
-    /// The word for the value in `--help`; `None` for a switch.
-    pub const fn value_name(self) -> Option<&'static str> {
+    /// The words for its values in `--help`; none for a switch.
+    pub const fn value_names(&self) -> &[&'static str] {
         match self {
-            Self::Switch => None,
-            Self::Bytes(_) => Some("BYTES"),
-            Self::File => Some("FILE"),
-            Self::Choice(_) => Some("WORD"),
-            Self::Texts(name) => Some(name),
+            Self::Switch => &[],
+            Self::Bytes(_) => &["BYTES"],
+            Self::File => &["FILE"],
+            Self::Choice(_) => &["WORD"],
+            Self::Number(name) | Self::Text(name) | Self::Texts(name) => std::slice::from_ref(name),
+            Self::Pairs(names) => *names,
         }
+    }
+
+    /// True if it may be given again and again.
+    pub const fn is_repeatable(self) -> bool {
+        matches!(self, Self::Texts(_) | Self::Pairs(_))
     }
 
     /// A value of this kind, from text. `name` is for messages.
@@ -87,8 +99,14 @@ impl OptionKind {
                     return Err(Error::usage(name, why, "write one of these words"));
                 }
             },
-            Self::Texts(_) if text.is_empty() => return Err(Error::usage(name, "its value is empty", "write a name")),
-            Self::Texts(_) => OptionValue::Texts(vec![text.to_owned()]),
+            Self::Number(_) => match text.parse() {
+                Ok(number) if number > 0 => OptionValue::Number(number),
+                _ => return Err(Error::usage(name, "its value is not a number from 1 to 65535", "write a number")),
+            },
+            Self::Text(_) | Self::Texts(_) | Self::Pairs(_) if text.is_empty() => {
+                return Err(Error::usage(name, "its value is empty", "write a name"));
+            }
+            Self::Text(_) | Self::Texts(_) | Self::Pairs(_) => OptionValue::Texts(vec![text.to_owned()]),
         })
     }
 }
@@ -104,7 +122,9 @@ pub enum OptionValue {
     File(PathBuf),
     /// Of [`OptionKind::Choice`].
     Choice(&'static str),
-    /// Of [`OptionKind::Texts`].
+    /// Of [`OptionKind::Number`].
+    Number(u16),
+    /// Of [`OptionKind::Text`], [`OptionKind::Texts`] and [`OptionKind::Pairs`].
     Texts(Vec<String>),
 }
 
@@ -171,6 +191,24 @@ impl GivenOptions {
         }
     }
 
+    /// The text that `option` has.
+    pub fn text(&self, option: &EngineOption) -> Option<&str> {
+        self.texts(option).first().map(String::as_str)
+    }
+
+    /// The pairs of texts that `option` has.
+    pub fn pairs(&self, option: &EngineOption) -> Vec<(&str, &str)> {
+        self.texts(option).as_chunks().0.iter().map(|[first, second]| (first.as_str(), second.as_str())).collect()
+    }
+
+    /// The number that `option` has.
+    pub fn number(&self, option: &EngineOption) -> Option<u16> {
+        match self.value(option) {
+            Some(OptionValue::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// The value of `option`, if the user gave one.
     pub fn value(&self, option: &EngineOption) -> Option<&OptionValue> {
         self.0.iter().find(|given| given.option == option).map(|given| &given.value)
@@ -224,7 +262,11 @@ impl GivenOptions {
                 OptionValue::Bytes(bytes) => vec![name, bytes.to_string()],
                 OptionValue::File(path) => vec![name, path.display().to_string()],
                 OptionValue::Choice(word) => vec![name, (*word).to_owned()],
-                OptionValue::Texts(texts) => texts.iter().flat_map(|text| [name.clone(), text.clone()]).collect(),
+                OptionValue::Number(number) => vec![name, number.to_string()],
+                OptionValue::Texts(texts) => {
+                    let values = texts.chunks(option.kind.value_names().len().max(1));
+                    values.flat_map(|values| [std::slice::from_ref(&name), values].concat()).collect()
+                }
             }
         });
         words.collect()

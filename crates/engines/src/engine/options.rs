@@ -9,7 +9,7 @@ use fullbore_core::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::{DatabaseUrl, Engine, EngineOption, GivenIn, GivenOptions, OptionValue};
+use super::{AlsoIn, DatabaseUrl, Engine, EngineOption, GivenIn, GivenOptions, OptionValue};
 use crate::{ENGINES, named, of_url, without_password};
 
 /// The tables `[engine.NAME]` of the configuration: options of engines, for every run.
@@ -27,8 +27,11 @@ impl EngineDefaults {
             let known = || ENGINES.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
             let engine = named(name).ok_or_else(|| format!("`{name}` is not an engine (known: {})", known()))?;
             for (name, setting) in options {
-                let of_restores = engine.restore_options().iter().copied().find(|option| option.name == name);
-                let option = find(engine, name).or(of_restores).ok_or_else(|| unknown(engine, name))?;
+                // The others are for one restore only, such as the tables that it takes.
+                let is_of_all_restores = |option: &&EngineOption| option.also.contains(&AlsoIn::RestoreTest);
+                let of_restores = engine.restore_options().iter().copied().filter(is_of_all_restores);
+                let option = find(engine, name).or(of_restores.into_iter().find(|option| option.name == name));
+                let option = option.ok_or_else(|| unknown(engine, name))?;
                 let value = option.kind.parse(name, &setting.text()).map_err(|error| error.one_line())?;
                 all.push((engine.name(), option, value));
             }

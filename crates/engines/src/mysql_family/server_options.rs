@@ -1,7 +1,10 @@
 //! The options that MySQL and MariaDB share.
 
 pub use crate::engine::PASSWORD_FILE;
-use crate::engine::{AlsoIn, EngineOption, ONLY_TABLE, OptionKind, SERVER_OPTION, SERVER_PROGRAM};
+use crate::engine::{
+    AlsoIn, EngineOption, MAP, ONLY_TABLE, OWNER, OptionKind, PLACE_OUTSIDE, SERVER_OPTION, SERVER_PROGRAM,
+    STOP_AT_GTID, STOP_BEFORE_GTID,
+};
 
 /// Continues with a series of the server that this program is not tested with.
 pub static ACCEPT_UNVERIFIED: EngineOption = EngineOption {
@@ -75,4 +78,5 @@ pub static USERS: EngineOption = EngineOption {
 pub static OF_LOGICAL: [&EngineOption; 5] = [&DATABASE, &TABLE, &EXCLUDE, &WHERE, &USERS];
 
 /// The options of a restore of their sets.
-pub static OF_RESTORES: [&EngineOption; 3] = [&ONLY_TABLE, &SERVER_PROGRAM, &SERVER_OPTION];
+pub static OF_RESTORES: [&EngineOption; 8] =
+    [&ONLY_TABLE, &MAP, &STOP_AT_GTID, &STOP_BEFORE_GTID, &OWNER, &PLACE_OUTSIDE, &SERVER_PROGRAM, &SERVER_OPTION];

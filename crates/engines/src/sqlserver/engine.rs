@@ -4,7 +4,7 @@
 use fullbore_core::{Error, Result};
 
 use super::server;
-use crate::engine::{BackupServer, Engine, EngineOption, Identity, Stems};
+use crate::engine::{BackupServer, CHAIN, Engine, EngineOption, FILE, Identity, MOVE, Stems};
 use crate::{Options, Session};
 
 /// The engine of sets that hold backup files, and of `mssql://`.
@@ -25,6 +25,11 @@ impl Engine for SqlServer {
 
     fn options(&self) -> &'static [&'static EngineOption] {
         &server::OPTIONS
+    }
+
+    fn restore_options(&self) -> &'static [&'static EngineOption] {
+        static OF_RESTORES: [&EngineOption; 3] = [&MOVE, &FILE, &CHAIN];
+        &OF_RESTORES
     }
 
     fn backup_server(&self) -> Option<&dyn BackupServer> {
