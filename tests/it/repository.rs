@@ -200,6 +200,25 @@ fn a_directory_that_is_no_repository_is_named_as_such() {
 }
 
 #[test]
+fn mkdir_makes_the_directories_of_a_new_repository_and_never_one_that_may_be_an_unmounted_disk() {
+    let world = world();
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"new/a/\", \"new/b/\"]\n");
+    world.run("backup sqlite:app.db --repo night").refused(2, "new/a/", "does not exist");
+    world.run("backup sqlite:app.db --repo night --mkdir --dry-run").with_code(0);
+    assert!(!world.at("new").exists());
+    world.run("backup sqlite:app.db --repo night --mkdir --stripes 2").done();
+    std::fs::remove_dir_all(world.at("new/b")).unwrap();
+    world.run("backup sqlite:app.db --repo night --mkdir --kind differential").refused(1, "new/b", "not mounted");
+    assert!(!world.at("new/b").exists());
+    world.write("fullbore.toml", b"[repository.night]\nto = [\"near/\"]\n[repository.far]\nto = [\"far/\"]\n");
+    world.run("backup sqlite:app.db --repo night --mkdir").done();
+    world.run("copy --repo night --latest --to-repo far").refused(2, "far/", "does not exist");
+    world.run("copy --repo night --latest --to-repo far --mkdir").done();
+    world.run("restore --repo far --into sqlite:copy.db").done();
+    world.assert_copy();
+}
+
+#[test]
 fn a_repository_of_a_newer_fullbore_is_left_alone() {
     let world = world();
     back_up(&world, "");

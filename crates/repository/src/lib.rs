@@ -15,8 +15,11 @@ pub mod records;
 pub mod task;
 pub mod times;
 
+use std::path::Path;
+
 use fullbore_core::device::{Destination, Device, without_password};
 use fullbore_core::store::Stores;
+
 pub use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
@@ -299,8 +302,24 @@ fn store_time(records: &Records) -> Result<i64> {
 fn refuse_missing(places: &[Device]) -> Result<()> {
     let missing = places.iter().find(|place| matches!(place.place(), Destination::Directory(path) if !path.is_dir()));
     missing.map_or(Ok(()), |place| {
-        let missing = std::io::Error::from(rustix::io::Errno::NOENT);
-        Err(Error::io("open", place.to_string(), missing).on_named_thing())
+        let hint = "a missing directory may be a disk that is not mounted; for a new repository, make its directories";
+        Err(Error::usage(place.to_string(), "this directory does not exist", hint))
+    })
+}
+
+/// `--mkdir`: makes the directories of a new repository. If one of them exists, a missing one may be a disk that is not
+/// mounted, and nothing is made.
+///
+/// # Errors
+/// The system refuses.
+pub fn make_directories(places: &[Device], mkdir: bool) -> Result<()> {
+    let paths = || places.iter().filter_map(Device::path);
+    if !mkdir || paths().any(Path::exists) {
+        return Ok(());
+    }
+    paths().try_for_each(|path| {
+        std::fs::create_dir_all(path)
+            .map_err(|error| Error::io("make the directory", path.display().to_string(), error))
     })
 }
 

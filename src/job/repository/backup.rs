@@ -68,6 +68,7 @@ pub fn run(
         // A dry run creates nothing.
         return backup::run(&Request { to: places, ..request }, None, conduct, report).map(drop);
     }
+    fullbore_repository::make_directories(&places, request.mkdir && !request.dry_run)?;
     let repository = Repository::open_to_write(setting.name, places, &conduct.stores);
     let repository = repository.and_then(|repository| repository.hiding(setting.config));
     let repository = repository.map_err(|error| conduct.why_halted(error))?;

@@ -209,6 +209,7 @@ impl<'a> Target<'a> {
     fn open(setting: Setting<'a>, request: &mut Request, conduct: &Conduct, report: &mut Report) -> Result<Self> {
         super::backup::refuse_names_of_many_sets(request.init, request.name_template.as_deref())?;
         let places = fullbore_repository::places(setting.name, setting.config)?;
+        fullbore_repository::make_directories(&places, request.mkdir && !request.dry_run)?;
         let opened = match request.dry_run {
             // A dry run creates nothing: a repository that does not exist yet is empty.
             true => Repository::open_or_plan(setting.name, places, &conduct.stores),

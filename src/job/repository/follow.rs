@@ -32,6 +32,7 @@ pub fn run(
 ) -> Result<()> {
     refuse_fixed_names(&request.backup)?;
     let places = fullbore_repository::places(setting.name, setting.config)?;
+    fullbore_repository::make_directories(&places, request.backup.mkdir)?;
     // These ignore the signal: the last set and the end of the task are written after it.
     let repository = Repository::open_to_write(setting.name, places, stores)?.hiding(setting.config)?;
     let name_template = hidden::template(setting.config, setting.name, request.backup.name_template.clone())?;

@@ -30,6 +30,7 @@ pub fn run(
 ) -> Result<()> {
     into_repository::refuse_names_of_many_sets(request.init, request.name_template.as_deref())?;
     let places = fullbore_repository::places(setting.name, setting.config)?;
+    fullbore_repository::make_directories(&places, request.mkdir && !request.dry_run)?;
     let opened = match request.dry_run {
         true => Repository::open_or_plan(setting.name, places, &conduct.stores),
         false => Repository::open_to_write(setting.name, places, &conduct.stores),
