@@ -74,10 +74,10 @@ class Cases:
     def all(self):
         return [(engine, codec, verb) for engine in self.sources for codec in CODECS for verb in ("backup", "verify", "restore")]
 
-    def run(self, binary, case):
-        """Seconds of the whole process, and its peak memory."""
+    def run(self, name, binary, case):
+        """Seconds of the whole process, and its peak memory. Each build reads its own media: an older one may not know newer media."""
         (engine, codec, verb), (source, target) = case, self.sources[case[0]]
-        family = os.path.join(self.work, f"{engine}-{codec.replace(':', '')}.bore")
+        family = os.path.join(self.work, f"{engine}-{codec.replace(':', '')}-{name}.bore")
         if verb == "backup":
             remove(family)
             words = ["backup", *source, "--to", family, "--compression", codec]
@@ -107,7 +107,7 @@ def measured(cases, options):
     for number in range(options.rounds):
         for case in cases.all():
             for name, binary in random.sample(builds, 2):
-                found = cases.run(binary, case)
+                found = cases.run(name, binary, case)
                 if number:
                     figures[case][name].append(found)
         say(f"round {number} of {options.rounds - 1} is done")
