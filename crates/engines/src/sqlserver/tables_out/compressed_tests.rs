@@ -49,10 +49,38 @@ fn other_types_are_filled_up_on_the_side_where_zeros_were_left_out() {
     assert_eq!(cell(xtype::TIMESTAMP, &[0x87, 0xD1]), Cell::Binary(vec![0, 0, 0, 0, 0, 0, 7, 0xD1]));
     assert_eq!(cell(xtype::TIMESTAMP, &[]), Cell::Binary(vec![0; 8]));
     assert!(in_row(&stored(xtype::TIMESTAMP, 8, 0, 0), &[0x7F], &CodePages::new(0, 0)).is_err(), "below zero");
-    for refused in [xtype::DATETIME, xtype::SMALLDATETIME] {
-        let error = in_row(&stored(refused, 8, 0, 0), &[1], &CodePages::new(0, 0)).unwrap_err();
-        assert!(format!("{error:?}").contains("ROW or PAGE compression"), "{error:?}");
+    let error = in_row(&stored(xtype::SMALLDATETIME, 4, 0, 0), &[1], &CodePages::new(0, 0)).unwrap_err();
+    assert!(format!("{error:?}").contains("ROW or PAGE compression"), "{error:?}");
+}
+
+#[test]
+fn a_datetime_of_7_bytes_has_the_parts_of_its_binary_form_and_shorter_ones_are_not_guessed() {
+    // What CONVERT(binary(8), datetime) gives is published: the days, then the parts of a second.
+    for (binary, days, parts) in [
+        ([0, 0, 0x9B, 0x8F, 0x01, 0x8B, 0x81, 0xFF], 39_823, 25_919_999), // 2009-01-12 23:59:59.997
+        ([0, 0, 0x80, 0x00, 0, 0, 0, 0], 32_768, 0),                      // 1989-09-19
+        ([0, 0x2D, 0x24, 0x7F, 0, 0, 0, 1], 2_958_463, 1),                // 9999-12-31
+        ([0xFF, 0xFF, 0x2E, 0x46, 0, 0, 0, 0], -53_690, 0),               // 1753-01-01
+    ] {
+        let mut stored: [u8; 8] = binary;
+        stored[1] ^= 0x80;
+        let expected = super::date_time::datetime_of(days, parts).unwrap();
+        assert_eq!(cell(xtype::DATETIME, &stored[1..]), expected, "{days}");
     }
+    assert_eq!(cell(xtype::DATETIME, &[]), super::date_time::datetime_of(0, 0).unwrap(), "1900-01-01 takes no bytes");
+    let of = |bytes: &[u8]| in_row(&stored(xtype::DATETIME, 8, 0, 0), bytes, &CodePages::new(0, 0));
+    for short in [
+        &[0x9B, 0x8F, 0, 0, 0, 1][..],
+        &[0x81],
+        &[0x80, 0, 0, 1],
+        &[0x2D, 0, 0, 0, 0, 0, 0],
+        &[0x80, 0x7F, 0, 0, 0, 0, 0],
+    ] {
+        let error = of(short).unwrap_err();
+        assert!(format!("{error:?}").contains("has two readings"), "{short:?}: {error:?}");
+    }
+    assert!(of(&[0x80, 0x9B, 0x8F, 0x01, 0x8B, 0x82, 0x00]).is_err(), "a time of 24 hours");
+    assert!(of(&[0xAD, 0x24, 0x80, 0, 0, 0, 0]).is_err(), "year 10000");
 }
 
 #[test]

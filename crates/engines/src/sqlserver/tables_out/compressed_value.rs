@@ -6,13 +6,14 @@
 //! | decimal | [`vardecimal`] |
 //! | bit | in the code of the column |
 //! | date, time, datetime2, datetimeoffset | without the zero bytes at the end |
+//! | datetime | [`datetime`]: as an integer, where that has one reading only |
 //! | real, float | without the zero bytes at the front |
 //! | char, binary | without the spaces or zero bytes at the end |
 //! | nchar, nvarchar | UTF-16, or with an odd length [SCSU](super::scsu) |
 //! | others | as they are |
 //!
-//! All of this is published, and not verified here. datetime and smalldatetime are refused: what is published about them
-//! contradicts itself.
+//! All of this is published, and not verified here. smalldatetime is refused: what is published about it contradicts
+//! itself.
 
 use super::super::super::engine::Cell;
 use super::collation::CodePages;
@@ -21,7 +22,7 @@ use super::compressed_record::Packed;
 use super::data_files::DataFiles;
 use super::page_dictionary::{PageDictionary, Unpacked, unpack};
 use super::types::{StoredType, xtype};
-use super::{Decoded, lob, scsu, unknown, value};
+use super::{Decoded, date_time, lob, scsu, unknown, value};
 
 /// The cell of a value in a compressed row.
 ///
@@ -66,6 +67,7 @@ pub fn in_row(stored: &StoredType, bytes: &[u8], pages: &CodePages) -> Decoded<C
         xtype::MONEY => value::money(integer(bytes, 8)?),
         xtype::TIMESTAMP => rowversion(integer(bytes, 8)?)?,
         xtype::DECIMAL | xtype::NUMERIC => vardecimal(stored, bytes)?,
+        xtype::DATETIME => datetime(bytes)?,
         xtype::DATE | xtype::TIME | xtype::DATETIME2 | xtype::DATETIMEOFFSET | xtype::BINARY => {
             value::cell(stored, &padded(stored, bytes, 0)?, pages)?
         }
@@ -102,6 +104,27 @@ fn integer(bytes: &[u8], most: usize) -> Decoded<i64> {
     let stored = bytes.iter().fold(0_i128, |sum, byte| sum << 8 | i128::from(*byte));
     let middle = 1_i128 << (8 * bytes.len() - 1);
     i64::try_from(stored - middle).or_else(|_| unknown("an integer is out of range"))
+}
+
+/// A moment as an integer of 8 bytes: the days in the upper 4, the parts of a second in the lower 4.
+///
+/// Microsoft calls it "compressed like any other integer", and also says that two bytes of the date are enough up to 2079.
+/// The first makes the middle of the range zero, the second does not. 7 bytes have only one of these readings: their first
+/// byte is 0x7F to 0xAD if the middle is zero, and at most 0x2D if not. Fewer bytes have both, so they are not guessed.
+fn datetime(bytes: &[u8]) -> Decoded<Cell> {
+    match bytes {
+        [] => date_time::datetime_of(0, 0),
+        // Not those that fewer bytes could hold.
+        [0x80, 0x80..=0xFF, ..] | [0x81..=0xAD, ..] | [0x7F, 0..=0x7F, ..] if bytes.len() == 7 => {
+            let [.., a, b, c, d] = *bytes else { return unknown("a datetime is too short") };
+            let days = i32::try_from(integer(bytes, 8)? >> 32).or_else(|_| unknown("a datetime is out of range"))?;
+            date_time::datetime_of(days, u32::from_be_bytes([a, b, c, d]))
+        }
+        _ => unknown(format!(
+            "a datetime of {} bytes in a row with ROW or PAGE compression has two readings",
+            bytes.len()
+        )),
+    }
 }
 
 /// A counter of the database, which begins with 0. It is shown as 8 bytes, the most significant one first.
