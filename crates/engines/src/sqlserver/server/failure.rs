@@ -85,13 +85,16 @@ pub fn unfinished(why: Error, thing: &str, more: &str) -> Error {
     }
 }
 
-/// The number at the end of `Cannot open backup device '…'. Operating system error 2(…).` The path before it may hold the
-/// same words. `None` for a message in another form or language.
+/// The number at the end of `Cannot open backup device '…'. Operating system error 2(…).`, in any language: the last number
+/// before a bracket. The path before it may hold the same words. `None` for a message in another form.
 fn system_error(text: &str) -> Option<u32> {
     let text = text.trim_end();
-    let text = text.strip_suffix('.').unwrap_or(text).strip_suffix(')')?;
-    let (_, end) = text.rsplit_once("'. Operating system error ")?;
-    end.split_once('(')?.0.parse().ok()
+    let text = text.strip_suffix(['.', '。']).unwrap_or(text).strip_suffix(')')?;
+    text.rmatch_indices('(').find_map(|(at, _)| {
+        let before = text.get(..at)?;
+        let number = before.get(before.trim_end_matches(|letter: char| letter.is_ascii_digit()).len()..)?;
+        before.strip_suffix(number)?.ends_with(' ').then(|| number.parse().ok())?
+    })
 }
 
 /// The next step after an error of the server.
@@ -139,6 +142,14 @@ mod tests {
         assert_eq!(number("/error 2(x)/a.bak", "32(The process cannot access the file.)."), Some(32));
         assert_eq!(number("/a'. Operating system error 2(x).", "5(Access is denied.)."), Some(5));
         assert_eq!(number("/a.bak", "2 x"), None);
+        assert_eq!(number("/a.bak", "2(Not found (x).)."), Some(2));
+        for other_language in [
+            "Das Sicherungsmedium '/a.bak' kann nicht geöffnet werden. Betriebssystemfehler 2(Datei nicht gefunden.).",
+            "Impossible d'ouvrir l'unité '/2 3(a'. Erreur du système d'exploitation 2(Le fichier est introuvable.).",
+            "バックアップ デバイス '/a.bak' を開けません。オペレーティング システム エラー 2(見つかりません。)。",
+        ] {
+            assert_eq!(system_error(other_language), Some(2), "{other_language}");
+        }
         let other_form = "Cannot open '/a'. Operating system error 2(x).'. The device is off-line.";
         assert_eq!((system_error(other_form), system_error("")), (None, None));
         assert_eq!(system_error("Cannot open backup device '/a'. Operating system error 2(x)'."), None);
