@@ -113,7 +113,13 @@ fn a_full_disk_fails_an_upload_with_its_reason_and_the_next_small_one_succeeds()
 
 #[test]
 fn a_repository_in_an_object_store_takes_uploads_and_gives_them_back() {
-    let (world, store) = (prepared(""), ObjectStore::start(StoreKind::Versitygw, &StoreOptions::new()));
+    for kind in [StoreKind::Versitygw, StoreKind::Minio] {
+        takes_uploads_and_gives_them_back(kind);
+    }
+}
+
+fn takes_uploads_and_gives_them_back(kind: StoreKind) {
+    let (world, store) = (prepared(""), ObjectStore::start(kind, &StoreOptions::new()));
     store.make_bucket("media");
     world.write("fullbore.toml", b"[repository.nightly]\nto = [\"s3://media/nightly/\"]\ncompression = \"zstd\"\n");
     let environment = store.environment();
