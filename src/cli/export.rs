@@ -12,10 +12,10 @@ use super::closing;
 
 /// Write the tables of a backup as CSV, Parquet or SQLite files, without a database server.
 ///
-/// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. With --repo, it reads such files
-/// out of a repository. It reads backup sets of SQLite databases, too. Other backup sets cannot be exported yet: restore them
-/// first. A table that cannot be decoded is refused with a warning and exit code 4; the other tables are exported. No file has
-/// its name before all files are complete and durable.
+/// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. Such files may be stored: --repo
+/// names their repository, --from a directory of sets. It reads backup sets of SQLite databases, too. Other backup sets
+/// cannot be exported yet: restore them first. A table that cannot be decoded is refused with a warning and exit code 4; the
+/// other tables are exported. No file has its name before all files are complete and durable.
 #[derive(Debug, Args)]
 pub struct Export {
     /// Backup files, directories or patterns: all families of a full, and of its differential. Repeatable.
@@ -45,7 +45,7 @@ pub struct Export {
     #[arg(long)]
     pub replace: bool,
     /// The set at this position of its media (FILE = N) [default: the newest full and differential].
-    #[arg(long, value_name = "N", conflicts_with = "set")]
+    #[arg(long, value_name = "N")]
     pub file: Option<u16>,
     /// The set with this id, or of SQL Server with this BackupSetGUID. The start of it is enough.
     #[arg(long, value_name = "ID")]

@@ -26,4 +26,5 @@ mod into_directory;
 mod names;
 mod recover;
 mod samples;
+mod stored_tables;
 mod stripes;

@@ -1,4 +1,4 @@
-//! `fullbore export --repo`: tables of stored backup files of SQL Server, read out of their sets.
+//! Tables of stored backup files of SQL Server, read out of their sets: `fullbore export --repo`, or `--from` a directory.
 
 use std::fs;
 
@@ -40,8 +40,8 @@ fn differential(base: u32, number: u32, (before, after): (u8, u8)) -> Vec<u8> {
 }
 
 /// All tables of a stored set, and of the files that it holds: they are the same.
-fn compare(world: &World, set: &str, from: &str, folder: &str) {
-    world.run(&format!("export --repo night --set {set} --format csv --into dir:{folder}")).done();
+fn compare(world: &World, place: &str, from: &str, folder: &str) {
+    world.run(&format!("export {place} --format csv --into dir:{folder}")).done();
     world.run(&format!("export {from} --format csv --into dir:{folder}-files")).done();
     assert_eq!(world.names(folder), world.names(&format!("{folder}-files")));
     for name in world.names(folder) {
@@ -68,9 +68,13 @@ fn tables_of_a_stored_full_of_pages_that_differ_and_of_a_differential_come_out_o
         ("--from 3.bak", 33),
         ("--from 2.bak --from 4.bak", 44),
     ]) {
-        compare(&world, id(set), from, &format!("of-{row}"));
-        assert_eq!(world.text(&format!("of-{row}/dbo.Changed.csv")), format!("id\r\n{row}\r\n"));
+        for (place, folder) in [("--repo night", format!("of-{row}")), ("--from a/", format!("of-{row}-in-a"))] {
+            compare(&world, &format!("{place} --set {}", id(set)), from, &folder);
+            assert_eq!(world.text(&format!("{folder}/dbo.Changed.csv")), format!("id\r\n{row}\r\n"));
+        }
     }
+    let newest = world.run("export --from a/ --format csv --into dir:newest --json").done().object();
+    assert_eq!(newest["backup_set_id"].as_str(), Some(id(sets.last().unwrap())));
     // Without --set, the newest state.
     let line = "export --repo night --database shop --table Changed --format parquet --into dir:new --json";
     let object = world.run(line).done().object();
@@ -111,4 +115,34 @@ fn stripes_of_an_encrypted_repository_are_exported_and_damage_is_found() {
     }
     world.run("export --repo night --format csv --into dir:bad --key k.key").with_code(3);
     assert!(!world.at("bad").exists());
+}
+
+#[test]
+fn a_position_on_stored_media_chooses_one_of_their_sets() {
+    let world = world();
+    let (mut first, mut second) = (set(BackupKind::Full, 1), set(BackupKind::Full, 2));
+    (first.copies, second.copies) = (vec![database(1)], vec![database(2)]);
+    second.header.position = 2;
+    let media = FamilyWriter::new(&sample_label(1, 1), 512).set(&first).set(&second).finish();
+    world.write("both.bak", &media);
+    world.run("copy --from both.bak --to-repo night").done();
+    for place in ["--repo night", "--from a/"] {
+        for (file, row) in [("--file 1", 1), ("--file 2", 2), ("", 2)] {
+            let line = format!("export {place} {file} --format csv --replace --into dir:out");
+            world.run(&line).done();
+            assert_eq!(world.text("out/dbo.Changed.csv"), format!("id\r\n{row}\r\n"), "{line}");
+        }
+        let line = format!("export {place} --file 3 --format csv --into dir:none");
+        world.run(&line).refused(2, "--file 3", "no set at this position");
+        assert!(!world.at("none").exists());
+    }
+}
+
+#[test]
+fn a_directory_without_the_full_of_a_differential_is_refused() {
+    let world = world();
+    world.write("2.bak", &differential(1, 2, (1, 4)));
+    world.run("copy --from 2.bak --to-repo night").done();
+    world.run("export --from a/ --format csv --into dir:out").with_code(3);
+    assert!(!world.at("out").exists());
 }

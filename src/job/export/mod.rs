@@ -83,7 +83,7 @@ pub struct Request {
 impl Request {
     /// How sets of fullbore are read.
     fn reading(&self) -> Reading {
-        let choice = Choice { set: self.set.clone(), ..Choice::default() };
+        let choice = Choice { set: self.set.clone(), latest: self.set.is_none(), ..Choice::default() };
         Reading { from: self.from.clone(), key: self.key.clone(), choice, ..Reading::default() }
     }
 
@@ -116,12 +116,12 @@ pub fn run(
     let begun = std::time::Instant::now();
     report.into = Some(format!("dir:{}", request.into.display()));
     let wanted = match (found, request.file) {
-        (Some(found), Some(file)) => Some(found.identity_of(file)?),
-        (None, Some(file)) => {
-            let why = "is for backup files of SQL Server";
-            return Err(Error::usage(format!("--file {file}"), why, "choose a set of fullbore with --set"));
+        (Some(_), Some(file)) if request.set.is_some() => {
+            let why = "both choose a set of these files";
+            return Err(Error::usage(format!("--file {file} and --set"), why, "use one of them"));
         }
-        (_, None) => request.set.clone(),
+        (Some(found), Some(file)) => Some(found.identity_of(file)?),
+        _ => request.set.clone(),
     };
     if found.is_none() && request.repository.is_none() {
         own_sets::refuse_others(request, conduct)?;

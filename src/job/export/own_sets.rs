@@ -13,6 +13,7 @@ use super::Request;
 use crate::config::Config;
 use crate::job::repository::{self, Setting};
 use crate::job::restore::{self, Into};
+use crate::job::stored_tables::{self, Wanted};
 use crate::report::Report;
 
 /// What is noted when the database has no tables here.
@@ -33,16 +34,25 @@ pub(super) fn tables(
     report: &mut Report,
 ) -> Result<Box<dyn ForeignTables>> {
     let setting = request.repository.as_ref().map(|name| Setting { name, config });
-    if let Some(setting) = setting {
-        let (reading, database) = (request.reading(), request.database.as_deref());
-        let found = repository::stored_tables::tables(&reading, database, scratch, setting, conduct, report)?;
-        if let Some(tables) = found {
-            return Ok(tables);
+    let reading = request.reading();
+    let wanted = request.file.map_or(Wanted::Newest, Wanted::Position);
+    let found = match setting {
+        None => stored_tables::among_sets(&reading, wanted, scratch, conduct, report)?,
+        Some(setting) => {
+            let database = request.database.as_deref();
+            repository::stored_tables::tables((&reading, wanted), database, scratch, setting, conduct, report)?
         }
+    };
+    if let Some(tables) = found {
+        return Ok(tables);
+    }
+    if let Some(file) = request.file {
+        let why = "is for backup files of SQL Server";
+        return Err(Error::usage(format!("--file {file}"), why, "choose a set of fullbore with --set"));
     }
     let (engine, file) = engine_of_files()?;
     let path = scratch.join(RESTORED);
-    let wanted = restore::Request::plain(request.reading(), Into::File { engine, path: path.clone() });
+    let wanted = restore::Request::plain(reading, Into::File { engine, path: path.clone() });
     let mut restored = Report::begin("restore");
     let done = match setting {
         None => restore::run(&wanted, conduct, &mut restored),

@@ -114,13 +114,16 @@ fn on_pipe(conduct: &Conduct) -> Result<Option<ForeignDevices>> {
 }
 
 impl ForeignDevices {
-    /// An object that is read without a device.
+    /// Objects that are read without a device.
     ///
     /// # Errors
-    /// It is not media of another program.
-    pub(in crate::job) fn of_object(object: ForeignObject) -> Result<Self> {
-        let media = object.media()?;
-        Ok(Self { media, places: vec![Place::Object(object)], stores: Stores::default() })
+    /// There are none, or they are not media of another program, or of several kinds.
+    pub(in crate::job) fn of_objects(objects: Vec<ForeignObject>) -> Result<Self> {
+        let none = || Error::incomplete("media set", "has no family", "use another set");
+        let media = objects.first().ok_or_else(none)?.media()?;
+        let mut devices = Self { media, places: Vec::new(), stores: Stores::default() };
+        objects.into_iter().try_for_each(|object| devices.add(object))?;
+        Ok(devices)
     }
 
     /// Adds an object of the same kind of media.

@@ -13,6 +13,7 @@ use super::databases::to_choose_from;
 use super::restore::ChosenChain;
 use crate::job::reading::Reading;
 use crate::job::restore::{Into, NeededSets, Request};
+use crate::job::stored_tables::NO_LOGS;
 use crate::report::Report;
 use fullbore_repository::chain::Choice;
 
@@ -44,8 +45,7 @@ pub(super) fn add_needed(
     };
     let needed = media.needed(&positions.iter().collect::<Vec<_>>(), chosen)?;
     if !with_logs && !needed.logs.is_empty() {
-        let what = "the log backups are not applied: a restore to files takes a full and a differential";
-        report.warnings.push(what.to_owned());
+        report.warnings.push(NO_LOGS.to_owned());
     }
     let logs = if with_logs { needed.logs } else { Vec::new() };
     let others: BTreeSet<usize> = needed.pages.into_iter().chain(logs).filter(|at| *at != chosen).collect();

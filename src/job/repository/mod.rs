@@ -18,7 +18,7 @@ pub mod remove;
 pub mod restore;
 pub mod restore_test;
 mod scratch;
-pub mod stored_tables;
+pub(in crate::job) mod stored_tables;
 mod strays;
 mod sweep;
 pub mod take_in;

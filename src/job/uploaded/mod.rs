@@ -63,17 +63,12 @@ pub fn find(
         let why = "names uploaded objects, and other places too";
         return Err(Error::usage("--from", why, "name them in two commands"));
     }
-    let mut found: Option<ForeignDevices> = None;
+    let mut objects = Vec::new();
     for name in named {
         let of = Place::parse(name, config)?;
-        for object in of.objects(config, key, conduct)? {
-            match &mut found {
-                None => found = Some(ForeignDevices::of_object(object)?),
-                Some(found) => found.add(object)?,
-            }
-        }
+        objects.extend(of.objects(config, key, conduct)?);
     }
-    Ok(found)
+    ForeignDevices::of_objects(objects).map(Some)
 }
 
 /// `REPOSITORY/KEY`.
