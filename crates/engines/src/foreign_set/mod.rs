@@ -4,10 +4,11 @@
 //! | to understand | read |
 //! |---|---|
 //! | which byte of a family is where | [`layout`] (the bytes), [`places`] (found by stream) |
-//! | on the way in | [`bytes`], [`tap`] (read and judged once), [`source`] (what the pipeline gets), [`session`] |
+//! | on the way in | [`bytes`], [`tap`] (read and judged once), [`source`] (what the pipeline gets), [`session`], [`digest`] (proves a family) |
 //! | on the way out | [`target`], [`working_file`]; [`stored_family`] for a reader that needs no file |
 
 pub mod bytes;
+pub mod digest;
 pub mod layout;
 pub mod places;
 pub mod session;

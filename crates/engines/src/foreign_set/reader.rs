@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use fullbore_core::Result;
 use fullbore_core::source::{Extent, Reader};
 
+use super::digest::PartsDigester;
 use super::layout::{CELL, Run};
 use super::source::{Content, FileSoFar, ForeignSource};
 use super::tap::{Outlet, Passed, PassedBytes};
@@ -22,7 +23,7 @@ pub(super) struct ForeignReader<'a> {
     left: VecDeque<Part>,
     /// The family whose bytes come, its digest, and its bytes that have no place and are in no extent yet.
     family: usize,
-    digest: blake3::Hasher,
+    digest: PartsDigester,
     kept: Vec<u8>,
     /// True if no more bytes are to be waited for before the kept ones are given: a family ends.
     family_ends: bool,
@@ -64,7 +65,7 @@ impl<'a> ForeignReader<'a> {
             used: 0,
             left: VecDeque::new(),
             family: 0,
-            digest: blake3::Hasher::new(),
+            digest: PartsDigester::default(),
             kept: Vec::new(),
             family_ends: false,
             layouts: VecDeque::new(),
@@ -100,7 +101,9 @@ impl<'a> ForeignReader<'a> {
                 None => {}
                 Some(Part::Kept(length)) => {
                     let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + length));
-                    self.kept.extend_from_slice(bytes.unwrap_or_default());
+                    let bytes = bytes.unwrap_or_default();
+                    self.digest.update(bytes);
+                    self.kept.extend_from_slice(bytes);
                     self.used += length;
                     if self.kept.len() >= buffer.len() {
                         break;
@@ -114,7 +117,10 @@ impl<'a> ForeignReader<'a> {
                     }
                     let taken = length.min(buffer.len() - filled);
                     let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + taken));
-                    copy(buffer.get_mut(filled..).unwrap_or_default(), bytes.unwrap_or_default());
+                    let bytes = bytes.unwrap_or_default();
+                    // While they are in the caches of this processor.
+                    self.digest.update(bytes);
+                    copy(buffer.get_mut(filled..).unwrap_or_default(), bytes);
                     (begun, filled, self.used) = (Some((first, begin)), filled + taken, self.used + taken);
                     if taken < length {
                         let (offset, length) = (offset + taken as u64, length - taken);
@@ -162,7 +168,6 @@ impl<'a> ForeignReader<'a> {
             (self.family, self.family_ends) = (family, false);
         }
         self.left = passed.runs.drain(..).map(Part::of).collect();
-        self.digest.update(&passed.bytes[..]);
         if let Some(family) = self.source.known().families.get_mut(family) {
             family.length += passed.bytes.len() as u64;
         }

@@ -8,6 +8,7 @@ use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result, threads};
 use serde_json::json;
 
+use super::digest::{FamilyDigest, PartsDigester};
 use super::places::LaidOut;
 use super::reader::ForeignReader;
 use super::tap::{Inlet, Passed, way};
@@ -17,12 +18,12 @@ use crate::{ForeignVerification, Surveyed};
 const UNIT: u32 = 4096;
 
 /// A family to store.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFamily {
     /// Its name, length and layout.
     pub laid: LaidOut,
-    /// The BLAKE3 digest of its bytes.
-    pub digest: [u8; 32],
+    /// Proves its bytes.
+    pub digest: FamilyDigest,
 }
 
 /// A file of a database that has bytes in the families.
@@ -147,9 +148,9 @@ impl ForeignSource {
         })
     }
 
-    pub(super) fn end_family(&self, family: usize, digest: &blake3::Hasher) {
+    pub(super) fn end_family(&self, family: usize, digest: &PartsDigester) {
         if let Some(family) = self.known().families.get_mut(family) {
-            family.digest = *digest.finalize().as_bytes();
+            family.digest = digest.finish();
         }
     }
 
@@ -203,8 +204,9 @@ impl Source for ForeignSource {
         let Content::Layout(family) = self.content(id)? else { return None };
         let known = self.known();
         let FamilySoFar { length, digest, .. } = known.families.get(family)?;
-        let digest = blake3::Hash::from_bytes(*digest).to_hex().to_string();
-        Some(json!({ "family": self.names.get(family)?, "length": length, "blake3": digest }))
+        let mut detail = json!({ "family": self.names.get(family)?, "length": length });
+        detail.as_object_mut()?.extend([FamilyDigest::OfParts(*digest).member()]);
+        Some(detail)
     }
 
     fn found(&self) -> Result<Vec<Stream>> {

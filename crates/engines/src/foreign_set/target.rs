@@ -11,6 +11,7 @@ use fullbore_core::units::show_bytes;
 use fullbore_core::unpack::Target;
 use fullbore_core::{Error, Result};
 
+use super::digest::FamilyDigest;
 use super::layout::{self, FILES_MAX};
 use super::places::{LaidOut, Piece, Places, within};
 use super::source::StoredFamily;
@@ -93,7 +94,7 @@ impl StoredMedia {
 
 fn family_of(stream: &ManifestStream) -> Result<StoredFamily> {
     let detail = stream.detail.as_ref().map(fullbore_core::media::EngineValue::value).unwrap_or_default();
-    let digest = detail["blake3"].as_str().and_then(|hex| blake3::Hash::from_hex(hex).ok());
+    let digest = FamilyDigest::in_detail(&detail);
     let (name, length) = (detail["family"].as_str(), detail["length"].as_u64());
     let (Some(digest), Some(name), Some(length)) = (digest, name, length.filter(|length| *length < 1 << 62)) else {
         return Err(wrong("it does not tell the name, the length and the digest of a family"));
@@ -102,7 +103,7 @@ fn family_of(stream: &ManifestStream) -> Result<StoredFamily> {
         return Err(wrong(&format!("`{}` cannot be the name of a file", name.escape_debug())));
     }
     let laid = LaidOut { name: name.to_owned(), length, layout: Vec::new() };
-    Ok(StoredFamily { laid, digest: *digest.as_bytes() })
+    Ok(StoredFamily { laid, digest })
 }
 
 /// True for a name that is a file in its directory on every system.
@@ -216,7 +217,7 @@ impl FamilyFiles {
 
 impl Growing {
     fn check(&self) -> Result<()> {
-        let mut digest = blake3::Hasher::new();
+        let mut digest = self.family.digest.begin_again();
         let failed = |e| Error::io("read", self.file.path().display().to_string(), e);
         let mut file = File::open(self.file.path()).map_err(failed)?;
         let mut buffer = vec![0; BUFFER];
@@ -227,7 +228,7 @@ impl Growing {
             }
             digest.update(buffer.get(..count).unwrap_or_default());
         }
-        if *digest.finalize().as_bytes() == self.family.digest {
+        if digest.finish() == self.family.digest {
             return Ok(());
         }
         let why = "does not have the digest that it had when it was stored: the set or its layout is wrong";
