@@ -7,7 +7,7 @@ use fullbore_core::units::counted;
 
 use super::super::fields::Fields;
 use super::super::page::PageId;
-use super::chain::{first_of_units, leaf_pages, version};
+use super::chain::{self, first_of_units, leaf_pages};
 use super::data_files::DataFiles;
 use super::data_page::page_pointer;
 use super::record::{Record, RecordKind, record_kind};
@@ -120,6 +120,8 @@ pub struct ColumnRow {
 
 /// What the system tables say.
 pub struct Catalog {
+    /// The version of the database.
+    pub version: u16,
     /// The rows of each rowset: its unit of rows.
     pub units: BTreeMap<i64, Unit>,
     /// All rowsets.
@@ -153,7 +155,8 @@ impl Catalog {
         })?;
         let mut tables = SystemTables { files, units: &units, rowsets: &rowsets, warnings: Vec::new() };
         tables.compare_count(object::ROWSETS, rowsets.len());
-        let stored_columns = match version(files)? {
+        let version = chain::version(files)?;
+        let stored_columns = match version {
             before if before < VERSION_2008 => stored_columns_2005(&mut tables)?,
             _ => stored_columns(&mut tables)?,
         };
@@ -166,7 +169,7 @@ impl Catalog {
         let schemas = tables.rows(object::CLASSES, schema_row)?.into_iter().flatten().collect();
         let defaults = tables.rows_if_any(object::DEFAULTS, default_row)?.into_iter().flatten().collect();
         let warnings = tables.warnings;
-        Ok(Self { stored_columns, objects, columns, schemas, defaults, units, rowsets, warnings })
+        Ok(Self { version, stored_columns, objects, columns, schemas, defaults, units, rowsets, warnings })
     }
 }
 

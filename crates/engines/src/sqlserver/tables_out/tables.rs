@@ -11,6 +11,9 @@ use super::rows::RowReader;
 use super::system_tables::Catalog;
 use super::{Trouble, unknown};
 
+/// The newest version of a database among the genuine backups.
+const NEWEST_TRIED: u16 = 904;
+
 /// The tables of one database, over its data files.
 pub struct DatabaseTables {
     files: DataFiles,
@@ -51,6 +54,13 @@ impl DatabaseTables {
         })?;
         let definitions = tables(&catalog);
         about.warnings.extend(catalog.warnings);
+        about.notes.extend(catalog.version.gt(&NEWEST_TRIED).then(|| {
+            format!(
+                "the database has version {}, and the newest one that was tried is {NEWEST_TRIED} (SQL Server 2019): \
+                 compare the rows with the numbers that the database has counted",
+                catalog.version
+            )
+        }));
         let shown = definitions.iter().map(|definition| definition.table.clone()).collect();
         Ok(Self { files, pages: CodePages::new(collation, locale), definitions, shown, about })
     }

@@ -58,6 +58,18 @@ fn moment(days: i32, ticks: u64) -> Cell {
 /// 4 July 1996, in days since 1 January of year 1.
 const JULY: i32 = 728_843;
 
+#[test]
+fn a_version_of_a_database_that_was_never_tried_is_noted() {
+    let mut file = sample_database(&[]);
+    assert_eq!(open(file.clone()).notes(), [""; 0]);
+    let boot = file.as_chunks_mut::<PAGE>().0.get_mut(9).unwrap();
+    boot[100..102].copy_from_slice(&998_u16.to_le_bytes());
+    seal(boot, PageId { file: 1, page: 9 }, 13);
+    let tables = open(file);
+    assert!(tables.notes()[0].contains("version 998"), "{:?}", tables.notes());
+    assert_eq!(tables.tables().len(), open(sample_database(&[])).tables().len());
+}
+
 /// Columns of all types of fixed length, with their bytes and their cells.
 fn fixed_types() -> Vec<(WrittenColumn, Vec<u8>, Cell)> {
     use xtype::*;
