@@ -33,6 +33,18 @@ fn a_compressed_backup_becomes_the_plain_one_and_only_its_owner_can_read_it() {
 }
 
 #[test]
+fn a_container_that_unpacks_to_a_hundred_times_its_bytes_takes_no_more_memory() {
+    const PLAIN: usize = 160 << 20;
+    let (world, made) = (World::new(), Writer::one_set(&vec![0; PLAIN]));
+    assert!(made.container.len() * 100 < PLAIN, "{}", made.container.len());
+    world.write("x.bak", &made.container);
+    let report = world.run("unpack x.bak --to nul: --report json").done().object();
+    assert!(report["source_bytes"].as_u64().max(report["stored_bytes"].as_u64()) > Some(PLAIN as u64), "{report:#}");
+    let peak = report["peak_rss_bytes"].as_u64().unwrap();
+    assert!(peak < 128 << 20, "{peak}");
+}
+
+#[test]
 fn pipes_on_both_sides_and_other_numbers_of_threads_give_the_same_bytes() {
     let (world, plain) = with_backup(2_500_000);
     let container = world.read("x.bak");
