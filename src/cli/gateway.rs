@@ -21,6 +21,9 @@ use super::show;
 /// Each repository is a bucket, and each object becomes a backup set: packed, encrypted, striped, listed, pruned and
 /// verified like every other set. An upload is answered when its set is durable. SIGTERM and SIGINT end the gateway.
 ///
+/// A repository may be in an object store. Each object is stored whole: `copy --from uploaded:REPOSITORY/KEY` stores a later
+/// full of the same database of SQL Server as the pages that differ.
+///
 /// For BACKUP … TO URL of SQL Server 2022, this is built from the documents of Microsoft. Nobody has run it against a SQL
 /// Server yet. It is tested with other S3 clients.
 #[derive(Debug, Args)]

@@ -16,8 +16,8 @@ pub const DEFAULT_PORT: u16 = 1433;
 pub const NAME_MAX: usize = 128;
 
 const FORM: &str = "write mssql://USER@HOST:PORT/DATABASE";
-const BAD_HOST: &str =
-    "the host is not a name or an address; write an IPv6 address in brackets, and a port for an instance";
+const BAD_HOST: &str = "the host is not a name or an address; write an IPv6 address in brackets, a port as HOST:PORT, and a \
+                        named instance as /DATABASE?instance=NAME";
 const PASSWORD_HINT: &str =
     "remove it from the URL, because `ps` and the shell's history show it; use --password-file or FULLBORE_PASSWORD";
 
