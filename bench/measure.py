@@ -26,12 +26,13 @@ class Failed(Exception):
 
 class Case:
     """One thing to measure: a command, what it reads, where it writes, what has to be made ready before, and who else works for it:
-    `server` gives the processor seconds of that one so far."""
+    `server` gives the processor seconds of that one so far. `cold`: with nothing in the page cache, also no program."""
 
-    def __init__(self, name, command, reads, writes=(), stdout=None, before=None, environment=None, own_time=None, server=None):
+    def __init__(self, name, command, reads, writes=(), stdout=None, before=None, environment=None, own_time=None, server=None,
+                 cold=True):
         self.name, self.command, self.reads, self.writes = name, command, reads, list(writes)
         self.stdout, self.before, self.environment, self.own_time = stdout, before, environment, own_time
-        self.server = server
+        self.server, self.cold = server, cold
         self.report = None
 
     def with_report(self, path):
@@ -137,7 +138,7 @@ def measure(case, work):
         remove(path)
     if case.before:
         case.before()
-    cold = drop_caches()
+    cold = case.cold and drop_caches()
     log = os.path.join(work, "log")
     server_before = case.server() if case.server else None
     with open(log, "wb") as errors, open(case.stdout or log + ".out", "wb") as out:
