@@ -70,6 +70,7 @@ mod mysql_differential;
 mod mysql_logical;
 mod mysql_logical_accounts;
 mod mysql_logical_faults;
+mod mysql_logical_shapes;
 mod mysql_other_engines;
 mod mysql_refusals;
 mod newest_point;

@@ -4,6 +4,7 @@
 //! Every read and write has a deadline and ends when the job is stopped. Nothing here retries.
 
 mod authentication;
+mod binary;
 mod handshake;
 mod local_data;
 mod packet;
@@ -54,6 +55,9 @@ const ACCESS_DENIED: u32 = 1045;
 
 const COM_QUIT: u8 = 1;
 const COM_QUERY: u8 = 3;
+const COM_STMT_PREPARE: u8 = 22;
+const COM_STMT_EXECUTE: u8 = 23;
+const COM_STMT_CLOSE: u8 = 25;
 
 /// A connection that is logged in.
 pub struct Connection {

@@ -1,7 +1,7 @@
 //! Packets: a length of 3 bytes, a sequence number, and a payload, which continues in the next packet if the length is
 //! all ones (MySQL's protocol documentation, "MySQL Packets").
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 
 use fullbore_core::{Error, Result};
 
@@ -11,7 +11,7 @@ use super::stream::Stream;
 pub(super) const PACKET_MAX: usize = 0xFF_FFFF;
 
 /// The read-ahead: headers and small packets. Longer reads bypass it.
-const READ_AHEAD: usize = 64 << 10;
+const READ_AHEAD: usize = 128 << 10;
 
 /// A stream cut into packets.
 pub(super) struct PacketStream {
@@ -79,6 +79,20 @@ impl PacketStream {
         self.sequence = header[3].wrapping_add(1);
         let left = usize::from(header[0]) | usize::from(header[1]) << 8 | usize::from(header[2]) << 16;
         Ok(Payload { left, more: left == PACKET_MAX })
+    }
+
+    /// The next payload, of which nothing was read yet, if all of it was received already.
+    pub fn ready(&self) -> Option<&[u8]> {
+        let (&[one, two, three, _], rest) = self.reader.buffer().split_first_chunk()?;
+        let length = usize::from(one) | usize::from(two) << 8 | usize::from(three) << 16;
+        rest.get(..length).filter(|_| length < PACKET_MAX)
+    }
+
+    /// The payload of [`ready`](Self::ready) was read.
+    pub fn pass_ready(&mut self) {
+        let length = self.ready().map_or(0, |payload| 4 + payload.len());
+        self.sequence = self.reader.buffer().get(3).map_or(self.sequence, |number| number.wrapping_add(1));
+        self.reader.consume(length);
     }
 
     /// The header of a payload that has just begun.

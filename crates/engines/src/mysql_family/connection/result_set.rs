@@ -60,6 +60,31 @@ pub(super) fn read_head(packets: &mut PacketStream) -> Result<Head, Failure> {
     Ok(Head::Columns(columns as usize))
 }
 
+/// A prepared statement without parameters.
+pub(super) struct Prepared {
+    /// Its number.
+    pub id: u32,
+    /// The definition of each column.
+    pub columns: Vec<Vec<u8>>,
+}
+
+/// Reads the answer to COM_STMT_PREPARE.
+pub(super) fn read_prepared(packets: &mut PacketStream) -> Result<Prepared, Failure> {
+    let first = packets.read(PACKET_LIMIT)?;
+    let (id, count) = match *first {
+        [0xFF, ref body @ ..] => return Err(Failure::Server(ServerError::parse(&packets.name, body))),
+        [0x00, one, two, three, four, low, high, 0, 0, ..] => {
+            (u32::from_le_bytes([one, two, three, four]), u16::from_le_bytes([low, high]))
+        }
+        _ => return Err(packets.broken("it sent another answer than that to a prepared statement").into()),
+    };
+    let columns = (0..count).map(|_| packets.read(PACKET_LIMIT)).collect::<Result<Vec<_>>>()?;
+    if count == 0 || !is_end(&packets.read(PACKET_LIMIT)?) {
+        return Err(packets.broken("it sent more columns than it announced").into());
+    }
+    Ok(Prepared { id, columns })
+}
+
 /// Reads the answer to COM_QUERY.
 pub(super) fn read(packets: &mut PacketStream) -> Result<ResultSet, Failure> {
     let Head::Columns(columns) = read_head(packets)? else { return Ok(ResultSet::default()) };

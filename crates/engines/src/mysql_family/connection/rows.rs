@@ -5,10 +5,11 @@
 
 use fullbore_core::{Error, Result};
 
+use super::binary::BinaryColumns;
 use super::packet::{PACKET_MAX, PacketStream, Payload};
 use super::result_set::{self, Head};
 use super::server_error::{Failure, ServerError};
-use super::{COM_QUERY, Connection};
+use super::{COM_QUERY, COM_STMT_CLOSE, COM_STMT_EXECUTE, COM_STMT_PREPARE, Connection};
 
 /// Where the bytes of a row come from.
 pub trait RowBytes {
@@ -128,6 +129,8 @@ pub struct Rows {
     columns: usize,
     limit: u64,
     row: Option<(Payload, RowDecoder)>,
+    /// For an answer in the binary protocol: its columns, and its last row.
+    binary: Option<(BinaryColumns, Vec<u8>)>,
 }
 
 impl Connection {
@@ -140,9 +143,34 @@ impl Connection {
     /// The rows of the next statement that was sent ahead.
     pub fn rows(&mut self, limit: u64) -> Result<Rows, Failure> {
         match result_set::read_head(&mut self.packets)? {
-            Head::Columns(columns) => Ok(Rows { columns, limit, row: None }),
+            Head::Columns(columns) => Ok(Rows { columns, limit, row: None, binary: None }),
             Head::Done => Err(self.broken("it sent no rows").into()),
         }
+    }
+
+    /// Asks for short rows whose numbers cost the server much as text: in the binary protocol, if all of their texts can
+    /// be made here. They are rows of at most 64 KiB, as [`Rows::fetch`] gives them.
+    ///
+    /// # Errors
+    /// The server refuses, or the connection fails.
+    pub fn query_numbers(&mut self, statement: &str, limit: u64) -> Result<Rows, Failure> {
+        self.send(COM_STMT_PREPARE, statement.as_bytes())?;
+        let prepared = match result_set::read_prepared(&mut self.packets) {
+            Ok(prepared) => prepared,
+            // Too many statements, or a proxy that knows none.
+            Err(Failure::Server(_)) => return self.query_rows(statement, limit),
+            Err(failure) => return Err(failure),
+        };
+        let id = prepared.id.to_le_bytes();
+        let Some(binary) = BinaryColumns::of(&prepared.columns) else {
+            self.send(COM_STMT_CLOSE, &id)?;
+            return self.query_rows(statement, limit);
+        };
+        // Without a cursor, once, without parameters. The server has no answer to the close.
+        self.send(COM_STMT_EXECUTE, &[&id[..], &[0, 1, 0, 0, 0]].concat())?;
+        self.send(COM_STMT_CLOSE, &id)?;
+        let rows = self.rows(limit)?;
+        Ok(Rows { binary: Some((binary, Vec::new())), ..rows })
     }
 }
 
@@ -176,19 +204,44 @@ impl Rows {
         let packets = &mut connection.packets;
         let payload = packets.begin()?;
         if payload.is_longer_than(most.min(PACKET_MAX - 1)) {
+            if self.binary.is_some() {
+                return Err(packets.broken("it sent a long row of short values").into());
+            }
             return self.enter(connection, payload).map(|_| Fetched::Long);
         }
         let short = payload.is_short();
-        packets.read_whole(payload, row)?;
-        match row.first() {
-            Some(0xFE) if short => Ok(Fetched::End),
+        let came = self.binary.as_mut().map_or(&mut *row, |(_, came)| came);
+        packets.read_whole(payload, came)?;
+        match came.first() {
+            Some(0xFE) if short => return Ok(Fetched::End),
             Some(0xFF) => {
-                let body = row.get(1..).unwrap_or_default();
-                Err(Failure::Server(ServerError::parse(&packets.name, body)))
+                let body = came.get(1..).unwrap_or_default();
+                return Err(Failure::Server(ServerError::parse(&packets.name, body)));
             }
-            Some(_) => Ok(Fetched::Row),
-            None => Err(packets.broken("it sent an empty row").into()),
+            Some(_) => {}
+            None => return Err(packets.broken("it sent an empty row").into()),
         }
+        match self.binary.as_ref().map(|(binary, came)| binary.as_text(came, row)) {
+            Some(None) => Err(packets.broken("it sent an invalid row").into()),
+            _ => Ok(Fetched::Row),
+        }
+    }
+
+    /// Gives `take` the next row, if all of it was received already: it is not copied. None if not, and after the last.
+    pub fn take_ready<R>(&mut self, connection: &mut Connection, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let payload = connection.packets.ready().filter(|_| self.row.is_none())?;
+        if matches!(payload, [] | [0xFF, ..]) || payload.len() < 9 && payload.starts_with(&[0xFE]) {
+            return None;
+        }
+        let taken = match &mut self.binary {
+            None => take(payload),
+            Some((binary, text)) => {
+                binary.as_text(payload, text)?;
+                take(text)
+            }
+        };
+        connection.packets.pass_ready();
+        Some(taken)
     }
 
     /// How many values each row has.

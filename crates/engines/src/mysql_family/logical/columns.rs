@@ -54,13 +54,26 @@ pub struct Column {
     pub form: Form,
     /// A FLOAT: the text protocol gives only six digits of it, but all significant digits of a DOUBLE.
     single: bool,
+    /// Its values are at most as long as a row.
+    short: bool,
+}
+
+/// Whether rows with these columns cost the server less in the binary protocol: it needs long for the digits of a DOUBLE.
+pub fn are_numbers(columns: &[Column]) -> bool {
+    columns.iter().any(|column| column.form == Form::Real) && columns.iter().all(|column| column.short)
 }
 
 impl Column {
     /// The column with this type, as `information_schema.columns.data_type` has it. None for an unknown type.
     pub fn of(name: &str, data_type: &str) -> Option<Self> {
         let data_type = data_type.to_ascii_lowercase();
-        Some(Self { name: name.to_owned(), form: Form::of(&data_type)?, single: data_type == "float" })
+        let form = Form::of(&data_type)?;
+        let short = match form {
+            Form::Text | Form::Binary => ["char", "varchar", "binary", "varbinary", "bit"].contains(&&data_type[..]),
+            Form::Json | Form::Word => false,
+            _ => true,
+        };
+        Some(Self { name: name.to_owned(), form, single: data_type == "float", short })
     }
 
     /// The expression to query.

@@ -1,16 +1,16 @@
 //! The statements that create the objects of a server, asked for many at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
-use super::catalog::{Code, Object};
-use super::listing::{Kind, Listing};
+use super::catalog::{Code, Object, TableObject};
+use super::listing::{Kind, Listed, Listing};
 use super::selection::Selection;
 use super::server::{Facts, Texts, each_row, first_row};
 use crate::mysql_family::Dialect;
-use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::quoted;
 
 /// How many statements are sent before the first answer is read. Together they fit into the buffers of the network.
@@ -23,24 +23,32 @@ const HIDDEN: [u32; 5] = [1142, 1044, 1227, 1370, 1305];
 /// The answers of a server without such a table: MySQL 9.0 and 9.1 have no libraries.
 const NO_TABLE: [u32; 2] = [1109, 1146];
 
+/// Definitions come in UTF-8, and rows as they are stored: a connection for rows changes over, and back.
+pub const UTF8_NAMES: &str = "SET SESSION character_set_results = utf8mb4";
+/// The way back.
+pub const PLAIN_NAMES: &str = "SET SESSION character_set_results = NULL";
+
 /// The objects by database, and what is not among them.
 #[derive(Debug, Default)]
 pub struct Described {
-    /// For each database its objects, in the order in which they are created.
+    /// For each database its objects without tables, in the order in which they are created.
     pub catalogs: BTreeMap<String, Vec<Object>>,
+    /// CREATE TABLE of the tables at these places in the listing. The readers ask for those of tables with rows: a server
+    /// opens a table once for both.
+    pub creates: HashMap<usize, String>,
     /// What the set does not hold.
     pub warnings: Vec<String>,
 }
 
-/// Describes everything that was listed, and adds the statements to the tables of `listing`.
+/// Describes everything that was listed, except tables with rows.
 ///
 /// # Errors
-/// The server refuses to describe a table or view, or a table has changed since it was listed.
+/// The server refuses to describe a view, or something has changed since it was listed.
 pub fn describe(
     connection: &mut Connection,
     facts: &Facts,
     selection: &Selection,
-    listing: &mut Listing,
+    listing: &Listing,
 ) -> Result<Described> {
     let mut described = Described::default();
     let statements: Vec<String> =
@@ -54,7 +62,7 @@ pub fn describe(
             .catalogs
             .insert(name.clone(), vec![Object::Database { whole: selection.takes_whole(&name), name, create }]);
     }
-    described.tables(connection, listing)?;
+    described.others(connection, listing)?;
     let wanted = wanted_code(connection, facts, selection, listing, &mut described.warnings)?;
     described.code(connection, wanted)?;
     described.warnings.extend(libraries(connection, facts, selection)?);
@@ -97,25 +105,20 @@ impl Described {
         self.catalogs.entry(schema.to_owned()).or_default().push(object);
     }
 
-    /// Tables, sequences and views.
-    fn tables(&mut self, connection: &mut Connection, listing: &mut Listing) -> Result<()> {
-        let statements: Vec<String> =
-            listing.tables.iter().map(|table| show_create(table.kind, &table.object.quoted())).collect();
-        let rows = ask(connection, &statements, |at| {
-            listing.tables.get(at).map_or_else(String::new, |table| format!("table {}", table.object.shown()))
-        })?;
+    /// Sequences, views, and tables without rows.
+    fn others(&mut self, connection: &mut Connection, listing: &Listing) -> Result<()> {
+        let others: Vec<_> = listing.tables.iter().enumerate().filter(|(_, table)| !table.has_rows()).collect();
+        let statements: Vec<String> = others.iter().map(|(_, table)| show_create(table)).collect();
+        let rows =
+            ask(connection, &statements, |at| others.get(at).map_or_else(String::new, |(_, table)| shown(table)))?;
         let mut views = Vec::new();
-        for (table, row) in listing.tables.iter_mut().zip(rows) {
-            let shown = table.object.shown();
-            let create = utf8(&row, 1, || format!("table {shown}"))?;
+        for ((place, table), row) in others.into_iter().zip(rows) {
+            let create = create_of(table, &row)?;
             let (schema, name) = (table.object.schema.clone(), table.object.name.clone());
             match table.kind {
-                Kind::Table => {
-                    table.object.create = create;
-                    self.add(&schema, Object::Table(table.object.clone()));
-                }
+                Kind::Table => drop(self.creates.insert(place, create)),
                 Kind::View => {
-                    let text = |column| utf8(&row, column, || format!("view {shown}"));
+                    let text = |column| utf8(&row, column, || shown(table));
                     let (character_set, collation) = (text(2)?, text(3)?);
                     let kind = "VIEW".to_owned();
                     let code = Code { schema, name, kind, create, character_set, collation, ..Code::default() };
@@ -131,6 +134,36 @@ impl Described {
         }
         views.into_iter().for_each(|view| self.add(&view.schema.clone(), Object::Code(view)));
         Ok(())
+    }
+
+    /// Asks for the definitions of all tables that have none yet.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub fn tables(&mut self, connection: &mut Connection, listing: &Listing) -> Result<()> {
+        let is_new = |(place, table): &(usize, &Listed)| table.kind == Kind::Table && !self.creates.contains_key(place);
+        let tables: Vec<_> = listing.tables.iter().enumerate().filter(is_new).collect();
+        let statements: Vec<String> = tables.iter().map(|(_, table)| show_create(table)).collect();
+        let rows =
+            ask(connection, &statements, |at| tables.get(at).map_or_else(String::new, |(_, table)| shown(table)))?;
+        for ((place, table), row) in tables.into_iter().zip(rows) {
+            self.creates.insert(place, create_of(table, &row)?);
+        }
+        Ok(())
+    }
+
+    /// All objects of a database whose definitions are there: tables follow the database and its sequences.
+    pub fn objects(&self, listing: &Listing, schema: &str) -> Vec<Object> {
+        let mut objects = self.catalogs.get(schema).cloned().unwrap_or_default();
+        let first = objects.iter().take_while(|object| !matches!(object, Object::Code(_))).count();
+        let begun = listing.tables.partition_point(|table| *table.object.schema < *schema);
+        let of_schema = listing.tables.iter().enumerate().skip(begun).take_while(|(_, it)| it.object.schema == schema);
+        let tables = of_schema.filter_map(|(place, table)| {
+            let create = self.creates.get(&place)?.clone();
+            Some(Object::Table(TableObject { create, ..table.object.clone() }))
+        });
+        objects.splice(first..first, tables);
+        objects
     }
 
     fn code(&mut self, connection: &mut Connection, wanted: Vec<Wanted>) -> Result<()> {
@@ -193,13 +226,34 @@ fn libraries(connection: &mut Connection, facts: &Facts, selection: &Selection) 
     Ok((!names.is_empty()).then(warning))
 }
 
-fn show_create(kind: Kind, quoted: &str) -> String {
-    let word = match kind {
+/// The statement that asks for a definition.
+pub fn show_create(table: &Listed) -> String {
+    let word = match table.kind {
         Kind::Table => "TABLE",
         Kind::View => "VIEW",
         Kind::Sequence => "SEQUENCE",
     };
-    format!("SHOW CREATE {word} {quoted}")
+    format!("SHOW CREATE {word} {}", table.object.quoted())
+}
+
+/// The definition out of the answer.
+///
+/// # Errors
+/// It is not UTF-8.
+pub fn create_of(table: &Listed, row: &Texts) -> Result<String> {
+    utf8(row, 1, || shown(table))
+}
+
+fn shown(table: &Listed) -> String {
+    let kind = if table.kind == Kind::View { "view" } else { "table" };
+    format!("{kind} {}", table.object.shown())
+}
+
+/// The error of a server that does not describe something.
+pub fn not_described(what: String, error: &ServerError) -> Error {
+    let hint = "if it was dropped meanwhile, run the backup again. The account needs SELECT, for a view also SHOW VIEW. A \
+                view on a missing table: drop it, or leave it out with --exclude";
+    Error::refused(what, format!("the server does not describe it: {error}"), hint)
 }
 
 fn named(names: &[String]) -> String {
@@ -292,10 +346,7 @@ fn ask(connection: &mut Connection, statements: &[String], what: impl Fn(usize) 
             }
         }
         if let Some((place, error)) = refused {
-            let hint = "if it was dropped meanwhile, run the backup again. The account needs SELECT, for a view also SHOW \
-                        VIEW. A view on a missing table: drop it, or leave it out with --exclude";
-            let why = format!("the server does not describe it: {error}");
-            return Err(Error::refused(what(begun + place), why, hint));
+            return Err(not_described(what(begun + place), &error));
         }
     }
     Ok(rows)

@@ -2,7 +2,7 @@
 
 use fullbore_core::checksum::PlainDigest;
 
-use super::tsv::{NULL, Tally, escape, first_special};
+use super::tsv::{NULL, Tally, escape, has_special};
 use crate::mysql_family::connection::{Connection, RowFault, Rows, take_value};
 use crate::mysql_family::logical::columns::{Column, Form};
 
@@ -57,7 +57,7 @@ fn plain_row(columns: &[Column], values: &[u8], out: &mut Vec<u8>) -> bool {
     let (mut length, mut left) = (*first, out.get_mut(begun..).unwrap_or_default());
     for (number, column) in columns.iter().enumerate() {
         let Some((value, after)) = left.split_at_mut_checked(length.into()) else { return false };
-        if length > SHORT_MAX || needs_escapes(column.form) && first_special(value).is_some() {
+        if length > SHORT_MAX || needs_escapes(column.form) && has_special(value) {
             return false;
         }
         let Some((end, after)) = after.split_first_mut() else { return false };

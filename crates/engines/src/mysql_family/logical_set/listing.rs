@@ -6,6 +6,7 @@ use fullbore_core::checksum::xxh3_128;
 use fullbore_core::{Error, Result};
 
 use super::catalog::{StoredColumn, TableObject};
+use super::key::can_be_cut;
 use super::selection::Selection;
 use super::server::each_row;
 use super::storage;
@@ -15,6 +16,12 @@ use crate::mysql_family::logical::columns::{Column, is_generated};
 
 /// Most tables of a backup set: a small table has no stream of its own, so only memory bounds them.
 const TABLES_MAX: usize = 1 << 20;
+
+/// The places of tables by database and name.
+type Places = HashMap<(String, String), usize>;
+
+/// A table with fewer estimated bytes is read by one statement.
+const CUT_FROM: u64 = 32 << 20;
 
 /// What a name in the list of tables is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +66,23 @@ pub struct Listed {
     pub unknown: Option<String>,
 }
 
+impl Listed {
+    /// Whether a reader reads rows of it.
+    pub fn has_rows(&self) -> bool {
+        self.kind == Kind::Table && self.object.has_rows()
+    }
+
+    /// Whether it is large enough for several readers.
+    pub fn is_large(&self) -> bool {
+        self.bytes >= CUT_FROM && self.object.engine.eq_ignore_ascii_case("InnoDB")
+    }
+
+    /// Whether it is large, but cannot be cut by its key: only a scan reads it.
+    pub fn is_scanned(&self) -> bool {
+        self.is_large() && !can_be_cut(&self.key)
+    }
+}
+
 /// Everything that was listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -66,6 +90,16 @@ pub struct Listing {
     pub databases: Vec<String>,
     /// The tables in the order of their names.
     pub tables: Vec<Listed>,
+}
+
+/// The statement that lists all columns.
+fn columns_of(selection: &Selection) -> String {
+    format!(
+        "SELECT table_schema, table_name, column_name, data_type, extra, character_set_name, column_type, is_nullable, \
+         column_default, collation_name, ordinal_position FROM information_schema.columns WHERE {} ORDER BY table_schema, \
+         table_name, ordinal_position",
+        selection.databases_in("table_schema")
+    )
 }
 
 /// A column of one row.
@@ -82,8 +116,42 @@ impl Listing {
     ///
     /// # Errors
     /// The server refuses, or has more tables than a set holds.
-    pub fn ask(connection: &mut Connection, dialect: Dialect, selection: &Selection) -> Result<Self> {
+    pub fn ask(
+        connection: &mut Connection,
+        beside: &mut Option<Connection>,
+        dialect: Dialect,
+        selection: &Selection,
+    ) -> Result<Self> {
+        let (mut listing, places) = Self::outline_with_places(connection, beside, dialect, selection)?;
+        listing.list_keys(connection, selection, &places)?;
+        Ok(listing)
+    }
+
+    /// The same without keys: to compare it with another one.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn outline(
+        connection: &mut Connection,
+        beside: &mut Option<Connection>,
+        dialect: Dialect,
+        selection: &Selection,
+    ) -> Result<Self> {
+        Ok(Self::outline_with_places(connection, beside, dialect, selection)?.0)
+    }
+
+    /// `beside` is a second connection: the server lists columns while it lists tables.
+    fn outline_with_places(
+        connection: &mut Connection,
+        beside: &mut Option<Connection>,
+        dialect: Dialect,
+        selection: &Selection,
+    ) -> Result<(Self, Places)> {
         let mut listing = Self::default();
+        let columns = columns_of(selection);
+        if let Some(beside) = beside {
+            beside.send_ahead(std::slice::from_ref(&columns))?;
+        }
         let within = selection.databases_in("schema_name");
         connection.send_ahead(&[format!("SELECT schema_name FROM information_schema.schemata WHERE {within}")])?;
         each_row(connection, |row| {
@@ -94,23 +162,24 @@ impl Listing {
             Ok(())
         })?;
         listing.databases.sort();
-        let mut places = listing.list_tables(connection, selection)?;
-        listing.list_columns(connection, selection, &mut places)?;
-        listing.list_keys(connection, selection, &places)?;
+        let places = listing.list_tables(connection, selection)?;
+        match beside {
+            Some(beside) => listing.list_columns(beside, &places)?,
+            None => {
+                connection.send_ahead(&[columns])?;
+                listing.list_columns(connection, &places)?;
+            }
+        }
         let tables = &mut listing.tables;
         storage::each_number(connection, dialect, &places, |place, number| {
             if let Some(table) = tables.get_mut(place) {
                 table.fingerprint = table.fingerprint.wrapping_add(xxh3_128(0, number));
             }
         })?;
-        Ok(listing)
+        Ok((listing, places))
     }
 
-    fn list_tables(
-        &mut self,
-        connection: &mut Connection,
-        selection: &Selection,
-    ) -> Result<HashMap<(String, String), usize>> {
+    fn list_tables(&mut self, connection: &mut Connection, selection: &Selection) -> Result<Places> {
         let within = selection.databases_in("table_schema");
         connection.send_ahead(&[format!(
             "SELECT table_schema, table_name, table_type, engine, create_options, create_time, table_rows, data_length \
@@ -152,18 +221,8 @@ impl Listing {
         Ok(self.tables.iter().enumerate().map(|(place, table)| (name(table), place)).collect())
     }
 
-    fn list_columns(
-        &mut self,
-        connection: &mut Connection,
-        selection: &Selection,
-        places: &mut HashMap<(String, String), usize>,
-    ) -> Result<()> {
-        let within = selection.databases_in("table_schema");
-        connection.send_ahead(&[format!(
-            "SELECT table_schema, table_name, column_name, data_type, extra, character_set_name, column_type, \
-             is_nullable, column_default, collation_name, ordinal_position FROM information_schema.columns WHERE \
-             {within} ORDER BY table_schema, table_name, ordinal_position"
-        )])?;
+    /// Reads the answer to [`columns_of`].
+    fn list_columns(&mut self, connection: &mut Connection, places: &Places) -> Result<()> {
         each_row(connection, |row| {
             let Some(table) = places.get(&(text(row, 0), text(row, 1))).and_then(|at| self.tables.get_mut(*at)) else {
                 return Ok(());
@@ -185,12 +244,7 @@ impl Listing {
         Ok(())
     }
 
-    fn list_keys(
-        &mut self,
-        connection: &mut Connection,
-        selection: &Selection,
-        places: &HashMap<(String, String), usize>,
-    ) -> Result<()> {
+    fn list_keys(&mut self, connection: &mut Connection, selection: &Selection, places: &Places) -> Result<()> {
         let within = selection.databases_in("table_schema");
         connection.send_ahead(&[format!(
             "SELECT table_schema, table_name, column_name, ordinal_position FROM \

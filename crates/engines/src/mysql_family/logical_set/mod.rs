@@ -6,7 +6,9 @@
 //! text ([`tsv`], [`small`]). [`load`] is the way back into a server, [`files`] into a directory.
 
 mod accounts;
+mod ahead;
 pub mod catalog;
+mod catalogs;
 pub mod describe;
 mod encode;
 pub mod files;
@@ -18,6 +20,7 @@ mod out;
 mod query;
 mod queue;
 mod reader;
+mod rowing;
 pub mod selection;
 pub mod server;
 pub mod session;

@@ -4,10 +4,10 @@ use fullbore_core::{Error, Result};
 
 use super::key::{self, From, KeyValue, Range};
 use super::listing::Listed;
-use super::queue::Running;
+use super::queue::{Running, Share};
 use super::server::first_row;
-use crate::mysql_family::connection::{Connection, Failure};
-use crate::mysql_family::logical::columns::Column;
+use crate::mysql_family::connection::{Connection, Failure, Rows};
+use crate::mysql_family::logical::columns::{Column, are_numbers};
 
 /// The most keys that are counted to find the middle of a rest.
 const WALK: u64 = 200_000;
@@ -17,15 +17,47 @@ const WALK: u64 = 200_000;
 /// # Errors
 /// A column has an unknown type.
 pub fn select(table: &Listed, range: &Range, most: Option<u64>) -> Result<String> {
+    let order = most.map(|most| format!(" ORDER BY {} LIMIT {most}", key::columns(&table.key)));
+    select_from(table, "", range, &order.unwrap_or_default())
+}
+
+fn select_from(table: &Listed, hint: &str, range: &Range, order: &str) -> Result<String> {
     let expressions: Vec<String> = table.object.forms()?.iter().map(Column::expression).collect();
     let expressions = if expressions.is_empty() { "1".to_owned() } else { expressions.join(", ") };
-    let order = most.map(|most| format!(" ORDER BY {} LIMIT {most}", key::columns(&table.key)));
-    Ok(format!(
-        "SELECT {expressions} FROM {}{}{}",
-        table.object.quoted(),
-        within(table, range, None),
-        order.unwrap_or_default()
-    ))
+    let (name, within) = (table.object.quoted(), within(table, range, None));
+    Ok(format!("SELECT {expressions} FROM {name}{hint}{within}{order}"))
+}
+
+/// The statement that reads rows of a table in the order of a scan. Without an index: it is the same order in each
+/// statement of a snapshot.
+///
+/// # Errors
+/// A column has an unknown type.
+pub fn select_share(table: &Listed, share: Share) -> Result<String> {
+    let scan = select_from(table, " USE INDEX ()", &Range::default(), "")?;
+    Ok(format!("{scan} LIMIT {} OFFSET {}", share.most.unwrap_or(u64::MAX), share.skip))
+}
+
+/// The longest row: what a server sends.
+const ROW_MAX: u64 = 1 << 30;
+
+/// The rows of a statement that selects these columns, in the protocol that costs the server less.
+///
+/// # Errors
+/// The server refuses.
+pub fn rows_of(connection: &mut Connection, columns: &[Column], statement: &str) -> Result<Rows, Failure> {
+    match are_numbers(columns) {
+        true => connection.query_numbers(statement, ROW_MAX),
+        false => connection.query_rows(statement, ROW_MAX),
+    }
+}
+
+/// The rows of a statement that was sent ahead.
+///
+/// # Errors
+/// The server refuses.
+pub fn rows_ahead(connection: &mut Connection) -> Result<Rows, Failure> {
+    connection.rows(ROW_MAX)
 }
 
 /// The WHERE clause for a range, with the user's condition.

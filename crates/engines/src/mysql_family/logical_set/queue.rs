@@ -9,12 +9,14 @@ use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 
 use super::key::{KeyValue, Range};
-use super::listing::{Kind, Listed, Listing};
+use super::listing::Listing;
 
 /// A table with fewer estimated bytes is read together with others, in one batch of statements.
-const SMALL_BYTES: u64 = 128 << 10;
-/// Small tables in a batch. Their statements together fit into the buffers of the network.
+const SMALL_BYTES: u64 = 1 << 20;
+/// Small tables in a batch, and their estimated bytes.
 const BATCH: usize = 32;
+/// The same.
+const BATCH_BYTES: u64 = 4 << 20;
 /// How often a reader without work looks whether the job has ended.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -29,6 +31,36 @@ pub enum Work {
     Small(Vec<usize>),
     /// A range of the table at this place.
     Part(usize, Range),
+    /// Rows of the table at this place, in the order of a scan.
+    Share(usize, Share),
+}
+
+/// Rows of a table without a key that can be cut: how many the scan passes over, and how many it gives at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Rows before it.
+    pub skip: u64,
+    /// None: all others.
+    pub most: Option<u64>,
+}
+
+/// What a row costs the server that is passed over, against one that is sent.
+const SKIPPED: f64 = 0.35;
+
+impl Share {
+    /// Shares of about `rows` rows which as many readers read in the same time: later ones pass over more, and give less.
+    fn of(rows: u64, readers: usize) -> Vec<Self> {
+        let left = 1.0 - SKIPPED;
+        let first = rows as f64 * SKIPPED / (1.0 - left.powi(readers as i32));
+        let (mut shares, mut skip) = (Vec::new(), 0.0);
+        for number in 1..=readers {
+            let end = first + left * skip;
+            let most = (number < readers).then(|| (end as u64).saturating_sub(skip as u64));
+            shares.push(Self { skip: skip as u64, most });
+            skip = end;
+        }
+        shares
+    }
 }
 
 /// What a reader does now, as far as another one can take a part of it.
@@ -56,6 +88,8 @@ enum Reader {
 
 struct State {
     waiting: VecDeque<Work>,
+    /// The catalogs: the definitions of tables come with their rows.
+    last: VecDeque<Work>,
     readers: Vec<Reader>,
 }
 
@@ -77,20 +111,35 @@ pub enum Next {
 }
 
 impl Queue {
-    /// For a listing: catalogs, then tables, the largest first.
+    /// For a listing: tables, the largest first, then catalogs.
     pub fn new(listing: &Listing, readers: usize, accounts: bool) -> Self {
-        let mut waiting: VecDeque<Work> = (0..listing.databases.len()).map(Work::Catalog).collect();
-        waiting.extend(accounts.then_some(Work::Accounts));
-        let has_rows = |table: &Listed| table.kind == Kind::Table && table.object.has_rows();
-        let tables = || listing.tables.iter().enumerate().filter(|(_, table)| has_rows(table));
+        let last = (0..listing.databases.len()).map(Work::Catalog).collect();
+        let mut waiting: VecDeque<Work> = accounts.then_some(Work::Accounts).into_iter().collect();
+        let tables = || listing.tables.iter().enumerate().filter(|(_, table)| table.has_rows());
         let mut large: Vec<_> = tables().filter(|(_, table)| table.bytes > SMALL_BYTES).collect();
         large.sort_by_key(|(_, table)| std::cmp::Reverse(table.bytes));
-        waiting.extend(large.into_iter().map(|(place, _)| Work::Part(place, Range::default())));
-        let small: Vec<usize> =
-            tables().filter(|(_, table)| table.bytes <= SMALL_BYTES).map(|(place, _)| place).collect();
-        waiting.extend(small.chunks(BATCH).map(|batch| Work::Small(batch.to_vec())));
+        // A scan of a table that is longer than the share of a reader: the others would wait for its end.
+        let share = tables().map(|(_, table)| table.bytes).sum::<u64>() / readers.max(1) as u64;
+        for (place, table) in large {
+            match readers > 1 && table.bytes > share && table.is_scanned() {
+                true => waiting.extend(Share::of(table.rows, readers).into_iter().map(|it| Work::Share(place, it))),
+                false => waiting.push_back(Work::Part(place, Range::default())),
+            }
+        }
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for (place, table) in tables().filter(|(_, table)| table.bytes <= SMALL_BYTES) {
+            if batch.len() == BATCH || bytes + table.bytes > BATCH_BYTES {
+                waiting.push_back(Work::Small(std::mem::take(&mut batch)));
+                bytes = 0;
+            }
+            batch.push(place);
+            bytes += table.bytes;
+        }
+        if !batch.is_empty() {
+            waiting.push_back(Work::Small(batch));
+        }
         let readers = (0..readers).map(|_| Reader::Busy).collect();
-        Self { state: Mutex::new(State { waiting, readers }), changed: Condvar::new() }
+        Self { state: Mutex::new(State { waiting, last, readers }), changed: Condvar::new() }
     }
 
     /// What reader number `index` does next. Waits while others may still give something.
@@ -110,6 +159,10 @@ impl Queue {
                 return Ok(Next::Cut(victim, running));
             }
             if state.readers.iter().all(|reader| matches!(reader, Reader::Idle)) {
+                if let Some(work) = state.last.pop_front() {
+                    state.set(index, Reader::Busy);
+                    return Ok(Next::Work(work));
+                }
                 self.changed.notify_all();
                 return Ok(Next::End);
             }
@@ -241,6 +294,22 @@ mod tests {
             [ask(0), ask(1), ask(2)].map(|thread| thread.join().unwrap())
         });
         assert_eq!(ends, [Next::End, Next::End, Next::End]);
+    }
+
+    #[test]
+    fn the_shares_of_a_scan_hold_each_row_once_and_cost_the_same() {
+        for (rows, readers) in [(1_000_000, 2), (1_000_000, 5), (7, 3), (0, 2)] {
+            let shares = Share::of(rows, readers);
+            assert_eq!(shares.len(), readers);
+            let mut next = 0;
+            for share in &shares {
+                assert_eq!(share.skip, next);
+                next += share.most.unwrap_or(0);
+            }
+            assert!(shares.iter().rposition(|share| share.most.is_none()) == Some(readers - 1) && next <= rows);
+            let costs = shares.iter().map(|it| it.skip as f64 * SKIPPED + it.most.unwrap_or(rows - it.skip) as f64);
+            assert!(costs.clone().all(|cost| (cost - costs.clone().next().unwrap()).abs() <= 3.0));
+        }
     }
 
     #[test]

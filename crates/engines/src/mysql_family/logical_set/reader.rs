@@ -1,61 +1,33 @@
 //! One reader of a logical backup: a connection, and the streams that it fills.
 
-use std::collections::VecDeque;
-
 use fullbore_core::source::{Extent, Reader};
 use fullbore_core::{Error, Result};
 
-use super::encode::{self, LongRow, values_at};
-use super::key::{self, From, KeyValue, Range};
+use super::ahead::{Ahead, Step};
+use super::describe::{create_of, not_described};
+use super::key::{From, Range};
 use super::listing::Listed;
 use super::out::{Out, STEP};
-use super::query::{changed, explained, middle, select};
+use super::query::{changed, explained, middle, rows_ahead, rows_of, select, select_share};
 use super::queue::{Next, Running, Work};
+use super::rowing::{Part, Reading, Rowing};
+use super::server::first_row;
 use super::session::{LogicalSession, NewStream};
 use super::small::{SMALL_MAX, Section};
 use super::snapshot::GIVE_BACK;
 use super::tsv::Tally;
-use crate::mysql_family::connection::{Connection, Fetched, RowFault, Rows};
-use crate::mysql_family::logical::columns::Column;
+use crate::mysql_family::connection::{Connection, Failure, Rows};
 
 /// A chunk ends with the row that makes it longer than this, in bytes.
 const CHUNK: u64 = 32 << 20;
 /// A stream of small tables ends with the table that makes it longer than this, in bytes.
 const SMALL_STREAM: u64 = 8 << 20;
-/// Longer rows are read piece by piece.
-const WHOLE_ROW: usize = 1 << 20;
-/// A table with fewer estimated bytes is read by one statement.
-const CUT_FROM: u64 = 32 << 20;
-/// How many bytes a statement reads of a table that can be cut.
+/// How many bytes a statement reads of a table that can be cut, at most and at least.
 const QUERY: u64 = 16 << 20;
-/// The longest row: what a server sends.
-const ROW_MAX: u64 = 1 << 30;
-
-/// Rows of a table that come in.
-struct Rowing {
-    table: usize,
-    columns: Vec<Column>,
-    rows: Rows,
-    /// The text, until the table is found not to be small.
-    held: Option<Vec<u8>>,
-    tally: Tally,
-    long: Option<LongRow>,
-    part: Option<Part>,
-}
-
-/// A range of a table that is read by several statements.
-struct Part {
-    range: Range,
-    /// The places of the key's columns in a row.
-    key: Vec<usize>,
-    /// Rows that a statement reads at most, and how many it has read.
-    most: u64,
-    read: u64,
-    /// Rows that are probably left.
-    left: u64,
-    last: Option<KeyValue>,
-    last_row: Vec<u8>,
-}
+/// The same.
+const QUERY_LEAST: u64 = 4 << 20;
+/// Each reader reads a table with about so many statements: at the end, no reader waits long for another.
+const QUERIES: u64 = 16;
 
 /// A reader.
 pub struct TableReader<'a> {
@@ -63,14 +35,16 @@ pub struct TableReader<'a> {
     index: usize,
     connection: Connection,
     rowing: Option<Rowing>,
-    /// Small tables whose rows were asked for.
-    asked: VecDeque<usize>,
+    /// Small tables that were asked for.
+    ahead: Ahead,
     chunk: Option<Out>,
     small: Option<Out>,
     /// Streams that have ended, with text that was not given yet.
     ended: Vec<Out>,
     row: Vec<u8>,
     scratch: Vec<u8>,
+    /// Memory for the text of a small table.
+    spare: Vec<u8>,
     at_end: bool,
     /// It has read tables whose definitions are locked.
     holds_tables: bool,
@@ -79,9 +53,23 @@ pub struct TableReader<'a> {
 impl<'a> TableReader<'a> {
     /// On a connection with the snapshot.
     pub fn new(session: &'a LogicalSession, index: usize, connection: Connection) -> Self {
-        let (asked, ended, row, scratch) = (VecDeque::new(), Vec::new(), Vec::new(), vec![0; 64 << 10]);
-        let (rowing, chunk, small, at_end, holds_tables) = (None, None, None, false, false);
-        Self { session, index, connection, rowing, asked, chunk, small, ended, row, scratch, at_end, holds_tables }
+        let (ahead, ended, row, scratch) = (Ahead::default(), Vec::new(), Vec::new(), vec![0; 64 << 10]);
+        let (rowing, chunk, small, spare, at_end, holds_tables) = (None, None, None, Vec::new(), false, false);
+        Self {
+            session,
+            index,
+            connection,
+            rowing,
+            ahead,
+            chunk,
+            small,
+            ended,
+            row,
+            scratch,
+            spare,
+            at_end,
+            holds_tables,
+        }
     }
 
     fn give(&mut self, buffer: &mut [u8]) -> Option<Extent> {
@@ -106,8 +94,8 @@ impl<'a> TableReader<'a> {
             self.read_rows()?;
             return Ok(true);
         }
-        if let Some(table) = self.asked.pop_front() {
-            self.begin_rows(table, None)?;
+        if let Some(step) = self.ahead.next(&mut self.connection)? {
+            self.answered(step)?;
             return Ok(true);
         }
         if std::mem::take(&mut self.holds_tables) {
@@ -117,12 +105,16 @@ impl<'a> TableReader<'a> {
             Next::Work(Work::Catalog(place)) => self.whole(self.session.catalog(place)?),
             Next::Work(Work::Accounts) => self.whole(self.session.accounts()?),
             Next::Work(Work::Small(tables)) => {
-                let statements: Result<Vec<String>> =
-                    tables.iter().map(|table| select(self.table(*table)?, &Range::default(), None)).collect();
-                self.connection.send_ahead(&statements?)?;
-                self.asked = tables.into();
+                let session = self.session;
+                let listed =
+                    |place: usize| Some((place, session.listing.tables.get(place)?, session.is_described(place)));
+                self.ahead = Ahead::of(tables.into_iter().filter_map(listed))?;
             }
             Next::Work(Work::Part(table, range)) => self.begin_part(table, range)?,
+            Next::Work(Work::Share(place, share)) => {
+                self.describe(place)?;
+                self.ask_rows(place, &select_share(self.table(place)?, share)?, None)?;
+            }
             Next::Cut(victim, running) => self.cut(victim, running)?,
             Next::End => {
                 for mut out in self.chunk.take().into_iter().chain(self.small.take()) {
@@ -144,17 +136,49 @@ impl<'a> TableReader<'a> {
         self.ended.push(Out::whole(stream, text));
     }
 
+    /// Takes the next answer of what was sent ahead, or begins to.
+    fn answered(&mut self, step: Step) -> Result<()> {
+        match step {
+            Step::Definition(place) => {
+                let table = self.table(place)?;
+                let row = first_row(&mut self.connection).map_err(|failure| match failure {
+                    Failure::Server(error) => not_described(format!("table {}", table.object.shown()), &error),
+                    Failure::Fault(error) => error,
+                })?;
+                self.session.has_come(place, create_of(table, &row.unwrap_or_default())?);
+            }
+            Step::Rows(place) => {
+                let rows = rows_ahead(&mut self.connection);
+                self.begin_rows(place, rows, None)?;
+            }
+            Step::Done => drop(self.connection.answer()?),
+        }
+        Ok(())
+    }
+
+    /// Asks for the definition of a table, if it is not there.
+    fn describe(&mut self, place: usize) -> Result<()> {
+        if !self.session.is_described(place) {
+            let mut asked = Ahead::definition(place, self.table(place)?);
+            while let Some(step) = asked.next(&mut self.connection)? {
+                self.answered(step)?;
+            }
+        }
+        Ok(())
+    }
+
     fn begin_part(&mut self, place: usize, range: Range) -> Result<()> {
+        self.describe(place)?;
         let table = self.table(place)?;
-        let fits = table.object.engine.eq_ignore_ascii_case("InnoDB") && key::can_be_cut(&table.key);
-        if !fits || table.bytes < CUT_FROM {
-            self.connection.send_ahead(&[select(table, &range, None)?])?;
-            return self.begin_rows(place, None);
+        if !table.is_large() || table.is_scanned() {
+            return self.ask_rows(place, &select(table, &range, None)?, None);
         }
         let row = (table.bytes / table.rows.max(1)).max(1);
         let places = table.key.iter().map(|key| table.object.columns.iter().position(|it| it.name == key.name));
         let key = places.collect::<Option<Vec<_>>>().ok_or(Error::Halted)?;
-        let most = (QUERY / row).clamp(64, 200_000);
+        let lanes = self.session.connections().max(1) as u64;
+        let query = (table.bytes / (QUERIES * lanes)).clamp(QUERY_LEAST, QUERY);
+        let most = (query / row).clamp(64, 200_000);
         let share = if range == Range::default() { table.rows } else { table.rows / 2 };
         let part = Part { range, key, most, read: 0, left: share, last: None, last_row: Vec::new() };
         self.begin_query(place, part)
@@ -167,20 +191,26 @@ impl<'a> TableReader<'a> {
             Running { table: place, range: part.range.clone(), rows: part.most, left: part.left.max(3 * part.most) };
         part.range = self.session.queue.begins(self.index, running, self.session.halt())?;
         part.read = 0;
-        self.connection.send_ahead(&[select(table, &part.range, Some(part.most))?])?;
-        self.begin_rows(place, Some(part))
+        let statement = select(table, &part.range, Some(part.most))?;
+        self.ask_rows(place, &statement, Some(part))
     }
 
-    /// The rows of the next answer.
-    fn begin_rows(&mut self, place: usize, part: Option<Part>) -> Result<()> {
+    /// The rows of one statement.
+    fn ask_rows(&mut self, place: usize, statement: &str, part: Option<Part>) -> Result<()> {
+        let columns = self.table(place)?.object.forms()?;
+        let rows = rows_of(&mut self.connection, &columns, statement);
+        self.holds_tables = true;
+        self.begin_rows(place, rows, part)
+    }
+
+    fn begin_rows(&mut self, place: usize, rows: Result<Rows, Failure>, part: Option<Part>) -> Result<()> {
         let table = self.table(place)?;
         let columns = table.object.forms()?;
-        self.holds_tables = true;
-        let rows = self.connection.rows(ROW_MAX).map_err(|failure| explained(table, failure))?;
+        let rows = rows.map_err(|failure| explained(table, failure))?;
         if rows.columns() != columns.len().max(1) {
             return Err(changed(table, "the server sends other columns than it has listed"));
         }
-        let held = if self.chunk.is_some() { None } else { Some(Vec::new()) };
+        let held = if self.chunk.is_some() { None } else { Some(std::mem::take(&mut self.spare)) };
         self.rowing = Some(Rowing { table: place, columns, rows, held, tally: Tally::default(), long: None, part });
         Ok(())
     }
@@ -243,7 +273,11 @@ impl<'a> TableReader<'a> {
         }
         match rowing.held {
             None => self.close_chunk(&mut rowing.tally),
-            Some(text) => self.add_small(table, &text, rowing.tally)?,
+            Some(mut text) => {
+                self.add_small(table, &text, rowing.tally)?;
+                text.clear();
+                self.spare = text;
+            }
         }
         Ok(())
     }
@@ -297,72 +331,6 @@ impl Reader for TableReader<'_> {
             if !self.step()? {
                 return Ok(None);
             }
-        }
-    }
-}
-
-/// What reading a row needs.
-struct Reading<'r> {
-    table: &'r Listed,
-    connection: &'r mut Connection,
-    row: &'r mut Vec<u8>,
-    scratch: &'r mut Vec<u8>,
-}
-
-impl Reading<'_> {
-    /// Appends the next row, or a piece of a long one; false after the last.
-    fn next(&mut self, rowing: &mut Rowing, out: &mut Vec<u8>) -> Result<bool> {
-        if let Some(mut long) = rowing.long.take() {
-            let (columns, rows) = (&rowing.columns, &mut rowing.rows);
-            let piece = long.piece(columns, rows, self.connection, self.scratch, out, &mut rowing.tally);
-            match piece.map_err(|fault| self.faulty(fault))? {
-                false => rowing.long = Some(long),
-                true => {
-                    if let Some(part) = &mut rowing.part {
-                        part.last = KeyValue::of(&self.table.key, &long.key());
-                    }
-                }
-            }
-            return Ok(true);
-        }
-        let fetched = rowing.rows.fetch(self.connection, self.row, WHOLE_ROW);
-        match fetched.map_err(|failure| explained(self.table, failure))? {
-            Fetched::End => {
-                if let Some(part) = rowing.part.as_mut().filter(|part| !part.last_row.is_empty()) {
-                    part.last = KeyValue::of(&self.table.key, &values_at(&part.last_row, &part.key));
-                }
-                Ok(false)
-            }
-            Fetched::Long => {
-                let key = rowing.part.as_mut().map(|part| {
-                    part.read += 1;
-                    part.last_row.clear();
-                    part.key.clone()
-                });
-                rowing.long = Some(LongRow::new(&key.unwrap_or_default()));
-                Ok(true)
-            }
-            Fetched::Row => {
-                let written = encode::row(&rowing.columns, self.row, out, &mut rowing.tally);
-                written.map_err(|what| self.connection.broken(&format!("it sent {what}")))?;
-                if let Some(part) = &mut rowing.part {
-                    part.read += 1;
-                    std::mem::swap(&mut part.last_row, self.row);
-                }
-                Ok(true)
-            }
-        }
-    }
-
-    fn faulty(&self, fault: RowFault) -> Error {
-        match fault {
-            RowFault::Fault(error) => error,
-            RowFault::Broken(what) => self.connection.broken(&format!("it sent {what}")),
-            RowFault::TooLong(bytes) => Error::refused(
-                format!("table {}", self.table.object.shown()),
-                format!("a row has at least {bytes} bytes, which no server can load"),
-                "leave the table out with --exclude",
-            ),
         }
     }
 }

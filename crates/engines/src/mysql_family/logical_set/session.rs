@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use fullbore_core::Result;
 use fullbore_core::halt::Halt;
 use fullbore_core::source::{Extent, Reader, Source, Stream};
-use fullbore_core::{Error, Result};
 use serde_json::{Value, json};
 
 use super::catalog::Object;
@@ -20,7 +20,7 @@ use super::server::{Facts as ServerFacts, Login};
 use super::set::{self, Detail};
 use super::snapshot::{self, How};
 use super::tsv::Tally;
-use super::{accounts, catalog, judge, lock};
+use super::{accounts, judge, lock};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::server_options::{LOGICAL, USERS};
@@ -60,7 +60,7 @@ pub enum NewDetail {
 
 /// What the readers have finished.
 #[derive(Default)]
-struct Streams {
+pub(super) struct Streams {
     given: u64,
     small: u32,
     chunks: HashMap<String, u32>,
@@ -74,15 +74,17 @@ pub struct LogicalSession {
     login: Login,
     facts: ServerFacts,
     selection: Selection,
-    /// The tables, with their statements.
+    /// The tables.
     pub(super) listing: Listing,
     /// The work of the readers.
     pub(super) queue: Queue,
-    described: Mutex<Described>,
+    pub(super) described: Mutex<Described>,
     /// With `--users`.
-    accounts: Mutex<Vec<Object>>,
+    pub(super) accounts: Mutex<Vec<Object>>,
     connections: Mutex<Vec<Connection>>,
-    control: Mutex<Connection>,
+    pub(super) control: Mutex<Connection>,
+    /// For long lists, beside the control connection.
+    beside: Mutex<Option<Connection>>,
     readers: usize,
     how: How,
     place: Value,
@@ -103,13 +105,15 @@ impl LogicalSession {
         let login = Login::of(url, &options.given, options.halt.clone())?;
         let selection = Selection::of(&login.address, &options.given)?;
         let mut control = login.ask()?;
+        // An account may have no further connection.
+        let mut beside = login.ask().ok();
         let facts = ServerFacts::ask(&mut control, login.address.dialect)?;
         judge::demand_known(&login, &facts)?;
         let mut attempt = 0;
-        let (mut listing, taken) = loop {
-            let before = Listing::ask(&mut control, facts.dialect, &selection)?;
+        let (listing, taken) = loop {
+            let before = Listing::outline(&mut control, &mut beside, facts.dialect, &selection)?;
             let taken = snapshot::take(&login, options.readers, &mut control, &facts, &before, options.lock_timeout)?;
-            let after = Listing::ask(&mut control, facts.dialect, &selection)?;
+            let after = Listing::ask(&mut control, &mut beside, facts.dialect, &selection)?;
             attempt += 1;
             match before.changed(&after) {
                 None => break (after, taken),
@@ -119,7 +123,7 @@ impl LogicalSession {
         };
         judge::demand_selected(&login, &selection, &listing)?;
         judge::demand_types(&listing)?;
-        let described = describe(&mut control, &facts, &selection, &mut listing)?;
+        let described = describe(&mut control, &facts, &selection, &listing)?;
         let accounts = if options.given.has(&USERS) { accounts::ask(&mut control, &facts)? } else { Vec::new() };
         let unseen = judge::unseen(&login, &facts, &selection, &listing);
         let sees_a_part = unseen.is_some();
@@ -139,6 +143,7 @@ impl LogicalSession {
             described: Mutex::new(described),
             connections: Mutex::new(taken.connections),
             control: Mutex::new(control),
+            beside: Mutex::new(beside),
             readers,
             how: taken.how,
             place: taken.place,
@@ -155,34 +160,13 @@ impl LogicalSession {
         self.login.halt.as_ref()
     }
 
-    fn new_stream(&self, name: impl FnOnce(&mut Streams) -> String, detail: NewDetail) -> Result<NewStream> {
+    pub(super) fn new_stream(&self, name: impl FnOnce(&mut Streams) -> String, detail: NewDetail) -> Result<NewStream> {
         let mut streams = lock(&self.streams);
         let id = streams::number(streams.given)?;
         streams.given += 1;
         let name = name(&mut streams);
         streams.contents.insert(id, detail.clone());
         Ok(NewStream { id, name, detail, tally: Tally::default(), tables: 0 })
-    }
-
-    /// The stream of a catalog, and its text.
-    ///
-    /// # Errors
-    /// There are too many streams.
-    pub(super) fn catalog(&self, place: usize) -> Result<(NewStream, Vec<u8>)> {
-        let schema = self.listing.databases.get(place).cloned().ok_or(Error::Halted)?;
-        let objects = lock(&self.described).catalogs.remove(&schema).unwrap_or_default();
-        let name = set::catalog_name(&schema, place);
-        Ok((self.new_stream(|_| name, NewDetail::Catalog(schema))?, catalog::written(&objects)))
-    }
-
-    /// The stream of the accounts, and its text.
-    ///
-    /// # Errors
-    /// There are too many streams.
-    pub(super) fn accounts(&self) -> Result<(NewStream, Vec<u8>)> {
-        let accounts = std::mem::take(&mut *lock(&self.accounts));
-        let stream = self.new_stream(|_| set::ACCOUNTS.to_owned(), NewDetail::Accounts)?;
-        Ok((NewStream { tables: accounts.len() as u64, ..stream }, catalog::written(&accounts)))
     }
 
     /// The next chunk of a table.
@@ -242,13 +226,6 @@ impl LogicalSession {
         lock(&self.streams).found.iter().filter_map(chunk).collect()
     }
 
-    /// The catalogs: a name and the text of each.
-    pub fn catalogs(&self) -> Vec<(String, Vec<u8>)> {
-        let described = lock(&self.described);
-        let written = described.catalogs.iter().enumerate();
-        written.map(|(at, (schema, objects))| (set::catalog_name(schema, at), catalog::written(objects))).collect()
-    }
-
     /// A reader ends before it has read everything.
     pub fn leave(&self, lane: usize) {
         self.queue.leave(lane);
@@ -281,7 +258,8 @@ impl LogicalSession {
     /// # Errors
     /// It names a table that is not.
     pub fn demand_unchanged(&self) -> Result<()> {
-        let now = Listing::ask(&mut lock(&self.control), self.facts.dialect, &self.selection)?;
+        let (mut control, mut beside) = (lock(&self.control), lock(&self.beside));
+        let now = Listing::outline(&mut control, &mut beside, self.facts.dialect, &self.selection)?;
         self.listing.changed(&now).map_or(Ok(()), |what| Err(judge::changed(&self.login, &what)))
     }
 }

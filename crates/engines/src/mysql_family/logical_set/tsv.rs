@@ -53,13 +53,30 @@ pub fn escape(value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// The first byte that needs an escape. The loop over a block has no exit: it becomes a few instructions on vectors.
-pub fn first_special(bytes: &[u8]) -> Option<usize> {
-    let is_special = |byte: &u8| matches!(byte, 0 | b'\t' | b'\n' | b'\\');
+/// Bytes of a block that is looked at as one.
+const BLOCK: usize = 32;
+
+/// 1 for a byte that needs an escape. `matches!` becomes a table of bits, which no vector can look up: nine times slower.
+fn special(byte: u8) -> u8 {
+    u8::from(byte == 0) | u8::from(byte == b'\t') | u8::from(byte == b'\n') | u8::from(byte == b'\\')
+}
+
+/// Whether a byte needs an escape. The loop over a block has no exit: it becomes a few instructions on vectors.
+pub fn has_special(bytes: &[u8]) -> bool {
+    let any = |block: &[u8; BLOCK]| block.iter().fold(0, |found, byte| found | special(*byte)) != 0;
+    match bytes.last_chunk() {
+        // The last block may begin inside the one before it.
+        Some(last) => any(last) || bytes.as_chunks().0.iter().any(any),
+        None => bytes.iter().fold(0, |found, byte| found | special(*byte)) != 0,
+    }
+}
+
+/// The first byte that needs an escape.
+fn first_special(bytes: &[u8]) -> Option<usize> {
     let mut before = 0;
-    for block in bytes.chunks(32) {
-        if block.iter().fold(false, |found, byte| found | is_special(byte)) {
-            return block.iter().position(is_special).map(|at| before + at);
+    for block in bytes.chunks(BLOCK) {
+        if has_special(block) {
+            return block.iter().position(|byte| special(*byte) != 0).map(|at| before + at);
         }
         before += block.len();
     }
@@ -140,6 +157,14 @@ mod tests {
     #[test]
     fn every_byte_comes_back_and_no_value_holds_the_end_of_a_row() {
         let all: Vec<u8> = (0..=255).collect();
+        for length in [1, 31, 32, 33, 64, 70] {
+            for place in 0..length {
+                let mut value = vec![b'x'; length];
+                assert!(!has_special(&value));
+                value[place] = b'\\';
+                assert!(has_special(&value) && first_special(&value) == Some(place));
+            }
+        }
         for value in [&all[..], b"", b"\\N", b"a\\", b"\n\n\t\0", "\u{fffd}é".as_bytes()] {
             let mut text = Vec::new();
             escape(value, &mut text);

@@ -23,7 +23,7 @@ const HINT: &str = "another session may have written to the target; another vers
 /// # Errors
 /// It names a table that differs.
 pub fn all(servers: &Servers, selection: &Selection, at_once: usize) -> Result<Compared> {
-    let list = |login: &Login| Listing::ask(&mut login.ask()?, login.address.dialect, selection);
+    let list = |login: &Login| Listing::ask(&mut login.ask()?, &mut None, login.address.dialect, selection);
     let (source, target) = (list(&servers.source)?, list(&servers.target)?);
     let is_table = |table: &&Listed| table.kind == Kind::Table && table.object.has_rows();
     let mut tables: Vec<&Listed> = source.tables.iter().filter(is_table).collect();

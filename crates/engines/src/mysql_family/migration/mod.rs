@@ -125,7 +125,7 @@ impl ServerMigration {
         self.plan.bytes = session.tables().map(|(.., bytes)| bytes).fold(0, u64::saturating_add);
         self.plan.warnings.extend(session.facts().warnings);
         if self.order.dry_run {
-            let load = ServerLoad::begin(&self.order.target, self.load_order(&session), &self.order.target_options)?;
+            let load = ServerLoad::begin(&self.order.target, self.load_order(&session)?, &self.order.target_options)?;
             self.plan.notes.extend(crate::engine::Load::plan(&load).notes);
         }
         self.session = Some(session);
@@ -175,17 +175,17 @@ impl ServerMigration {
         Ok(End { finished: Some(jiff::Timestamp::now().as_microsecond()), ..end })
     }
 
-    fn load_order(&self, session: &LogicalSession) -> LoadOrder {
-        LoadOrder {
+    fn load_order(&self, session: &LogicalSession) -> Result<LoadOrder> {
+        Ok(LoadOrder {
             set: Uuid::now_v7(),
             engine: self.servers.source.address.dialect.name().to_owned(),
-            catalogs: session.catalogs(),
+            catalogs: session.catalogs()?,
             large: session.large(),
             replace: self.order.replace || self.again,
             dry_run: self.order.dry_run,
             at_once: session.connections(),
             ..LoadOrder::default()
-        }
+        })
     }
 
     fn begin_following(&mut self) -> Result<()> {
@@ -217,7 +217,7 @@ impl Migration for ServerMigration {
     fn full(&mut self, flow: &Flow<'_>) -> Result<Moved> {
         let session = self.session.take().ok_or(Error::Halted)?;
         let place = if self.order.follow { Some(self.place_of(&session)?) } else { None };
-        let order = self.load_order(&session);
+        let order = self.load_order(&session)?;
         let selected = state::selection(&self.servers, &self.order);
         // Refuses a target that holds something, before the target is changed.
         if !order.replace {

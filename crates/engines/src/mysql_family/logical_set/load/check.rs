@@ -6,6 +6,7 @@ use super::plan::Plan;
 use crate::mysql_family::connection::{Connection, Fetched, RowFault};
 use crate::mysql_family::logical::columns::Column;
 use crate::mysql_family::logical_set::encode::{self, LongRow};
+use crate::mysql_family::logical_set::query::rows_of;
 use crate::mysql_family::logical_set::tsv::Tally;
 
 /// Longer rows are read piece by piece.
@@ -42,7 +43,7 @@ pub fn compare(connection: &mut Connection, plan: &Plan, place: usize, expected:
 pub fn tally(connection: &mut Connection, quoted: &str, columns: &[Column]) -> Result<Tally> {
     let expressions: Vec<String> = columns.iter().map(Column::expression).collect();
     let expressions = if expressions.is_empty() { "1".to_owned() } else { expressions.join(", ") };
-    let mut rows = connection.query_rows(&format!("SELECT {expressions} FROM {quoted}"), 1 << 30)?;
+    let mut rows = rows_of(connection, columns, &format!("SELECT {expressions} FROM {quoted}"))?;
     let (mut row, mut text, mut tally, mut scratch) = (Vec::new(), Vec::new(), Tally::default(), vec![0; 64 << 10]);
     loop {
         text.clear();

@@ -1,0 +1,117 @@
+//! Logical backups of tables of many shapes: numbers in the binary protocol, keys of all kinds, many tables.
+
+use fullbore_test_servers::{Kind, Server};
+
+use crate::mysql_logical::{assert_same, backup, everything, load, server};
+use crate::world::World;
+
+/// The table `seq` has the numbers from 0 on, 2 to this power of them.
+fn numbered(power: u32) -> String {
+    let doubled = (0..power).map(|step| format!("INSERT INTO seq SELECT n + {} FROM seq; ", 1_u64 << step));
+    format!(
+        "CREATE DATABASE made; USE made; CREATE TABLE seq (n INT PRIMARY KEY); INSERT INTO seq VALUES (0); {}",
+        doubled.collect::<String>()
+    )
+}
+
+fn checksums(server: &Server, tables: &str) -> String {
+    server.sql(&format!("CHECKSUM TABLE {tables}"))
+}
+
+/// `small` is dumped as text and read again in the binary protocol: `--check full` compares the two. `large` and `fixed` are
+/// above the bytes from which a dump asks for numbers in the binary protocol; `fixed` has texts that only the server makes.
+const NUMBERS: &str = "CREATE DATABASE numbers; USE numbers; SET sql_mode = 'ALLOW_INVALID_DATES'; SET time_zone = '+00:00'; \
+    CREATE TABLE small (id INT PRIMARY KEY, g DOUBLE, h DOUBLE, f FLOAT, t TINYINT, u BIGINT UNSIGNED, m MEDIUMINT, d DECIMAL(30,10), \
+        y YEAR, a DATE, b DATETIME(3), c TIMESTAMP(6) NULL, e TIME(2), s VARCHAR(200), x ENUM('a','b'), z BIT(9)); \
+    INSERT INTO small SELECT n, (RAND(n) - 0.5) * POW(10, n % 590 - 290), RAND(n + 7) * 1000, RAND(n) * 1e6, n % 256 - 128, \
+        18446744073709551615 - n, -n, RAND(n) * 1e9 - 5e8, 1901 + n % 255, DATE_ADD('1000-01-01', INTERVAL n DAY), \
+        DATE_ADD('2000-01-01', INTERVAL n * 1001000 MICROSECOND), DATE_ADD('1999-12-31 23:59:59', INTERVAL n MICROSECOND), \
+        SEC_TO_TIME((n - 2000) * 1500.25), CONCAT('t\\t', n), 1 + n % 2, n % 512 FROM made.seq WHERE n < 4096; \
+    INSERT INTO small (id) VALUES (-1); INSERT INTO small VALUES (-2, -0.0, 1e15, 1e-15, 0, 0, 0, 0, 0, '0000-00-00', '0000-00-00', NULL, \
+        '-838:59:59', '', 1, 0), (-3, 5e-324, 1.7976931348623157e308, 3.4e38, 1, 1, 1, 1, 2155, '2023-02-31', '9999-12-31 23:59:59.999', \
+        '2038-01-19 03:14:07.999999', '838:59:59', 'x', 2, 511), (-4, 123456789012345680, 999999999999999.9, 16777217, 1, 1, 1, 1, 1970, \
+        NULL, NULL, NULL, '00:00:00.01', NULL, NULL, NULL); \
+    CREATE TABLE large LIKE small; INSERT INTO large SELECT n, g * (n + 1), h, f, t, u, m, d, y, a, b, c, e, REPEAT(s, 20), x, z FROM \
+        (SELECT q.n, o.* FROM made.seq q JOIN small o ON o.id = q.n % 4096) AS both_of; \
+    CREATE TABLE fixed (id INT(9) ZEROFILL PRIMARY KEY, g DOUBLE(12,3), h DOUBLE, s VARCHAR(300)); \
+    INSERT INTO fixed SELECT n, n / 7, n / 7, REPEAT('x', 200) FROM made.seq; ANALYZE TABLE small, large, fixed";
+
+fn numbers_come_back(kind: Kind) {
+    let world = World::new();
+    let (source, target) = (server(kind, &world, "source"), server(kind, &world, "target"));
+    source.sql(&numbered(14));
+    source.sql(NUMBERS);
+    let tables = "numbers.small, numbers.large, numbers.fixed";
+    backup(&world, &source, "--to a/ --database numbers --readers 2").done();
+    load(&world, &target, "--from a --check full").done();
+    assert_eq!(checksums(&target, tables), checksums(&source, tables));
+    // The text is the text of the server.
+    world.run("restore --from a --into dir:out").done();
+    let text = String::from_utf8_lossy(&world.read("out/numbers/large/00001.tsv")).into_owned();
+    let line = text.lines().find(|line| line.starts_with("4000\t")).unwrap();
+    let asked =
+        "SELECT CONCAT_WS('\\t', id, g, h, CAST(f AS DOUBLE), t, u, m, d, y, a, b) FROM numbers.large WHERE id = 4000";
+    let expected = source.sql(&format!("SET time_zone = '+00:00'; {asked}")).replace("\\t", "\t");
+    assert!(line.starts_with(expected.trim()), "{line}\n{expected}");
+    assert!(world.text("out/numbers/fixed/00001.tsv").starts_with("000000000\t0.000\t0\t"));
+}
+
+#[test]
+fn numbers_of_a_mysql_server_are_the_same_in_the_text_and_in_the_binary_protocol() {
+    numbers_come_back(Kind::Mysql9);
+}
+
+#[test]
+fn numbers_of_mariadb_servers_are_the_same_in_the_text_and_in_the_binary_protocol() {
+    for kind in [Kind::Mariadb10, Kind::Mariadb11] {
+        numbers_come_back(kind);
+    }
+}
+
+/// Tables of more than 32 MiB: readers cut them. Letters of both cases, and letters with accents, are not in the order of bytes.
+const KEYS: &str = "CREATE DATABASE shapes CHARACTER SET utf8mb4; USE shapes; \
+    CREATE TABLE by_text (k VARCHAR(40) PRIMARY KEY, v VARCHAR(2600)); \
+    INSERT INTO by_text SELECT CONCAT(ELT(1 + n % 6, 'a', 'B', 'é', 'Z', '', 'ß_'), CONV(n * 7919 % 16384, 10, 36), '-', n), REPEAT('v', 2500) FROM made.seq; \
+    CREATE TABLE by_three (a VARCHAR(5) CHARACTER SET latin1 COLLATE latin1_german2_ci, b INT, c BIGINT UNSIGNED, v VARCHAR(2600), \
+        PRIMARY KEY (a, b, c), UNIQUE KEY (v)); \
+    INSERT INTO by_three SELECT ELT(1 + n % 4, 'ä', 'AE', 'b', ''), n % 100 - 50, 18446744073709551615 - n, \
+        IF(n % 10, CONCAT(n, REPEAT('w', 2500)), NULL) FROM made.seq; \
+    CREATE TABLE without (a INT, b VARCHAR(2600), UNIQUE KEY (a)); \
+    INSERT INTO without SELECT IF(n % 2, n, NULL), REPEAT('u', 2500) FROM made.seq; ANALYZE TABLE by_text, by_three, without";
+
+#[test]
+fn large_tables_with_keys_of_every_kind_come_back_with_four_readers() {
+    for kind in [Kind::Mysql9, Kind::Mariadb11] {
+        let world = World::new();
+        let (source, target) = (server(kind, &world, "source"), server(kind, &world, "target"));
+        source.sql(&numbered(14));
+        // A unique key holds 3,072 bytes.
+        source.sql(&KEYS.replace("UNIQUE KEY (v)", "UNIQUE KEY (v(600))"));
+        let tables = "shapes.by_text, shapes.by_three, shapes.without";
+        backup(&world, &source, "--to a/ --database shapes --readers 4").done();
+        load(&world, &target, "--from a --check full").done();
+        assert_eq!(checksums(&target, tables), checksums(&source, tables));
+    }
+}
+
+#[test]
+fn many_tables_and_wide_ones_come_back_with_their_definitions() {
+    for kind in [Kind::Mysql9, Kind::Mariadb10] {
+        let world = World::new();
+        let (source, target) = (server(kind, &world, "source"), server(kind, &world, "target"));
+        let many = (0..60).map(|at| {
+            format!("CREATE TABLE t{at} (id INT PRIMARY KEY COMMENT 'é {at}'); INSERT INTO t{at} VALUES ({at});")
+        });
+        // Forty statements of these are longer than what a network holds.
+        let columns: String = (0..400).map(|at| format!(", `a column with a long name, number {at}` INT")).collect();
+        let wide = (1..40).map(|at| format!("CREATE TABLE w{at} LIKE w0; INSERT INTO w{at} (id) VALUES (1);"));
+        source.sql(&format!("CREATE DATABASE many; USE many; {}", many.collect::<String>()));
+        source.sql(&format!("CREATE DATABASE wide; USE wide; CREATE TABLE w0 (id INT PRIMARY KEY{columns})"));
+        source.sql(&format!("USE wide; {}", wide.collect::<String>()));
+        backup(&world, &source, "--to a/ --readers 3").done();
+        load(&world, &target, "--from a --check full").done();
+        assert_same(&everything(&target, &["many"]), &everything(&source, &["many"]));
+        let asked = "SHOW CREATE TABLE wide.w0; SHOW CREATE TABLE wide.w39; SELECT COUNT(*) FROM wide.w39";
+        assert_eq!(target.sql(asked), source.sql(asked));
+    }
+}
