@@ -45,7 +45,8 @@ impl<const VERB: u8> EngineOptions<VERB> {
         let is_wanted = |option: &EngineOption| match VERB {
             ESTIMATES => option.also.contains(&AlsoIn::Estimates),
             LOG_FOLLOW => option.also.contains(&AlsoIn::LogFollow),
-            RESTORE => option.also.contains(&AlsoIn::Restore),
+            RESTORE => option.also.iter().any(|also| matches!(also, AlsoIn::Restore | AlsoIn::OnlyRestore)),
+            BACKUP => !option.also.contains(&AlsoIn::OnlyRestore),
             RESTORE_TEST => option.also.contains(&AlsoIn::RestoreTest),
             _ => true,
         };

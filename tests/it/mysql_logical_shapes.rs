@@ -1,8 +1,11 @@
-//! Logical backups of tables of many shapes: numbers in the binary protocol, keys of all kinds, many tables.
+//! Logical backups of tables of many shapes: numbers in the binary protocol, keys of all kinds, many tables. And loads without
+//! redo log.
+
+use std::fs;
 
 use fullbore_test_servers::{Kind, Server};
 
-use crate::mysql_logical::{assert_same, backup, everything, load, server};
+use crate::mysql_logical::{SHOP, assert_same, backup, everything, load, server};
 use crate::world::World;
 
 /// The table `seq` has the numbers from 0 on, 2 to this power of them.
@@ -114,4 +117,57 @@ fn many_tables_and_wide_ones_come_back_with_their_definitions() {
         let asked = "SHOW CREATE TABLE wide.w0; SHOW CREATE TABLE wide.w39; SELECT COUNT(*) FROM wide.w39";
         assert_eq!(target.sql(asked), source.sql(asked));
     }
+}
+
+#[test]
+fn a_load_without_redo_log_switches_it_on_again_in_every_case() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mysql9, &world, "source"), server(Kind::Mysql9, &world, "target"));
+    source.sql(SHOP);
+    backup(&world, &source, "--to a/").done();
+    let redo = || target.sql("SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'").trim().ends_with("ON");
+    let ended = load(&world, &target, "--from a --disable-redo --check full").done();
+    assert!(ended.err.contains("the redo log of the target was off during the load, and is on again"), "{ended}");
+    assert!(redo());
+
+    // A load that fails at its end: the account may not make objects of other definers.
+    target.sql(
+        "CREATE USER some@'%' IDENTIFIED BY 'pl41n'; GRANT ALL ON shop.* TO some@'%'; GRANT ALL ON fullbore_load.* TO some@'%'",
+    );
+    fs::write(world.at("plain"), "pl41n").unwrap();
+    let port = target.port();
+    let as_some = |options: &str| {
+        let into = format!("mysql://some@127.0.0.1:{port}");
+        world.run(&format!("restore --from a --into {into} --password-file plain --replace --disable-redo{options}"))
+    };
+    as_some("").refused(1, "--disable-redo", "INNODB_REDO_LOG_ENABLE");
+    assert!(target.sql("SHOW TABLES FROM shop").contains("customer") && redo());
+    target.sql("GRANT INNODB_REDO_LOG_ENABLE ON *.* TO some@'%'");
+    as_some("").with_code(1).says(&["SET_ANY_DEFINER", "its redo log is on again"]);
+    assert!(redo());
+
+    // A load that is stopped.
+    let line = format!(
+        "restore --from a --into mysql://root@127.0.0.1:{port} --password-file target --replace --disable-redo --throttle 1KiB"
+    );
+    let running = world.start(&line);
+    fullbore_test_servers::wait_until("the redo log is off", || !redo());
+    running.signal("INT");
+    let ended = running.wait();
+    assert!(ended.code == 130 && ended.err.contains("its redo log is on again") && redo(), "{ended}");
+
+    // Somebody else has switched it off: a warning.
+    target.sql("ALTER INSTANCE DISABLE INNODB REDO_LOG");
+    load(&world, &target, "--from a --replace").with_code(4).says(&["the redo log of the target is off"]);
+    world.run("backup mysql://root@127.0.0.1:1 --method logical --disable-redo --to nul:").with_code(2);
+}
+
+#[test]
+fn a_mariadb_server_has_no_redo_log_to_switch_off() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mariadb10, &world, "source"), server(Kind::Mariadb10, &world, "target"));
+    source.sql("CREATE DATABASE a; CREATE TABLE a.t (id INT)");
+    backup(&world, &source, "--to a/").done();
+    load(&world, &target, "--from a --disable-redo").with_code(2);
+    load(&world, &target, "--from a --check full").done();
 }

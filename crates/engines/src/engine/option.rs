@@ -30,6 +30,8 @@ pub enum AlsoIn {
     LogFollow,
     /// `restore` into a server that runs the restore itself.
     Restore,
+    /// The same, and no backup.
+    OnlyRestore,
     /// `restore-test`.
     RestoreTest,
 }

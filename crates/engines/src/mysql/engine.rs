@@ -18,12 +18,12 @@ use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::logical_set::{self, LogicalSets};
 use crate::mysql_family::migration::Migrations;
 use crate::mysql_family::server_options::{
-    ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, USERS, WHERE,
+    ACCEPT_UNVERIFIED, DATABASE, DISABLE_REDO, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, USERS, WHERE,
 };
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static OPTIONS: [&EngineOption; 10] = [
+static OPTIONS: [&EngineOption; 11] = [
     &PASSWORD_FILE,
     &ACCEPT_UNVERIFIED,
     &METHOD,
@@ -34,6 +34,7 @@ static OPTIONS: [&EngineOption; 10] = [
     &USERS,
     &INSTALL_CLONE_PLUGIN,
     &INCLUDE_OTHER_ENGINES,
+    &DISABLE_REDO,
 ];
 
 /// Loads the plugin that the server lacks.

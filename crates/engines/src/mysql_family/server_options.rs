@@ -74,6 +74,16 @@ pub static USERS: EngineOption = EngineOption {
     also: &[AlsoIn::Restore],
 };
 
+/// A load without redo log.
+pub static DISABLE_REDO: EngineOption = EngineOption {
+    name: "disable-redo",
+    kind: OptionKind::Switch,
+    help: "Into MySQL 8.0.21 and later: switch the redo log of the target off during the load. A crash of the server in \
+           this time loses the whole instance: only for a new server",
+    elsewhere: "only MySQL can switch its redo log off",
+    also: &[AlsoIn::OnlyRestore],
+};
+
 /// All options of a logical backup, besides its method.
 pub static OF_LOGICAL: [&EngineOption; 5] = [&DATABASE, &TABLE, &EXCLUDE, &WHERE, &USERS];
 

@@ -37,7 +37,7 @@ use serde_json::Value;
 
 use crate::Options;
 use crate::engine::{Load, LoadOrder, LogicalEngine};
-use crate::mysql_family::server_options::{LOGICAL, METHOD, OF_LOGICAL};
+use crate::mysql_family::server_options::{DISABLE_REDO, LOGICAL, METHOD, OF_LOGICAL};
 use crate::mysql_family::url::ServerAddress;
 
 /// Locks what a thread that has panicked leaves as it is, too.
@@ -53,6 +53,10 @@ const METHOD_FIELD: &str = "method";
 /// # Errors
 /// An option is for the other method.
 pub fn is_wanted(url: &str, options: &Options) -> Result<bool> {
+    if options.given.has(&DISABLE_REDO) {
+        let why = "a backup only reads";
+        return Err(Error::usage("--disable-redo", why, "leave it out: restore --into mysql://… takes it"));
+    }
     if options.given.choice(&METHOD) == LOGICAL {
         return Ok(true);
     }

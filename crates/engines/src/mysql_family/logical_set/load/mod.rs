@@ -7,6 +7,7 @@ mod notes;
 pub mod objects;
 mod plan;
 mod prepare;
+mod redo;
 mod rows;
 mod straight;
 mod streams;
@@ -32,13 +33,18 @@ use crate::Options;
 use crate::engine::{Load, LoadOrder, Loaded};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
-use crate::mysql_family::server_options::USERS;
+use crate::mysql_family::server_options::{DISABLE_REDO, USERS};
 use plan::{Plan, PlannedTable};
+use redo::RedoOff;
 use rows::{Loader, Way};
 use streams::StreamLoad;
 
 /// How many names a warning lists.
 const NAMED_MAX: usize = 10;
+
+/// The warning about a target that somebody else, or a load that was killed, has made unsafe.
+const REDO_IS_OFF: &str = "the redo log of the target is off (ALTER INSTANCE DISABLE INNODB REDO_LOG): a crash of the server \
+                           loses the instance. ALTER INSTANCE ENABLE INNODB REDO_LOG switches it on";
 
 /// A load into a server.
 pub struct ServerLoad {
@@ -59,6 +65,8 @@ pub struct ServerLoad {
     loaded_rows: AtomicU64,
     begun: Mutex<&'static str>,
     notes: Vec<String>,
+    /// With `--disable-redo`.
+    redo: Option<RedoOff>,
 }
 
 impl ServerLoad {
@@ -77,6 +85,12 @@ impl ServerLoad {
         let facts = Facts::ask(&mut control, dialect)?;
         let other_vendor = order.engine != dialect.name();
         let mut plan = Plan::of(&order, other_vendor)?;
+        let disables = options.given.has(&DISABLE_REDO);
+        if disables {
+            redo::demand_possible(&facts)?;
+        } else if dialect == Dialect::MySql && redo::is_off(&mut control)? {
+            plan.warnings.push(REDO_IS_OFF.to_owned());
+        }
         vendor::fit_collations(&mut control, &mut plan)?;
         let local = control.query("SELECT @@local_infile")?;
         let way = if local.single() == Some("1") { Way::LoadData } else { Way::Insert };
@@ -97,6 +111,7 @@ impl ServerLoad {
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
         let (streams, passed) = streams::of_order(&order, &plan, &earlier.streams, &mut lock(&expected));
+        let redo = if disables && !order.dry_run { Some(RedoOff::begin(&login, &mut control)?) } else { None };
         if !earlier.streams.is_empty() {
             let count = counted(earlier.streams.len() as u64, "stream");
             notes.push(format!("the target already has {count} of the set"));
@@ -119,6 +134,7 @@ impl ServerLoad {
             loaded_rows,
             begun,
             notes,
+            redo,
         })
     }
 
@@ -233,6 +249,9 @@ impl Load for ServerLoad {
                 Ok(())
             })?;
         }
+        if let Some(redo) = &self.redo {
+            redo.end()?;
+        }
         notes::remove(&mut lock(&self.control))?;
         lock(&self.spare).drain(..).for_each(|loader| loader.connection.quit());
         let mut loaded = self.plan();
@@ -243,6 +262,9 @@ impl Load for ServerLoad {
             counted(loaded.tables, "table"),
             counted(loaded.rows, "row")
         ));
+        if self.redo.is_some() {
+            loaded.notes.push("the redo log of the target was off during the load, and is on again".to_owned());
+        }
         if !self.accounts.is_empty() {
             let made = counted(self.accounts.len() as u64, "account");
             loaded.notes.push(format!(
@@ -258,10 +280,11 @@ impl Load for ServerLoad {
     fn left(&self) -> String {
         format!(
             "{} holds {}; its database `{}` marks it as not complete. The same restore with --resume continues it, and \
-             with --replace begins again",
+             with --replace begins again{}",
             self.login.address.name(),
             lock(&self.begun),
-            super::selection::NOTES
+            super::selection::NOTES,
+            self.redo.as_ref().map_or_else(String::new, |redo| format!("; {}", redo.told_end()))
         )
     }
 }
