@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use fullbore::config::Config;
-use fullbore::job::migrate::{self, COMMAND, Event, Request};
+use fullbore::job::migrate::{self, COMMAND, Comparison, Event, Request};
 use fullbore::job::repository::{self, Setting};
 use fullbore::units::{counted, show_bytes};
 use fullbore::{Error, Result};
@@ -46,6 +46,10 @@ pub struct Migrate {
     /// Continue an interrupted migration. An interrupted full begins again; the log continues at the last change.
     #[arg(long)]
     pub resume: bool,
+    /// End an interrupted migration: make the source what it was before a killed cut-over, and remove the state from the
+    /// target. What was moved stays there.
+    #[arg(long, conflicts_with_all = ["replace", "resume", "plan", "no_follow", "cut_over", "max_lag", "lasting"])]
+    pub abort: bool,
     /// Foresee the full, the log and the downtime. Moves nothing.
     #[arg(long)]
     pub plan: bool,
@@ -62,7 +66,8 @@ pub struct Migrate {
     /// Follow for this time only [default: until a signal, or the cut-over].
     #[arg(long = "for", value_name = "TIME", help_heading = "Log and cut-over")]
     pub lasting: Option<String>,
-    /// The check at the cut-over. full: all rows of both servers are read and compared. none: no check, a shorter downtime.
+    /// The check at the cut-over. full: all rows of both servers are read and compared, and the definitions of all tables,
+    /// views, routines, triggers and events. rows: only rows. none: no check, a shorter downtime.
     #[arg(long, value_name = "DEPTH", value_enum, default_value_t = CutOverCheck::Full, hide_possible_values = true)]
     #[arg(help_heading = "Log and cut-over")]
     pub check: CutOverCheck,
@@ -85,8 +90,7 @@ pub struct Migrate {
     #[arg(long, value_name = "N", help_heading = "Tuning")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub readers: Option<u16>,
-    /// Needed, except for --plan: migrate is experimental. A review has found statements that it applies wrongly or twice;
-    /// docs/verbs/migrate.md lists those that are known. Compare the result yourself, and keep the source.
+    /// Needed, except for --plan: migrate is experimental. Compare the result yourself, and keep the source.
     #[arg(long)]
     pub experimental: bool,
     /// Messages and report.
@@ -100,6 +104,8 @@ pub enum CutOverCheck {
     /// Nothing is read again.
     None,
     /// All rows of both servers.
+    Rows,
+    /// All rows and all definitions.
     Full,
 }
 
@@ -128,7 +134,7 @@ pub fn run(args: &Migrate, config: &Config) -> Result<u8> {
 
 fn request(args: &Migrate, config: &Config) -> Result<Request> {
     if !args.experimental && !args.plan {
-        let why = "is experimental: docs/verbs/migrate.md lists what it does wrong";
+        let why = "is experimental: few busy servers were migrated yet (docs/verbs/migrate.md)";
         return Err(Error::usage("migrate", why, "give --experimental, or look first with --plan"));
     }
     let with_file = |file: Option<&PathBuf>| {
@@ -153,7 +159,12 @@ fn request(args: &Migrate, config: &Config) -> Result<Request> {
         resume: args.resume,
         follow: !args.no_follow,
         cut_over: args.cut_over,
-        compare: args.check == CutOverCheck::Full,
+        compare: match args.check {
+            CutOverCheck::None => Comparison::None,
+            CutOverCheck::Rows => Comparison::Rows,
+            CutOverCheck::Full => Comparison::All,
+        },
+        abort: args.abort,
         max_lag: time("--max-lag", args.max_lag.as_ref())?.unwrap_or(Duration::from_secs(1)),
         lasting: time("--for", args.lasting.as_ref())?,
         lock_timeout: Duration::from_secs(args.lock_timeout),

@@ -6,18 +6,21 @@ use crate::mysql_logical::{NAMES, SHOP, TYPES, assert_same, everything, url};
 use crate::program::Ended;
 use crate::world::World;
 
-fn server(kind: Kind, world: &World, name: &str) -> Server {
+pub fn server(kind: Kind, world: &World, name: &str) -> Server {
     let server = Server::start(kind, &Options::new().binlog().option("binlog_format=ROW"));
     let password = server.password_file().map(|path| std::fs::read(path).unwrap()).unwrap_or_default();
     std::fs::write(world.at(name), password).unwrap();
     server
 }
 
-fn migrate(world: &World, [source, target]: [&Server; 2], options: &str) -> Ended {
+/// The command line of a migration.
+pub fn line([source, target]: [&Server; 2], options: &str) -> String {
     let (from, to) = (url(source), url(target));
-    world.run(&format!(
-        "migrate {from} --into {to} --password-file source --into-password-file target --experimental {options}"
-    ))
+    format!("migrate {from} --into {to} --password-file source --into-password-file target --experimental {options}")
+}
+
+pub fn migrate(world: &World, servers: [&Server; 2], options: &str) -> Ended {
+    world.run(&line(servers, options))
 }
 
 /// Changes of every kind, after the full.

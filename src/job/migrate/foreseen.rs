@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fullbore_engines::engine::{Foreseen, MigrationPlan};
 
-use super::Request;
+use super::{Comparison, Request};
 use crate::report::ForeseenReport;
 
 /// How long rows are read to know the speed of the source.
@@ -24,7 +24,7 @@ pub fn foreseen(plan: &MigrationPlan, seen: &Foreseen, request: &Request) -> For
     let reading = if seen.read_bytes == 0 { 0.0 } else { bytes as f64 / bytes_per_s };
     // The last changes are at most those of the lag, and take at most as long as they took to happen.
     let last = request.max_lag.as_secs_f64();
-    let (least, most) = if request.compare { (reading, 2.0 * reading) } else { (0.0, 0.0) };
+    let (least, most) = if request.compare != Comparison::None { (reading, 2.0 * reading) } else { (0.0, 0.0) };
     ForeseenReport {
         bytes,
         read_bytes_per_s: bytes_per_s,
@@ -58,14 +58,15 @@ mod tests {
             lock_timeout: Duration::from_secs(10),
             readers: None,
             plan: true,
+            abort: false,
         };
         let plan = MigrationPlan { bytes: 1000, ..MigrationPlan::default() };
         let seen = Foreseen { read_bytes: 200, read: Duration::from_secs(2), is_all: false, log_bytes: 10 };
-        let made = foreseen(&plan, &seen, &request(true));
+        let made = foreseen(&plan, &seen, &request(Comparison::All));
         assert_eq!((made.full_s, made.downtime_s), ([10.0, 200.0], [10.0, 21.3]));
         assert_eq!((made.log_bytes_per_s, made.bytes), (5.0, 1000));
-        assert_eq!(foreseen(&plan, &seen, &request(false)).downtime_s, [0.0, 1.3]);
-        let nothing = foreseen(&plan, &Foreseen::default(), &request(true));
+        assert_eq!(foreseen(&plan, &seen, &request(Comparison::None)).downtime_s, [0.0, 1.3]);
+        let nothing = foreseen(&plan, &Foreseen::default(), &request(Comparison::All));
         assert_eq!(nothing.full_s, [0.0, 0.0]);
     }
 }

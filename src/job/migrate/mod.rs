@@ -52,8 +52,10 @@ pub struct Request {
     pub follow: bool,
     /// `--cut-over`
     pub cut_over: bool,
-    /// Whether rows are compared at the cut-over.
-    pub compare: bool,
+    /// What is compared at the cut-over.
+    pub compare: Comparison,
+    /// `--abort`: an interrupted migration is ended.
+    pub abort: bool,
     /// `--max-lag`
     pub max_lag: Duration,
     /// `--for`: following ends by itself after this time.
@@ -64,6 +66,17 @@ pub struct Request {
     pub readers: Option<usize>,
     /// `--plan`
     pub plan: bool,
+}
+
+/// What is compared at the cut-over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// Nothing.
+    None,
+    /// All rows.
+    Rows,
+    /// All rows, and the definitions of all objects.
+    All,
 }
 
 /// What happened, for a display.
@@ -96,6 +109,10 @@ pub fn run(request: &Request, conduct: &Conduct, told: &dyn Fn(Event), report: &
     let begun = Instant::now();
     let done = conduct.until_signalled(&halt, || {
         let order = order(request, &halt);
+        if request.abort {
+            report.notes.extend(engine.abort(order)?);
+            return Ok(());
+        }
         let mut migration = report.timed("connecting and the snapshot", |_| engine.begin(order))?;
         let mut run = Run { request, conduct, halt: &halt, told, report, found: MigrationReport::default() };
         let done = run.all(&mut *migration);
@@ -286,9 +303,9 @@ impl Run<'_> {
             ends += u32::from(standing.at_end);
         }
         self.found.last_bytes_s = Some(since.elapsed().as_secs_f64());
-        if self.request.compare {
+        if self.request.compare != Comparison::None {
             let since = Instant::now();
-            let Compared { tables, rows } = migration.compare()?;
+            let Compared { tables, rows } = migration.compare(self.request.compare == Comparison::All)?;
             self.found.compared = Some((tables, rows));
             self.found.compare_s = Some(since.elapsed().as_secs_f64());
         }

@@ -20,9 +20,6 @@ use crate::report::Report;
 
 /// The longest catalog of one database, in bytes: it is held in memory. A million columns are less.
 const CATALOG_MAX: u64 = 512 << 20;
-/// The warning of a restore of log sets into a running server.
-const LOGS_ARE_EXPERIMENTAL: &str = "log sets into a running server are experimental: compare the result. \
-    docs/engines/mysql-log.md lists what is known to go wrong. A physical full with logs into dir:PATH is not";
 /// The name for the verdict of the work after the rows.
 const INDEXES: &str = "indexes and other objects";
 
@@ -157,11 +154,8 @@ fn load(
     let options = Options { halt: Some(halt.clone()), given: request.target_options.clone(), ..Options::default() };
     let position = manifest.position.last.value();
     // Before the first row: the target must be able to apply the log.
-    let replay = || Prepared::into_server(url, &options, manifest, &position);
+    let replay = || Prepared::into_server(url, &options, manifest, &position, &order);
     let replay = if logs.is_empty() { None } else { Some(conduct.until_signalled(&halt, replay)?) };
-    if replay.is_some() {
-        report.warnings.push(LOGS_ARE_EXPERIMENTAL.into());
-    }
     let load =
         conduct.until_signalled(&halt, || report.timed("creating tables", |_| logical.load(url, order, &options)))?;
     if request.dry_run {
@@ -180,14 +174,17 @@ fn load(
             return Err(error);
         }
     }
-    let Some(replay) = replay else { return Ok(()) };
+    let Some(mut replay) = replay else { return Ok(()) };
+    conduct.until_signalled(&halt, || replay.mark())?;
     let scratch = PrivateDirectory::new(&scratch_directory(), "logs")?;
     let applied =
         conduct.until_signalled(&halt, || replay.run(scratch.path(), logs, request, key, conduct, &mut *report));
     applied.inspect_err(|_| {
-        report
-            .notes
-            .push("the target has the rows of the set, and the transactions of the log before the failed one".into());
+        report.notes.push(
+            "the target has the rows of the set, and the transactions of the log before the failed one; its database \
+                   `fullbore_load` marks it as not complete. Begin again with --replace"
+                .into(),
+        );
     })
 }
 

@@ -10,7 +10,7 @@ use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
 use fullbore_engines::engine::{
-    GivenOptions, LogReplay, ReplayInto, ReplayOn, SERVER_OPTION, SERVER_PROGRAM, SetEnd, UnpackedLog,
+    GivenOptions, LoadOrder, LogReplay, ReplayInto, ReplayOn, SERVER_OPTION, SERVER_PROGRAM, SetEnd, UnpackedLog,
 };
 use fullbore_repository::chain;
 use fullbore_repository::discovery;
@@ -50,17 +50,28 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// The server cannot be reached, or cannot apply the log.
     pub fn into_server(
-        url: &'a str,
-        options: &'a Options,
-        manifest: &'a Manifest,
-        position: &'a serde_json::Value,
+        url: &str,
+        options: &Options,
+        manifest: &Manifest,
+        position: &serde_json::Value,
+        order: &LoadOrder,
     ) -> Result<Self> {
         let engine = log::engine_of(&manifest.engine)?;
-        let on = ReplayInto { url, options, engine_version: &manifest.engine_version, position };
+        let (catalogs, replace) = (&order.catalogs[..], order.replace);
+        let engine_version = &manifest.engine_version;
+        let on = ReplayInto { url, options, engine_version, position, catalogs, replace };
         let replay = engine.replay_into(on)?.ok_or_else(|| {
             Error::refused("media set", "its log sets are not for a running server", "restore into a file")
         })?;
         Ok(Self { replay, base: log::end_of(manifest)? })
+    }
+
+    /// Marks a running server as not complete.
+    ///
+    /// # Errors
+    /// It refuses.
+    pub fn mark(&mut self) -> Result<()> {
+        self.replay.mark()
     }
 
     /// Stages the log sets in the directory, and lets the server apply them.
@@ -103,6 +114,7 @@ impl<'a> Prepared<'a> {
             if applied.gtid.is_empty() { String::new() } else { format!(" (GTIDs {})", applied.gtid) }
         ));
         report.notes.extend(applied.notes);
+        report.warnings.extend(applied.warnings);
         if let Some(point) = &mut report.point {
             let place = applied.place.rsplit_once(':');
             point.binary_log_file = place.map(|(file, _)| file.to_owned());

@@ -74,7 +74,7 @@ pub trait LogEngine: Sync {
     ///
     /// # Errors
     /// The server cannot be reached, is too old, or the account may not apply a log.
-    fn replay_into<'a>(&self, on: ReplayInto<'a>) -> Result<Option<Box<dyn LogReplay + 'a>>> {
+    fn replay_into(&self, on: ReplayInto<'_>) -> Result<Option<Box<dyn LogReplay>>> {
         let _ = on;
         Ok(None)
     }
@@ -91,6 +91,10 @@ pub struct ReplayInto<'a> {
     pub engine_version: &'a str,
     /// The position of the loaded set.
     pub position: &'a serde_json::Value,
+    /// Its catalogs: the name of a stream, and its bytes.
+    pub catalogs: &'a [(String, Vec<u8>)],
+    /// What the target holds under the names of the set may be dropped.
+    pub replace: bool,
 }
 
 /// Where a restore stops in the log.
@@ -157,6 +161,14 @@ pub struct ReplayOn<'a> {
 
 /// Log sets on their way into a restored directory: staged one by one, and applied in one run of the server.
 pub trait LogReplay {
+    /// Marks the target as not complete, until [`run`](Self::run) has ended well.
+    ///
+    /// # Errors
+    /// The target refuses.
+    fn mark(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Puts a set into the directory, up to `stop`. Nothing is applied yet.
     ///
     /// # Errors
@@ -185,6 +197,8 @@ pub struct Replayed {
     pub loaded: u64,
     /// What the user should know.
     pub notes: Vec<String>,
+    /// What may need an action.
+    pub warnings: Vec<String>,
 }
 
 /// The end of a backup set: the next log set continues it, and log sets are applied after it.

@@ -18,6 +18,13 @@ pub trait MigrationEngine: Sync {
     /// # Errors
     /// A server cannot be reached or refuses, the target holds something already, or the source cannot be followed.
     fn begin(&self, order: MigrationOrder) -> Result<Box<dyn Migration>>;
+
+    /// Ends a migration that was interrupted: the source is what it was before the cut-over, and the target holds no state.
+    /// What was moved stays. Gives what the user should know.
+    ///
+    /// # Errors
+    /// A server cannot be reached, or the target holds no such migration.
+    fn abort(&self, order: MigrationOrder) -> Result<Vec<String>>;
 }
 
 /// What is migrated, and how.
@@ -153,11 +160,11 @@ pub trait Migration: Send {
     /// It refuses, or a lock is not free in time. The source is as it was.
     fn freeze(&mut self) -> Result<()>;
 
-    /// Compares the rows of both servers, while the source is read-only.
+    /// Compares the rows of both servers while the source is read-only, and if asked the definitions of all objects.
     ///
     /// # Errors
-    /// A table differs, or cannot be read.
-    fn compare(&mut self) -> Result<Compared>;
+    /// A table or an object differs, or cannot be read.
+    fn compare(&mut self, definitions: bool) -> Result<Compared>;
 
     /// Ends the migration: the target is an ordinary server. Gives what the user should know, such as the way back.
     ///

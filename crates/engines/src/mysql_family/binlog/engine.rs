@@ -59,7 +59,7 @@ impl LogEngine for Binlog {
         cut::holds(self.0, position, stop)
     }
 
-    fn replay_into<'a>(&self, on: ReplayInto<'a>) -> Result<Option<Box<dyn LogReplay + 'a>>> {
+    fn replay_into(&self, on: ReplayInto<'_>) -> Result<Option<Box<dyn LogReplay>>> {
         Ok(Some(Box::new(ReplayByStatements::begin(self.0, &on)?)))
     }
 

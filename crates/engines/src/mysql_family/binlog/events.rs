@@ -6,11 +6,13 @@ use std::io::{BufReader, Read};
 use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
 
-use super::event::{BODY_MAX, Body, CRC, HEADER, Header};
+use super::event::{BODY_MAX, Body, CRC, HEADER, Header, kind};
 
 const BUFFER: usize = 1 << 20;
 /// How much of a long event is in memory.
 const CHUNK: usize = 64 << 10;
+/// The header of a statement, its thread, and how long it took.
+const SEEN: usize = HEADER + 8;
 
 /// Events in a stream.
 pub(super) struct Events<'a> {
@@ -71,6 +73,22 @@ impl<'a> Events<'a> {
         self.event.extend_from_slice(&rest);
         let body = rest.get(..rest.len() - CRC).unwrap_or_default();
         Body::parse(header, body).map_err(|why| self.broken(why))
+    }
+
+    /// When the next event was logged, if it is a statement: its beginning and how long it took, in seconds since 1970. The
+    /// event is not taken.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    pub fn end_of_next_statement(&mut self) -> Result<Option<u32>> {
+        let mut bytes = Vec::with_capacity(SEEN);
+        let read = (&mut self.from).take(SEEN as u64).read_to_end(&mut bytes);
+        let back = read.and_then(|read| self.from.seek_relative(-(read as i64)));
+        back.map_err(|error| Error::io("read", self.set, error))?;
+        let header = bytes.first_chunk().and_then(Header::parse).filter(|header| header.kind == kind::QUERY);
+        // After the thread.
+        let took = bytes.last_chunk().filter(|_| bytes.len() == SEEN).map(|took| u32::from_le_bytes(*took));
+        Ok(header.zip(took).map(|(header, took)| header.timestamp.wrapping_add(took)))
     }
 
     /// Reads the rest of the current event, and gives all of it to `to`. Returns its checksum, which must be right.

@@ -5,9 +5,8 @@
 //! over the replication protocol ([`dump`]) and checks each of them ([`walk`]). The way back: [`stage`] reads the sets
 //! ([`events`]) up to the place to stop at ([`cut`]). It writes them as relay logs into a restored directory ([`relays`]), and
 //! [`replay`] lets a private server apply them. Where no file of a server can be reached, it gives them to the running server as
-//! [`statements`] ([`replay_into`]). [`apply`] applies the log of another server as it grows, for `mysql_family/migration`.
+//! statements ([`replay_into`]). [`through`] is the way through a connection, also for `mysql_family/migration`.
 
-pub mod apply;
 mod cut;
 pub(super) mod dump;
 pub mod end;
@@ -27,7 +26,7 @@ mod replay_into;
 pub mod session;
 mod stage;
 pub mod statement;
-mod statements;
 #[cfg(test)]
 mod stage_tests;
+pub mod through;
 pub mod walk;

@@ -1,29 +1,39 @@
 //! Applies log sets to a running server through a connection: each set when it is staged.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use fullbore_core::halt::Halt;
-use fullbore_core::units::counted;
+use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
 use super::end::End;
 use super::session::{as_json, set_end};
 use super::stage::{Stage, Way};
-use super::statements::Statements;
+use super::through::guard::{Guard, is_not_a_users};
+use super::through::statements::{Connect, Statements};
 use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayInto, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
-use crate::mysql_family::server_options::PASSWORD_FILE;
+use crate::mysql_family::logical_set::catalog::{self, Object};
+use crate::mysql_family::logical_set::load::notes;
+use crate::mysql_family::server_options::{PASSWORD_FILE, USERS};
 use crate::mysql_family::url::ServerAddress;
 
 /// How long a statement of the log may take.
 const SILENCE: std::time::Duration = std::time::Duration::from_secs(86_400);
 
+/// How many XA transactions a warning names.
+const NAMED_MAX: usize = 5;
+/// What the notes of a load have in the place of its selection while the log is applied.
+const MARK: &str = "log";
+
 /// A replay into a running server.
 pub(super) struct ReplayByStatements {
     dialect: Dialect,
+    connect: Connect,
     state: State,
     begun: Instant,
 }
@@ -53,22 +63,48 @@ impl ReplayByStatements {
         let credentials = Credentials::find(&address, &sources)?;
         let halt = on.options.halt.clone();
         let name = address.name();
-        let connect = move || {
+        let connect: Connect = Arc::new(move || {
             let mut connection = Connection::open_patient(&address, &credentials, halt.clone())?;
             connection.set_silence(SILENCE);
             Ok(connection)
-        };
-        let connection: Connection = connect()?;
+        });
+        let mut connection = connect()?;
         let version = connection.greeting().version.trim_start_matches("5.5.5-").to_owned();
         if series(&version) < series(on.engine_version) {
             let why = format!("it is a {version}, older than the source ({})", on.engine_version);
             return Err(Error::refused(name, why, "apply the log to a server that is not older"));
         }
+        let guard = guard(&mut connection, on)?;
         connection.quit();
-        let with_accounts = on.position.get("users").and_then(serde_json::Value::as_bool).unwrap_or(false);
-        let statements = Statements::begin(Box::new(connect), dialect, with_accounts)?;
-        Ok(Self { dialect, state: State::Connected(Some(Box::new(statements))), begun: Instant::now() })
+        let statements = Statements::begin(connect.clone(), dialect, guard)?;
+        Ok(Self { dialect, connect, state: State::Connected(Some(Box::new(statements))), begun: Instant::now() })
     }
+}
+
+/// What of the log must not be applied.
+fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
+    let mut guard = Guard { replace: on.replace, ..Guard::default() };
+    let all = connection.query("SELECT LOWER(schema_name) FROM information_schema.schemata")?;
+    guard.foreign = all.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
+    guard.foreign.retain(|name| !is_not_a_users(name));
+    for (name, bytes) in on.catalogs {
+        for object in catalog::read(name, bytes)? {
+            match object {
+                Object::Database { name, .. } => drop(guard.foreign.remove(&name.to_lowercase())),
+                Object::Table(table) if table.has_rows() && !table.engine.eq_ignore_ascii_case("InnoDB") => {
+                    guard.unsettled.insert(table.shown().to_lowercase());
+                }
+                Object::Account(_) => guard.has_accounts = true,
+                _ => {}
+            }
+        }
+    }
+    guard.with_accounts = guard.has_accounts && on.options.given.has(&USERS);
+    let complete = on.position.get("complete_at").and_then(serde_json::Value::as_str);
+    guard.complete = complete
+        .and_then(|place| place.rsplit_once(':'))
+        .and_then(|(file, offset)| Some((file.to_owned(), offset.parse().ok()?)));
+    Ok(guard)
 }
 
 /// The first two numbers of a version.
@@ -79,6 +115,10 @@ fn series(version: &str) -> (u32, u32) {
 }
 
 impl LogReplay for ReplayByStatements {
+    fn mark(&mut self) -> Result<()> {
+        notes::begin(&mut (self.connect)()?, uuid::Uuid::nil(), MARK)
+    }
+
     fn stage(&mut self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog> {
         if let State::Connected(statements) = &mut self.state {
             let base = End::read(self.dialect, &set.stands.position);
@@ -88,7 +128,12 @@ impl LogReplay for ReplayByStatements {
             self.state = State::Staged(Box::new(Stage::by(way, self.dialect, &base)));
         }
         let State::Staged(stage) = &mut self.state else { return Err(Error::Halted) };
-        stage.add(set, stop)?;
+        if let Err(error) = stage.add(set, stop) {
+            if let Way::Statements(statements) = &mut stage.way {
+                statements.give_up();
+            }
+            return Err(error);
+        }
         let position = as_json(&stage.stands, set.name)?;
         Ok(AppliedLog { stands: set_end(&stage.stands, position), stopped: stage.cut.stopped })
     }
@@ -111,10 +156,27 @@ impl LogReplay for ReplayByStatements {
             let count = counted(statements.renamed, "transaction");
             notes.push(format!("{count} got a new GTID, because the target already has one of the same name"));
         }
-        if statements.accounts_left_out > 0 {
-            let count = counted(statements.accounts_left_out, "statement");
-            notes.push(format!("{count} about accounts of the log left out: the set has no accounts"));
+        let (guard, mut warnings) = (statements.guard(), Vec::new());
+        if guard.accounts_left_out > 0 {
+            let count = counted(guard.accounts_left_out, "statement");
+            let why = match guard.has_accounts {
+                true => "--users is not given",
+                false => "the set has no accounts",
+            };
+            notes.push(format!("{count} about accounts of the log left out: {why}"));
         }
+        if guard.own_left_out > 0 {
+            let count = counted(guard.own_left_out, "statement");
+            warnings.push(format!("{count} about tables of the server itself left out, such as those of accounts"));
+        }
+        if !statements.prepared.is_empty() {
+            let ids = first_of(&statements.prepared, NAMED_MAX);
+            warnings.push(format!(
+                "XA transactions are prepared, as they were at the source: {ids}. They hold locks until XA COMMIT or XA \
+                 ROLLBACK"
+            ));
+        }
+        notes::remove(&mut (self.connect)()?)?;
         Ok(Replayed {
             transactions: stage.counts.0,
             gtid: stage.stands.binlog.gtid.clone(),
@@ -122,6 +184,7 @@ impl LogReplay for ReplayByStatements {
             seconds: self.begun.elapsed().as_secs_f64(),
             loaded: 0,
             notes,
+            warnings,
         })
     }
 }

@@ -7,13 +7,13 @@ use fullbore_core::{Error, Result};
 
 use super::cut::{Cut, place_of};
 use super::end::{End, LogEnd, Piece, Place, micros, show_time};
-use super::event::{Body, Header, MAGIC, kind};
+use super::event::{Body, Group, Header, MAGIC, kind};
 use super::events::Events;
 use super::gtid::{GtidList, GtidSet, Gtids};
 use super::range::place;
 use super::relays::Relays;
 use super::session::bytes_of;
-use super::statements::Statements;
+use super::through::statements::Statements;
 use super::walk::Walk;
 use crate::engine::{LogStop, UnpackedLog};
 use crate::mysql_family::Dialect;
@@ -166,7 +166,8 @@ impl Stage {
             }
             self.meet_base(walk).map_err(|why| reader.broken(&why))?;
             let body = reader.body(&header)?;
-            if self.cut.is_before(&header, &body, walk, stop)? {
+            let timed = self.with_its_end(&body, reader)?;
+            if self.cut.is_before(&header, timed.as_ref().unwrap_or(&body), walk, stop)? {
                 self.cut.stopped = true;
                 return Ok(());
             }
@@ -174,6 +175,17 @@ impl Stage {
             walk.pass(&header, &body, crc).map_err(|why| reader.broken(&why))?;
         }
         self.meet_base(walk).map_err(|why| reader.broken(&why))
+    }
+
+    /// MariaDB: the time of a group is that of its beginning. A statement says how long it took.
+    fn with_its_end(&self, body: &Body, reader: &mut Events<'_>) -> Result<Option<Body>> {
+        let Body::Group(group) = body else { return Ok(None) };
+        if self.dialect != Dialect::MariaDb {
+            return Ok(None);
+        }
+        let end = reader.end_of_next_statement()?;
+        let later = end.map(|end| i64::from(end) * 1_000_000).filter(|end| *end > group.time);
+        Ok(later.map(|time| Body::Group(Group { time, ..group.clone() })))
     }
 
     /// At the place where the base ends, the log must have the GTIDs that the base says, as far as it says them.

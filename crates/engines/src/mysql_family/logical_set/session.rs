@@ -22,6 +22,7 @@ use super::snapshot::{self, How};
 use super::tsv::Tally;
 use super::{accounts, judge, lock};
 use crate::mysql_family::Dialect;
+use crate::mysql_family::binlog::preflight::status;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::server_options::{LOGICAL, USERS};
 use crate::{ExtraWork, Facts, Options, Session, streams};
@@ -334,6 +335,8 @@ impl Session for LogicalSession {
 
     /// The place in the binary log has the fields of the engine's physical sets.
     fn position(&self) -> Result<Value> {
+        // Tables without transactions and definitions may be of any moment up to here.
+        let now = status(&mut lock(&self.control)).ok().flatten();
         let place = if self.facts.dialect == Dialect::MySql { "binary_log_exact" } else { "binary_log" };
         Ok(json!({
             super::METHOD_FIELD: LOGICAL,
@@ -351,6 +354,7 @@ impl Session for LogicalSession {
             "databases": self.listing.databases.len(),
             "tables": self.listing.tables.len(),
             place: self.place,
+            "complete_at": now.map(|now| format!("{}:{}", now.file, now.offset)),
         }))
     }
 

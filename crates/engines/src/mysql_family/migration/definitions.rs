@@ -5,7 +5,7 @@ use fullbore_core::checksum::xxh3_128;
 
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::literal;
-use crate::mysql_family::logical_set::selection::Selection;
+use crate::mysql_family::logical_set::selection::{MIGRATION, Selection};
 use crate::mysql_family::logical_set::server::each_row;
 
 /// Tables of `information_schema`, the column with the name of the database, and columns that a change of a definition
@@ -38,7 +38,11 @@ const LISTS: [(&str, &str, &str); 9] = [
 /// The server refuses.
 pub fn digest(connection: &mut Connection, selection: &Selection, databases: &[String]) -> Result<String> {
     let names = databases.iter().map(|name| literal(name)).collect::<Vec<_>>().join(", ");
-    let mut sum = 0_u128;
+    // A statement that renames tables renames one of these, too.
+    let ours =
+        format!("SELECT table_name FROM information_schema.tables WHERE table_schema = '{MIGRATION}' ORDER BY 1");
+    let ours = connection.query(&ours)?.rows.concat();
+    let mut sum = xxh3_128(0, format!("{ours:?}").as_bytes());
     for (number, (table, schema, columns)) in LISTS.iter().enumerate() {
         let within = match names.is_empty() {
             true => selection.databases_in(schema),

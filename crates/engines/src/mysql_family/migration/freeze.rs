@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fullbore_core::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
@@ -13,13 +14,58 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How long a source is tried to be made writable again.
 const CLEAN_UP: Duration = Duration::from_secs(30);
 const SECONDS_MAX: u64 = 31_536_000;
+/// How long sessions that have waited for the lock of MariaDB need to write.
+const WAITERS: Duration = Duration::from_millis(200);
+const WRITERS: &str = "end the sessions of accounts with SUPER or READ_ONLY ADMIN that write to the source (SHOW PROCESSLIST), \
+                       then continue with --resume --cut-over";
+
+/// What a source was before a migration made it read-only. The target keeps it until the source is so again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    /// The name of the source.
+    pub server: String,
+    read_only: bool,
+    /// Of MySQL.
+    super_read_only: bool,
+}
+
+impl Before {
+    fn ask(login: &Login) -> Result<Self> {
+        let super_read_only = if login.address.dialect == Dialect::MySql { "@@GLOBAL.super_read_only" } else { "0" };
+        let answer = login.ask()?.query(&format!("SELECT @@GLOBAL.read_only, {super_read_only}"))?;
+        let is_on = |column| answer.value(0, column).is_some_and(|value| !matches!(value, "0" | "OFF"));
+        Ok(Self { server: login.address.name(), read_only: is_on(0), super_read_only: is_on(1) })
+    }
+
+    /// The statements that make the source what it was.
+    pub fn undo(&self, dialect: Dialect) -> Vec<&'static str> {
+        let mut undo = Vec::new();
+        if dialect == Dialect::MySql && !self.super_read_only {
+            undo.push("SET GLOBAL super_read_only = OFF");
+        }
+        if !self.read_only {
+            undo.push("SET GLOBAL read_only = OFF");
+        }
+        undo
+    }
+
+    /// Makes the source what it was, also after a signal.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    pub fn restore(&self, login: &Login) -> Result<()> {
+        let login = Login { halt: None, ..login.clone() };
+        let mut connection = login.ask()?;
+        connection.clean_up_within(CLEAN_UP);
+        self.undo(login.address.dialect).iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
+    }
+}
 
 /// A source that is read-only because of a migration.
 pub struct Freeze {
     login: Login,
     timeout: Duration,
-    /// What the source was before: `read_only`, and of MySQL `super_read_only`.
-    before: Option<(bool, bool)>,
+    before: Before,
     /// MariaDB: the connection with the lock, which also stops accounts that may write to a read-only server.
     held: Option<Connection>,
 }
@@ -59,9 +105,17 @@ impl Freeze {
         Ok(())
     }
 
-    /// Changes nothing yet.
-    pub fn begin(login: &Login, timeout: Duration) -> Self {
-        Self { login: login.clone(), timeout, before: None, held: None }
+    /// Asks what the source is. Changes nothing yet.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    pub fn begin(login: &Login, timeout: Duration) -> Result<Self> {
+        Ok(Self { before: Before::ask(login)?, login: login.clone(), timeout, held: None })
+    }
+
+    /// What the source was.
+    pub fn before(&self) -> &Before {
+        &self.before
     }
 
     fn is_mysql(&self) -> bool {
@@ -74,14 +128,9 @@ impl Freeze {
     /// It refuses, a lock is not free in time, or an XA transaction is prepared. [`release`](Self::release) follows.
     pub fn take(&mut self) -> Result<()> {
         let mut connection = self.login.ask()?;
-        let read_only =
-            if self.is_mysql() { "@@GLOBAL.read_only, @@GLOBAL.super_read_only" } else { "@@GLOBAL.read_only, 0" };
-        let answer = connection.query(&format!("SELECT {read_only}"))?;
-        let is_on = |column| answer.value(0, column).is_some_and(|value| !matches!(value, "0" | "OFF"));
         let seconds = self.timeout.as_secs().clamp(1, SECONDS_MAX);
         connection.query(&format!("SET SESSION lock_wait_timeout = {seconds}"))?;
         connection.set_silence(self.timeout + SILENCE);
-        self.before = Some((is_on(0), is_on(1)));
         let statements: &[&str] = match self.is_mysql() {
             true => &["SET GLOBAL super_read_only = ON"],
             false => &["SET GLOBAL read_only = ON", "FLUSH TABLES WITH READ LOCK"],
@@ -106,47 +155,61 @@ impl Freeze {
         Ok(())
     }
 
-    /// Makes the source what it was. Gives what was done, or what the user has to do.
-    pub fn release(&mut self) -> String {
-        let name = self.login.address.name();
-        let Some(before) = self.before.take() else { return format!("{name} was not made read-only") };
-        self.held = None;
-        let undo = self.undo(before);
-        let done = || -> Result<()> {
-            // Also after a signal.
-            let login = Login { halt: None, ..self.login.clone() };
-            let mut connection = login.ask()?;
-            connection.clean_up_within(CLEAN_UP);
-            undo.iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
-        };
-        match done() {
-            Ok(()) => format!("{name} is writable as before"),
-            Err(error) => {
-                format!("{name} could not be made writable again: run {} on it ({})", undo.join("; "), error.one_line())
+    /// Gives back the lock of MariaDB; the source stays read-only. Accounts that may write all the same write from now on.
+    ///
+    /// # Errors
+    /// Such a session waits for the lock.
+    pub fn unlock(&mut self) -> Result<()> {
+        let Some(mut held) = self.held.take().filter(|_| !self.is_mysql()) else { return Ok(()) };
+        let waiting = held.query(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE state IN ('Waiting for backup lock', 'Waiting for \
+             global read lock')",
+        )?;
+        match waiting.single() {
+            None | Some("0") => {}
+            Some(count) => {
+                let why = format!("{count} sessions of accounts with READ_ONLY ADMIN wait to write to it");
+                return Err(Error::refused(self.login.address.name(), why, WRITERS));
             }
         }
+        held.query("UNLOCK TABLES")?;
+        held.quit();
+        std::thread::sleep(WAITERS);
+        Ok(())
     }
 
-    fn undo(&self, (read_only, super_read_only): (bool, bool)) -> Vec<String> {
-        let mut undo = Vec::new();
-        if self.is_mysql() && !super_read_only {
-            undo.push("SET GLOBAL super_read_only = OFF".to_owned());
+    /// The error of a source whose log has moved after it became read-only.
+    pub fn written(&self) -> Error {
+        let why = "it was written to after it became read-only, by an account that may";
+        Error::refused(self.login.address.name(), why, WRITERS)
+    }
+
+    /// Makes the source what it was. Says what was done.
+    ///
+    /// # Errors
+    /// What the user has to do.
+    pub fn release(mut self) -> Result<String, String> {
+        let name = self.login.address.name();
+        self.held = None;
+        match self.before.restore(&self.login) {
+            Ok(()) => Ok(format!("{name} is writable as before")),
+            Err(error) => {
+                let undo = self.before.undo(self.login.address.dialect).join("; ");
+                Err(format!("{name} could not be made writable again: run {undo} on it ({})", error.one_line()))
+            }
         }
-        if !read_only {
-            undo.push("SET GLOBAL read_only = OFF".to_owned());
-        }
-        undo
     }
 
     /// After the end: how the source gets writable again.
     pub fn way_back(&self) -> String {
         let name = self.login.address.name();
-        let undo = self.before.map(|before| self.undo(before)).unwrap_or_default();
+        let undo = self.before.undo(self.login.address.dialect);
+        let still = if self.is_mysql() { "" } else { ". Accounts with READ_ONLY ADMIN can still write to it" };
         match undo.is_empty() {
-            true => format!("{name} was read-only before, and stays so"),
+            true => format!("{name} was read-only before, and stays so{still}"),
             false => format!(
-                "{name} stays read-only. The way back: run {} on it. What is written to the target from now on does not \
-                 reach it",
+                "{name} stays read-only{still}. The way back: run {} on it. What is written to the target from now on does \
+                 not reach it",
                 undo.join("; ")
             ),
         }

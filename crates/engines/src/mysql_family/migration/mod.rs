@@ -2,10 +2,13 @@
 //! `docs/decisions/0025-migration.md` has the reasons, `docs/verbs/migrate.md` the rules.
 //!
 //! The full is a logical backup without media (`logical_set/load/straight.rs`). [`onto`] applies the log; [`state`] keeps
-//! the place on the target; [`freeze`] makes the source read-only; [`compare`] reads all rows of both servers.
+//! the place on the target; [`freeze`] makes the source read-only; [`compare`] reads all rows of both servers, and
+//! [`compare_definitions`] everything else; [`events`] come last.
 
 mod compare;
+mod compare_definitions;
 mod definitions;
+mod events;
 mod foresee;
 mod freeze;
 mod onto;
@@ -20,7 +23,7 @@ use uuid::Uuid;
 
 use super::binlog::end::End;
 use super::logical_set::describe;
-use super::logical_set::load::{ServerLoad, control, objects};
+use super::logical_set::load::{ServerLoad, control};
 use super::logical_set::selection::Selection;
 use super::logical_set::session::LogicalSession;
 use crate::Session;
@@ -44,6 +47,20 @@ impl MigrationEngine for Migrations {
     fn begin(&self, order: MigrationOrder) -> Result<Box<dyn Migration>> {
         Ok(Box::new(ServerMigration::begin(order)?))
     }
+
+    fn abort(&self, order: MigrationOrder) -> Result<Vec<String>> {
+        let mut servers = Servers::connect(&order)?;
+        let name = servers.target.address.name();
+        let Some(state) = State::read(&mut servers.control)? else {
+            return Err(Error::refused(name, "it holds no migration that could be ended", "leave --abort out"));
+        };
+        state.demand_same(&name, &state::selection(&servers, &order), true)?;
+        let mut notes = Vec::new();
+        notes.extend(unfreeze(&mut servers, &state, true)?);
+        State::remove(&mut servers.control)?;
+        notes.push(format!("{name} keeps what was moved so far: drop its databases if nobody needs them"));
+        Ok(notes)
+    }
 }
 
 /// A migration that is under way.
@@ -58,6 +75,8 @@ struct ServerMigration {
     again: bool,
     onto: Option<Onto>,
     freeze: Option<Freeze>,
+    /// Definitions are compared, too.
+    compares_definitions: bool,
 }
 
 impl ServerMigration {
@@ -71,16 +90,21 @@ impl ServerMigration {
             Freeze::demand_allowed(&mut servers.asking, &servers.source, &servers.facts)?;
         }
         let found = State::read(&mut servers.control)?;
-        let earlier = found.filter(|_| !order.replace || order.resume);
         let selected = state::selection(&servers, &order);
+        let mut plan = MigrationPlan { servers: servers.named(), ..MigrationPlan::default() };
+        if let Some(state) = found.as_ref().filter(|_| (order.replace || order.resume) && !order.dry_run) {
+            plan.notes.extend(unfreeze(&mut servers, state, state.selection == selected)?);
+        }
+        let earlier = found.filter(|_| !order.replace || order.resume);
         let mut this = Self {
-            plan: MigrationPlan { servers: servers.named(), ..MigrationPlan::default() },
+            plan,
             servers,
             selection,
             session: None,
             again: false,
             onto: None,
             freeze: None,
+            compares_definitions: false,
             order,
         };
         match earlier {
@@ -190,18 +214,62 @@ impl ServerMigration {
 
     fn begin_following(&mut self) -> Result<()> {
         self.onto = Some(Onto::begin(&self.servers, &self.selection)?);
+        if self.plan.is_full_done {
+            // Of a run that was killed in its cut-over.
+            events::drop_all(&mut self.servers.control, &self.selection)?;
+        }
         Ok(())
     }
 
     /// Events run only on a server that is written to by nobody else.
     fn create_events(&mut self) -> Result<()> {
         let mut asking = self.servers.source.ask()?;
-        let events = describe::events(&mut asking, &self.selection)?;
-        if events.is_empty() {
+        let all = describe::events(&mut asking, &self.selection)?;
+        if all.is_empty() {
             return Ok(());
         }
-        objects::create_all(&mut control(&self.servers.target)?, &events)
+        let made = events::create(&mut control(&self.servers.target)?, &all);
+        let made = made.and_then(|()| match self.compares_definitions {
+            true => compare_definitions::demand_equal(&self.servers, &self.selection, true),
+            false => Ok(()),
+        });
+        made.map_err(|error| {
+            let dropped =
+                control(&self.servers.target).and_then(|mut target| events::drop_all(&mut target, &self.selection));
+            match dropped {
+                Ok(()) => error.noting("no event is in the target yet"),
+                Err(_) => error.noting("events of the target may be enabled: drop them before you continue"),
+            }
+        })
     }
+
+    /// The source must not have changed since it became read-only: an account that may write all the same has not.
+    fn demand_still(&mut self) -> Result<()> {
+        let (Some(freeze), Some(onto)) = (&mut self.freeze, &mut self.onto) else { return Ok(()) };
+        let before = onto.standing_now().transactions;
+        freeze.unlock()?;
+        let standing = loop {
+            let standing = onto.step(STEP)?;
+            if standing.at_end {
+                break standing;
+            }
+        };
+        if standing.transactions == before { Ok(()) } else { Err(freeze.written()) }
+    }
+}
+
+/// Makes a source what it was before a run that was killed in its cut-over. `same`: it is the source of this migration.
+fn unfreeze(servers: &mut Servers, state: &State, same: bool) -> Result<Option<String>> {
+    let Some(before) = &state.source else { return Ok(None) };
+    let undo = before.undo(servers.source.address.dialect).join("; ");
+    if !same {
+        let server = &before.server;
+        return Ok(Some(format!("an earlier migration has left its source {server} read-only: run {undo} on it")));
+    }
+    before.restore(&servers.source)?;
+    State::keep_source(&mut servers.control, None)?;
+    let name = servers.source.address.name();
+    Ok(Some(format!("{name} is what it was before an earlier run made it read-only ({undo})")))
 }
 
 impl Migration for ServerMigration {
@@ -249,15 +317,21 @@ impl Migration for ServerMigration {
     }
 
     fn freeze(&mut self) -> Result<()> {
-        self.freeze = Some(Freeze::begin(&self.servers.source, self.order.source_options.lock_timeout));
-        self.freeze.as_mut().map_or(Ok(()), Freeze::take)
+        let freeze = Freeze::begin(&self.servers.source, self.order.source_options.lock_timeout)?;
+        State::keep_source(&mut self.servers.control, Some(freeze.before()))?;
+        self.freeze.insert(freeze).take()
     }
 
-    fn compare(&mut self) -> Result<Compared> {
+    fn compare(&mut self, definitions: bool) -> Result<Compared> {
+        self.compares_definitions = definitions;
+        if definitions {
+            compare_definitions::demand_equal(&self.servers, &self.selection, false)?;
+        }
         compare::all(&self.servers, &self.selection, self.order.source_options.readers)
     }
 
     fn end(&mut self) -> Result<Vec<String>> {
+        self.demand_still()?;
         self.create_events()?;
         State::remove(&mut self.servers.control)?;
         let mut notes = Vec::new();
@@ -269,10 +343,17 @@ impl Migration for ServerMigration {
 
     fn give_up(&mut self) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(mut freeze) = self.freeze.take() {
-            notes.push(freeze.release());
+        if let Some(freeze) = self.freeze.take() {
+            match freeze.release() {
+                Ok(done) => {
+                    notes.push(done);
+                    let forget = |mut target| State::keep_source(&mut target, None);
+                    let _ = self.servers.control_now().and_then(forget); // Else the next run does it again.
+                }
+                Err(left) => notes.push(left),
+            }
         }
-        if let Ok(Some(_)) = self.servers.state_now() {
+        if let Ok(Some(_)) = self.servers.control_now().and_then(|mut target| State::read(&mut target)) {
             notes.push(format!(
                 "{} holds an unfinished migration (database `{}`): --resume continues it, --replace begins again",
                 self.servers.target.address.name(),

@@ -11,20 +11,23 @@ use super::definitions;
 use super::servers::Servers;
 use super::state::{Mark, Phase, State, note};
 use crate::engine::Standing;
-use crate::mysql_family::binlog::apply::{Applier, Passed};
 use crate::mysql_family::binlog::dump::Pull;
 use crate::mysql_family::binlog::end::{End, Place};
 use crate::mysql_family::binlog::event::{HEADER, Header, MAGIC, kind};
 use crate::mysql_family::binlog::join::join;
 use crate::mysql_family::binlog::preflight::{Clock, Server, Status, is_beyond, status};
 use crate::mysql_family::binlog::statement::Statement;
+use crate::mysql_family::binlog::through::apply::{Applier, Passed};
+use crate::mysql_family::binlog::through::settings::names;
 use crate::mysql_family::binlog::walk::Walk;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
-use crate::mysql_family::logical_set::selection::{MIGRATION, Selection};
+use crate::mysql_family::logical_set::selection::{MIGRATION, OWN, Selection};
 
 /// A transaction of the target ends with the group that makes its rows longer than this, in bytes.
 const TRANSACTION: u64 = 8 << 20;
+/// The end of a RENAME TABLE: see [`make_marker`].
+const RENAMED: &str = "\n, fullbore_migrate.renaming TO fullbore_migrate.renamed";
 /// How long a migration waits for the session of another one, in seconds.
 const LOCK_WAIT_S: u32 = 10;
 
@@ -58,6 +61,8 @@ pub struct Onto {
     ran: u32,
     /// The state has another place than `stands`.
     moved: bool,
+    /// How often the place was written.
+    step: u64,
     /// The server's clock is ahead of this host's by so much, in microseconds.
     ahead: i64,
     event: Vec<u8>,
@@ -78,11 +83,12 @@ impl Onto {
         take_lock(&mut applying)?;
         let mut definitions = control(&servers.target)?;
         // Not before the lock: another migration may move it until then.
-        let Some(Phase::Following { place, mark }) = State::read(&mut definitions)?.map(|state| state.phase) else {
+        let Some(State { phase: Phase::Following { place, mark }, step, .. }) = State::read(&mut definitions)? else {
             let why = "it holds no migration that could be continued";
             return Err(Error::refused(definitions.name(), why, "begin again without --resume"));
         };
-        let applier = Applier::new(applying, source, target, takes)?;
+        let foreign = (source != target).then(|| names(&mut asking)).transpose()?;
+        let applier = Applier::new(applying, [source, target], foreign, takes)?;
         let ran = match &mark.before {
             // It was running when the migration was interrupted.
             Some(before) if *before != definitions::digest(&mut definitions, selection, &mark.about)? => mark.done + 1,
@@ -101,6 +107,7 @@ impl Onto {
             defined: 0,
             ran,
             moved: false,
+            step,
             ahead,
             event: Vec::new(),
             totals: Standing::default(),
@@ -197,8 +204,22 @@ impl Onto {
     fn keep(&mut self) -> Result<()> {
         let Some((pull, _)) = &self.pull else { return Ok(()) };
         self.stands.binlog = place_of(&pull.walk);
-        let last = std::mem::take(&mut self.moved).then(|| note(&self.stands, &Mark::default()));
-        self.applier.commit(last)
+        match std::mem::take(&mut self.moved) {
+            true => self.commit_with(&Mark::default()),
+            false => self.applier.commit(None),
+        }
+    }
+
+    /// Commits with the place. No other migration may have written it meanwhile.
+    fn commit_with(&mut self, mark: &Mark) -> Result<()> {
+        self.applier.commit(Some(note(&self.stands, mark, self.step)))?;
+        self.step += 1;
+        Ok(())
+    }
+
+    /// How far the target is.
+    pub fn standing_now(&self) -> Standing {
+        self.totals
     }
 
     fn reached_end(&mut self) -> Result<Standing> {
@@ -228,15 +249,17 @@ impl Onto {
                 self.stands.binlog = place_of(walk);
             }
             self.moved = false;
+            let renames = statement.renames_tables();
+            if renames {
+                make_marker(&mut self.definitions)?;
+            }
             // Without names, the statement may change any database.
             let about = statement.databases.clone().unwrap_or_default();
             let before = Some(definitions::digest(&mut self.definitions, &self.selection, &about)?);
-            let mark = Mark { done: self.defined - 1, before, about };
-            self.applier.commit(Some(note(&self.stands, &mark)))?;
-            self.applier.define(statement)?;
+            self.commit_with(&Mark { done: self.defined - 1, before, about })?;
+            self.applier.define(statement, renames.then_some(RENAMED))?;
             if !ends {
-                let mark = Mark { done: self.defined, ..Mark::default() };
-                self.applier.commit(Some(note(&self.stands, &mark)))?;
+                self.commit_with(&Mark { done: self.defined, ..Mark::default() })?;
             }
         }
         if ends {
@@ -250,6 +273,19 @@ impl Onto {
 
     /// Whether a statement is for the databases of the migration.
     fn applies(&mut self, statement: &Statement) -> Result<bool> {
+        let applies = self.is_for_us(statement)?;
+        let schema = String::from_utf8_lossy(&statement.schema);
+        if applies && !schema.is_empty() && !self.selection.takes_database(&schema) && !OWN.contains(&&*schema) {
+            let why =
+                format!("the statement {} ran in the database `{schema}`, which is not migrated", statement.shown());
+            return Err(
+                self.refused(&why, "migrate this database too, or begin again with --replace after such statements")
+            );
+        }
+        Ok(applies)
+    }
+
+    fn is_for_us(&mut self, statement: &Statement) -> Result<bool> {
         let about = statement.about();
         let taken = about.iter().filter(|name| self.selection.takes_database(name)).count();
         let names_all = statement.databases.as_ref().is_some_and(|names| !names.is_empty());
@@ -313,6 +349,14 @@ impl Onto {
         let is_inside = !at_end && self.applier.is_inside();
         Standing { at_end, lag, is_inside, behind_bytes, ..self.totals }
     }
+}
+
+/// Makes the table that a RENAME TABLE renames along with its own: tables that change their names with each other may have
+/// equal definitions before and after.
+fn make_marker(connection: &mut Connection) -> Result<()> {
+    connection.query(&format!("DROP TABLE IF EXISTS {MIGRATION}.renamed"))?;
+    connection.query(&format!("CREATE TABLE IF NOT EXISTS {MIGRATION}.renaming (id INT PRIMARY KEY)"))?;
+    Ok(())
 }
 
 /// Only one migration at a time applies a log to a server. The server gives the lock back when the session has ended: so a

@@ -2,11 +2,10 @@
 
 use fullbore_core::{Error, Result};
 
-use super::state::State;
 use crate::GivenOptions;
 use crate::engine::{GivenIn, MigrationOrder, OptionValue};
 use crate::mysql_family::Dialect;
-use crate::mysql_family::binlog::apply::Applier;
+use crate::mysql_family::binlog::through::apply::Applier;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::server::{Facts, Login};
@@ -100,15 +99,14 @@ impl Servers {
     /// It is not.
     pub fn demand_applier(&self) -> Result<()> {
         let [source, target] = [&self.source, &self.target].map(|login| login.address.dialect);
-        Applier::new(control(&self.target)?, source, target, Box::new(|_, _| false)).map(drop)
+        Applier::new(control(&self.target)?, [source, target], None, Box::new(|_, _| false)).map(drop)
     }
 
-    /// What the target holds of a migration, asked over a connection of its own: after an error.
+    /// A new connection to the target, also after an error or a signal.
     ///
     /// # Errors
     /// The target cannot be reached.
-    pub fn state_now(&self) -> Result<Option<State>> {
-        let login = Login { halt: None, ..self.target.clone() };
-        State::read(&mut control(&login)?)
+    pub fn control_now(&self) -> Result<Connection> {
+        control(&Login { halt: None, ..self.target.clone() })
     }
 }

@@ -6,6 +6,7 @@ use fullbore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::freeze::Before;
 use super::servers::Servers;
 use crate::engine::MigrationOrder;
 use crate::mysql_family::binlog::end::End;
@@ -48,6 +49,10 @@ pub struct State {
     pub selection: String,
     /// How far it is.
     pub phase: Phase,
+    /// How often the place was written.
+    pub step: u64,
+    /// What the source was, if a run has made it read-only and has not made it writable again.
+    pub source: Option<Before>,
 }
 
 /// The digest of what is migrated: the source and its databases.
@@ -68,7 +73,7 @@ impl State {
     pub fn read(connection: &mut Connection) -> Result<Option<Self>> {
         let columns = connection.query(&format!(
             "SELECT GROUP_CONCAT(column_name ORDER BY ordinal_position) FROM information_schema.columns WHERE table_schema \
-             = '{MIGRATION}'"
+             = '{MIGRATION}' AND table_name = 'state'"
         ))?;
         let is_there = connection
             .query(&format!("SELECT 1 FROM information_schema.schemata WHERE schema_name = '{MIGRATION}'"))?;
@@ -80,21 +85,24 @@ impl State {
             (_, true) => return Ok(None),
             // A migration that was interrupted while it began.
             (None, false) => {
-                return Ok(Some(Self { selection: String::new(), phase: Phase::Full { made: Vec::new() } }));
+                let phase = Phase::Full { made: Vec::new() };
+                return Ok(Some(Self { selection: String::new(), phase, step: 0, source: None }));
             }
-            (Some("id,selection,place,mark"), _) => {}
+            (Some("id,selection,place,mark,step,source"), _) => {}
             _ => return Err(unknown(connection)),
         }
-        let row = connection.query(&format!("SELECT selection, place, mark FROM {MIGRATION}.state"))?;
+        let row = connection.query(&format!("SELECT selection, place, mark, step, source FROM {MIGRATION}.state"))?;
         let selection = row.value(0, 0).unwrap_or_default().to_owned();
+        let step = row.value(0, 3).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let source = row.value(0, 4).map(serde_json::from_str).transpose().map_err(|_| unknown(connection))?;
         let Some(place) = row.value(0, 1) else {
             let made = serde_json::from_str(row.value(0, 2).unwrap_or("[]")).map_err(|_| unknown(connection))?;
-            return Ok(Some(Self { selection, phase: Phase::Full { made } }));
+            return Ok(Some(Self { selection, phase: Phase::Full { made }, step, source }));
         };
         let parsed = serde_json::from_str(place).and_then(|place| {
             Ok(Phase::Following { place, mark: serde_json::from_str(row.value(0, 2).unwrap_or_default())? })
         });
-        parsed.map(|phase| Some(Self { selection, phase })).map_err(|_| unknown(connection))
+        parsed.map(|phase| Some(Self { selection, phase, step, source })).map_err(|_| unknown(connection))
     }
 
     /// Begins a new one, in the place of an earlier one. It makes these databases.
@@ -108,9 +116,10 @@ impl State {
             format!("CREATE DATABASE {MIGRATION}"),
             format!(
                 "CREATE TABLE {MIGRATION}.state (id INT PRIMARY KEY, selection VARCHAR(32) NOT NULL, place LONGTEXT \
-                 CHARACTER SET utf8mb4, mark LONGTEXT CHARACTER SET utf8mb4) ENGINE=InnoDB"
+                 CHARACTER SET utf8mb4, mark LONGTEXT CHARACTER SET utf8mb4, step BIGINT UNSIGNED NOT NULL, source \
+                 LONGTEXT CHARACTER SET utf8mb4) ENGINE=InnoDB"
             ),
-            format!("INSERT INTO {MIGRATION}.state VALUES (1, '{selection}', NULL, {made})"),
+            format!("INSERT INTO {MIGRATION}.state VALUES (1, '{selection}', NULL, {made}, 0, NULL)"),
         ] {
             let noting =
                 format!("a migration keeps its state in the database `{MIGRATION}`, and removes it at the end");
@@ -124,7 +133,17 @@ impl State {
     /// # Errors
     /// The target refuses.
     pub fn follow(connection: &mut Connection, place: &End) -> Result<()> {
-        connection.query(&note(place, &Mark::default()))?;
+        connection.query(&note(place, &Mark::default(), 0))?;
+        Ok(())
+    }
+
+    /// Keeps what the source was before it becomes read-only; without it, the source is so again.
+    ///
+    /// # Errors
+    /// The target refuses.
+    pub fn keep_source(connection: &mut Connection, before: Option<&Before>) -> Result<()> {
+        let text = before.map_or_else(|| "NULL".to_owned(), |before| literal(&json!(before).to_string()));
+        connection.query(&format!("UPDATE {MIGRATION}.state SET source = {text} WHERE id = 1"))?;
         Ok(())
     }
 
@@ -158,9 +177,13 @@ impl State {
     }
 }
 
-/// The statement that writes the place, for the transaction of the changes up to it.
-pub fn note(place: &End, mark: &Mark) -> String {
+/// The statement that writes the place, for the transaction of the changes up to it. `step` counts them: the statement
+/// changes no row if another migration has written meanwhile.
+pub fn note(place: &End, mark: &Mark, step: u64) -> String {
     let text = |value: serde_json::Result<String>| literal(&value.unwrap_or_default());
     let (place, mark) = (text(serde_json::to_string(place)), text(serde_json::to_string(mark)));
-    format!("UPDATE {MIGRATION}.state SET place = {place}, mark = {mark} WHERE id = 1")
+    format!(
+        "UPDATE {MIGRATION}.state SET place = {place}, mark = {mark}, step = {} WHERE id = 1 AND step = {step}",
+        step + 1
+    )
 }

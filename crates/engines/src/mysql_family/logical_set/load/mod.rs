@@ -3,7 +3,7 @@
 mod accounts;
 pub mod check;
 mod ddl;
-mod notes;
+pub mod notes;
 pub mod objects;
 mod plan;
 mod prepare;
@@ -23,7 +23,8 @@ use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 pub use ddl::token_end as quoted_end;
-pub use prepare::control;
+pub use prepare::{control, session_names};
+pub use vendor::nearest as nearest_collation;
 
 use super::catalog::Account;
 use super::lock;

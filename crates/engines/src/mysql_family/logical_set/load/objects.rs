@@ -286,7 +286,11 @@ fn refused_code(left: &[&Code], first: &ServerError) -> Error {
     Error::refused(named, format!("the target refuses it: {first}"), hint)
 }
 
-fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure> {
+/// Runs the statement of an object, in its database and with the settings of its creation.
+///
+/// # Errors
+/// The server refuses it.
+pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure> {
     connection.query(&format!("USE {}", quoted(&code.schema)))?;
     let word = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ','));
     let mut settings = Vec::new();

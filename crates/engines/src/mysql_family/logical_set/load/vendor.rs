@@ -62,7 +62,7 @@ fn fitted(text: &str, known: &HashSet<String>, replaced: &mut BTreeMap<String, S
 }
 
 /// The collation in place of an unknown one.
-fn nearest(name: &str, known: &HashSet<String>) -> Option<String> {
+pub fn nearest(name: &str, known: &HashSet<String>) -> Option<String> {
     let set = ["_0900_", "_uca1400_"].iter().find_map(|family| Some(name.split_once(family)?.0))?;
     if known.contains(name) {
         return None;

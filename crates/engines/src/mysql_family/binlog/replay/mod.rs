@@ -1,25 +1,29 @@
 //! Lets a private server apply staged relay logs to a restored directory: in parallel, in one run, without network.
 
-use std::collections::BTreeSet;
+mod account;
+mod disabled_events;
+mod wanted;
+
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 
+use account::Account;
+use disabled_events::{disabled_events, enable_events};
+use wanted::Wanted;
+
 use super::end::End;
-use super::gtid::{GtidList, GtidSet, Gtids};
 use super::relays::{self, RELAY, Relays};
 use super::stage::Stage;
 use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayOn, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, ResultSet};
-use crate::mysql_family::credentials::Credentials;
 use crate::mysql_family::outside::outside_files;
-use crate::mysql_family::start_check::{Running, ServerProgram, without_account};
+use crate::mysql_family::start_check::{Running, ServerProgram};
 
 /// How often the server is asked how far it is.
 const TICK: Duration = Duration::from_millis(50);
@@ -112,53 +116,8 @@ impl LogReplay for Replay<'_> {
             place: stage.stands.binlog.show(),
             seconds: begun.elapsed().as_secs_f64(),
             loaded,
-            notes: Vec::new(),
+            ..Replayed::default()
         })
-    }
-}
-
-/// How we log in at the server.
-struct Account {
-    credentials: Credentials,
-    /// The options of the server that make it possible.
-    options: Vec<String>,
-    /// The account that is made for this run, and its file.
-    made: Option<(String, PathBuf)>,
-}
-
-impl Account {
-    /// MySQL runs without its grant tables, which it reads later. MariaDB without grant tables refuses statements about
-    /// events, so it makes an account while it starts.
-    fn new(dialect: Dialect, directory: &Path) -> Result<Self> {
-        if dialect == Dialect::MySql {
-            return Ok(Self { credentials: without_account()?, options: Vec::new(), made: None });
-        }
-        let id = uuid::Uuid::new_v4().simple().to_string();
-        let name = format!("fullbore_{}", id.get(..12).unwrap_or_default());
-        // Plugins for passwords want letters of both cases, digits and other characters.
-        let password = format!("Aa1+{}", uuid::Uuid::new_v4().simple());
-        let text = format!(
-            "CREATE USER '{name}'@'localhost' IDENTIFIED BY '{password}';\n\
-             GRANT ALL PRIVILEGES ON *.* TO '{name}'@'localhost' WITH GRANT OPTION;\n"
-        );
-        // The server runs in a directory of its own.
-        let directory = fs::canonicalize(directory);
-        let directory = directory.map_err(|error| Error::io("find", "the restored directory", error))?;
-        let path = directory.join(format!("{RELAY}.sql"));
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let written = made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-        written.map_err(|error| Error::io("write", path.display().to_string(), error))?;
-        let options =
-            vec!["skip-grant-tables=0".into(), format!("init-file={}", path.display()), "event-scheduler=OFF".into()];
-        Ok(Self { credentials: Credentials::new(&name, password.as_bytes())?, options, made: Some((name, path)) })
-    }
-
-    /// Removes the account that was made.
-    fn drop_it(&self, connection: &mut Connection) -> Result<()> {
-        let Some((name, path)) = &self.made else { return Ok(()) };
-        let _ = fs::remove_file(path); // It is removed again with the relay logs.
-        connection.query(&format!("DROP USER '{name}'@'localhost'"))?;
-        Ok(())
     }
 }
 
@@ -258,103 +217,6 @@ fn workers_are_idle(connection: &mut Connection) -> Result<bool> {
         applies && text(1) == "system user" && !waits.iter().any(|wait| text(6).contains(wait))
     };
     Ok(!connection.query("SHOW FULL PROCESSLIST")?.rows.iter().any(busy))
-}
-
-/// The GTIDs at the end.
-enum Wanted {
-    /// MySQL's `gtid_executed`; `None` for a log without GTIDs.
-    Executed(Option<GtidSet>),
-    /// MariaDB's `gtid_slave_pos`, of the domains that were written to.
-    Applied(GtidList),
-}
-
-impl Wanted {
-    fn of(dialect: Dialect, connection: &mut Connection, stage: &Stage) -> Result<Self> {
-        match (dialect, &stage.groups) {
-            (Dialect::MySql, Gtids::MySql(groups)) if stage.counts.0 > stage.counts.1 || stage.counts.0 == 0 => {
-                let now = connection.query("SELECT @@GLOBAL.gtid_executed")?;
-                let now = now.single().and_then(GtidSet::parse);
-                let mut set = now.ok_or_else(|| connection.broken("its gtid_executed is not a set"))?;
-                let base = GtidSet::parse(&stage.base.binlog.gtid).unwrap_or_default();
-                if !base.is_within(&set) {
-                    return Err(Error::refused(
-                        "restored server",
-                        format!("it has the GTIDs `{set}`, but its backup says `{base}`"),
-                        "use another full",
-                    ));
-                }
-                let mut reached = base;
-                reached.join(groups);
-                if !set.is_within(&reached) {
-                    let why = format!(
-                        "lies before the end of the full: the restored server has the GTIDs `{set}`, and up to the place \
-                         to stop at the log has `{reached}`"
-                    );
-                    return Err(Error::refused(
-                        "the place to stop at",
-                        why,
-                        "stop later, or choose an older full with --set",
-                    ));
-                }
-                set.join(groups);
-                Ok(Self::Executed(Some(set)))
-            }
-            (Dialect::MariaDb, Gtids::MariaDb(list)) => Ok(Self::Applied(list.clone())),
-            _ => Ok(Self::Executed(None)),
-        }
-    }
-
-    /// What the server has now.
-    fn now(&self, connection: &mut Connection) -> Result<String> {
-        let variable = match self {
-            Self::Executed(_) => "gtid_executed",
-            Self::Applied(_) => "gtid_slave_pos",
-        };
-        let answer = connection.query(&format!("SELECT @@GLOBAL.{variable}"))?;
-        let mut now = answer.single().unwrap_or_default().to_owned();
-        now.retain(|c| !c.is_whitespace());
-        Ok(now)
-    }
-
-    fn is_reached(&self, now: &str) -> bool {
-        match self {
-            Self::Executed(None) => true,
-            Self::Executed(Some(wanted)) => GtidSet::parse(now).as_ref() == Some(wanted),
-            Self::Applied(wanted) => {
-                let now = GtidList::parse(now).unwrap_or_default();
-                wanted.all().all(|gtid| now.of(gtid.domain) == Some(*gtid))
-            }
-        }
-    }
-
-    fn shown(&self) -> String {
-        match self {
-            Self::Executed(set) => set.as_ref().map(ToString::to_string).unwrap_or_default(),
-            Self::Applied(list) => list.to_string(),
-        }
-    }
-}
-
-/// Events that a replica keeps from running.
-const DISABLED: &str = "SELECT event_schema, event_name FROM information_schema.events \
-                        WHERE status IN ('SLAVESIDE_DISABLED', 'REPLICA_SIDE_DISABLED')";
-
-fn disabled_events(connection: &mut Connection) -> Result<BTreeSet<(String, String)>> {
-    let answer = connection.query(DISABLED)?;
-    let name = |row: &Vec<Option<String>>| match &row[..] {
-        [Some(schema), Some(event)] => Some((schema.clone(), event.clone())),
-        _ => None,
-    };
-    Ok(answer.rows.iter().filter_map(name).collect())
-}
-
-/// An applier creates events disabled. Those that were not so before are enabled, as at the source.
-fn enable_events(connection: &mut Connection, before: &BTreeSet<(String, String)>) -> Result<()> {
-    use crate::mysql_family::logical::names::quoted;
-    for (schema, event) in disabled_events(connection)?.difference(before) {
-        connection.query(&format!("ALTER EVENT {}.{} ENABLE", quoted(schema), quoted(event)))?;
-    }
-    Ok(())
 }
 
 /// The options of the server that applies the logs.

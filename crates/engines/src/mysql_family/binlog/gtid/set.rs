@@ -1,60 +1,13 @@
-//! GTIDs: MySQL's sets of intervals, MariaDB's last number of each domain.
+//! MySQL's sets of GTIDs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::event::take;
+use super::Gtid;
+use crate::mysql_family::binlog::event::take;
 
 /// The most intervals, or entries, of a set.
 const MOST: u64 = 1 << 20;
-
-/// The name of a group in the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gtid {
-    /// MySQL's.
-    MySql {
-        /// The server's UUID.
-        uuid: [u8; 16],
-        /// The tag; mostly empty.
-        tag: String,
-        /// Its number, from 1 on.
-        number: u64,
-    },
-    /// MariaDB's.
-    MariaDb(MariaGtid),
-}
-
-/// MariaDB's GTID.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MariaGtid {
-    /// The domain.
-    pub domain: u32,
-    /// The server that wrote the group first.
-    pub server: u32,
-    /// Its number.
-    pub sequence: u64,
-}
-
-impl fmt::Display for MariaGtid {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}-{}-{}", self.domain, self.server, self.sequence)
-    }
-}
-
-impl fmt::Display for Gtid {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MySql { uuid, tag, number } => {
-                write!(out, "{}", uuid::Uuid::from_bytes(*uuid))?;
-                if !tag.is_empty() {
-                    write!(out, ":{tag}")?;
-                }
-                write!(out, ":{number}")
-            }
-            Self::MariaDb(gtid) => gtid.fmt(out),
-        }
-    }
-}
 
 /// Numbers of one server and tag: intervals from the first number to the one after the last, in order, with gaps
 /// between them.
@@ -90,7 +43,7 @@ impl GtidSet {
 
     /// From the body of a PREVIOUS_GTIDS event: the number of servers; for each one UUID, number of intervals, and
     /// intervals. With tags, the number has a mark in its highest byte, and each UUID has its tag.
-    pub(super) fn decode(mut body: &[u8]) -> Result<Self, &'static str> {
+    pub(in crate::mysql_family::binlog) fn decode(mut body: &[u8]) -> Result<Self, &'static str> {
         const BROKEN: &str = "a PREVIOUS_GTIDS event has an unknown form";
         let mut set = Self::default();
         let read = |bytes: &mut &[u8]| take::<8>(bytes).map(|number| u64::from_le_bytes(*number));
@@ -216,144 +169,6 @@ impl fmt::Display for GtidSet {
     }
 }
 
-/// MariaDB: the last GTID of each domain.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GtidList(BTreeMap<u32, MariaGtid>);
-
-impl GtidList {
-    /// Parses the server's words: `0-1-100,1-2-5`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut list = Self::default();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            list.add(MariaGtid::parse(part)?);
-        }
-        Some(list)
-    }
-
-    /// From the body of a GTID_LIST event: the count in the lower 28 bits; domain, server and number of each. The last
-    /// of a domain is its newest.
-    pub(super) fn decode(mut body: &[u8]) -> Result<Self, &'static str> {
-        const BROKEN: &str = "a GTID_LIST event has an unknown form";
-        let count = take::<4>(&mut body).map(|count| u32::from_le_bytes(*count) & 0x0fff_ffff).ok_or(BROKEN)?;
-        let mut list = Self::default();
-        for _ in 0..count {
-            let entry = take::<16>(&mut body).ok_or(BROKEN)?;
-            let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
-            let sequence = u64::from(word(8)) | u64::from(word(12)) << 32;
-            list.add(MariaGtid { domain: word(0), server: word(4), sequence });
-        }
-        Ok(list)
-    }
-
-    /// The newest GTID of its domain.
-    pub fn add(&mut self, gtid: MariaGtid) {
-        self.0.insert(gtid.domain, gtid);
-    }
-
-    /// The newest of a domain.
-    pub fn of(&self, domain: u32) -> Option<MariaGtid> {
-        self.0.get(&domain).copied()
-    }
-
-    /// All of them, in the order of the domains.
-    pub fn all(&self) -> impl Iterator<Item = &MariaGtid> {
-        self.0.values()
-    }
-}
-
-impl MariaGtid {
-    /// Parses `0-1-100`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut numbers = text.split('-');
-        let mut word = || numbers.next();
-        let (domain, server) = (word()?.parse().ok()?, word()?.parse().ok()?);
-        let sequence = word()?.parse().ok()?;
-        word().is_none().then_some(Self { domain, server, sequence })
-    }
-}
-
-impl fmt::Display for GtidList {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, gtid) in self.0.values().enumerate() {
-            write!(out, "{}{gtid}", if at > 0 { "," } else { "" })?;
-        }
-        Ok(())
-    }
-}
-
-/// The GTIDs up to a place, of either server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gtids {
-    /// MySQL's set.
-    MySql(GtidSet),
-    /// MariaDB's list.
-    MariaDb(GtidList),
-}
-
-impl Gtids {
-    /// Parses the words of a server.
-    pub fn parse(dialect: crate::mysql_family::Dialect, text: &str) -> Option<Self> {
-        use crate::mysql_family::Dialect;
-        match dialect {
-            Dialect::MySql => GtidSet::parse(text).map(Self::MySql),
-            Dialect::MariaDb => GtidList::parse(text).map(Self::MariaDb),
-        }
-    }
-
-    /// Whether a GTID, in the words of the server, is among them.
-    pub fn has(&self, wanted: &str) -> bool {
-        match self {
-            Self::MySql(set) => {
-                GtidSet::parse(wanted).is_some_and(|wanted| !wanted.is_empty() && wanted.is_within(set))
-            }
-            Self::MariaDb(list) => MariaGtid::parse(wanted)
-                .is_some_and(|wanted| list.of(wanted.domain).is_some_and(|newest| wanted.sequence <= newest.sequence)),
-        }
-    }
-
-    /// Whether a backup with these GTIDs may end at a place of the log with the GTIDs `found`. A set of MySQL may have
-    /// more: the log may begin behind the first GTIDs.
-    pub fn may_follow(&self, found: &Self) -> bool {
-        match (self, found) {
-            (Self::MySql(known), Self::MySql(found)) => found.is_within(known),
-            (Self::MariaDb(known), Self::MariaDb(found)) => {
-                found.all().all(|gtid| known.of(gtid.domain) == Some(*gtid))
-            }
-            _ => false,
-        }
-    }
-
-    /// Adds the GTID of a group.
-    ///
-    /// # Errors
-    /// MySQL: the set has it already.
-    pub fn add(&mut self, gtid: &Gtid) -> Result<(), String> {
-        match (self, gtid) {
-            (Self::MySql(set), Gtid::MySql { uuid, tag, number }) => {
-                if set.add(*uuid, tag, *number) {
-                    Ok(())
-                } else {
-                    Err(format!("transaction {gtid} is in it twice"))
-                }
-            }
-            (Self::MariaDb(list), Gtid::MariaDb(gtid)) => {
-                list.add(*gtid);
-                Ok(())
-            }
-            _ => Err("it has GTIDs of another kind of server".into()),
-        }
-    }
-}
-
-impl fmt::Display for Gtids {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MySql(set) => set.fmt(out),
-            Self::MariaDb(list) => list.fmt(out),
-        }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -405,20 +220,5 @@ mod tests {
         for cut in 0..plain.len() {
             assert!(GtidSet::decode(&plain[..cut]).is_err(), "{cut}");
         }
-    }
-
-    #[test]
-    fn the_last_of_a_domain_is_its_newest() {
-        let list = GtidList::parse("0-1-100,1-2-5").unwrap();
-        assert_eq!((list.to_string().as_str(), list.of(0).unwrap().sequence), ("0-1-100,1-2-5", 100));
-        assert_eq!(GtidList::parse("0-1"), None);
-        let mut body = 2_u32.to_le_bytes().to_vec();
-        for (domain, server, sequence) in [(0_u32, 1_u32, 7_u64), (0, 2, 9)] {
-            body.extend_from_slice(&domain.to_le_bytes());
-            body.extend_from_slice(&server.to_le_bytes());
-            body.extend_from_slice(&sequence.to_le_bytes());
-        }
-        assert_eq!(GtidList::decode(&body).unwrap().to_string(), "0-2-9");
-        assert!(GtidList::decode(&body[..30]).is_err());
     }
 }

@@ -1,0 +1,318 @@
+//! Statements in a log (QUERY events): what they are, and the settings of the session that ran them.
+//!
+//! The format is from MySQL's "Query_event" page of its source documentation, and from MariaDB's "QUERY_EVENT" article.
+
+use std::borrow::Cow;
+
+use super::event::{Header, take};
+use crate::mysql_family::Dialect;
+pub use kind::Kind;
+use kind::words;
+
+mod kind;
+mod names;
+
+/// The clause of a CREATE TABLE whose rows follow.
+const OPEN: &[u8] = b" START TRANSACTION";
+/// A setting that is only of statements which load files.
+pub const COLLATION_DATABASE: &str = "collation_database";
+/// MariaDB: the default collations of character sets.
+pub const COLLATIONS: &str = "character_set_collations";
+/// Flag of an event: the statement runs without its default database, because it creates, changes or drops it.
+const SUPPRESS_USE: u16 = 0x8;
+/// The mark of a statement that changes more databases than the list of names holds.
+const TOO_MANY: u8 = 254;
+
+/// A statement with the settings of its session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Statement {
+    /// The default database.
+    pub schema: Vec<u8>,
+    /// The text.
+    pub text: Vec<u8>,
+    /// The error that it ended with at the source; 0: none.
+    pub error: u16,
+    /// The databases that it changes, if the server says so.
+    pub databases: Option<Vec<String>>,
+    /// The thread that ran it: temporary tables belong to one.
+    pub thread: u32,
+    /// Settings of the session: their names, and their values in the words of the server.
+    pub settings: Vec<(&'static str, String)>,
+    /// MariaDB: for a collation of a character set, the default collation of this set.
+    pub collations: Vec<(u16, u16)>,
+    /// It creates, changes or drops its default database.
+    pub detached: bool,
+}
+
+impl Statement {
+    /// Parses the body of a QUERY event of this vendor, without header and checksum.
+    ///
+    /// # Errors
+    /// It breaks its format.
+    pub fn parse(dialect: Dialect, header: &Header, body: &[u8]) -> Result<Self, &'static str> {
+        const SHORT: &str = "a QUERY event is too short";
+        let mut rest = body;
+        let thread = u32::from_le_bytes(*take::<4>(&mut rest).ok_or(SHORT)?);
+        take::<4>(&mut rest).ok_or(SHORT)?;
+        let [schema] = *take::<1>(&mut rest).ok_or(SHORT)?;
+        let error = u16::from_le_bytes(*take::<2>(&mut rest).ok_or(SHORT)?);
+        let length = u16::from_le_bytes(*take::<2>(&mut rest).ok_or(SHORT)?);
+        let (variables, rest) = rest.split_at_checked(length.into()).ok_or(SHORT)?;
+        let (schema, rest) = rest.split_at_checked(schema.into()).ok_or(SHORT)?;
+        let (_, text) = rest.split_first().ok_or(SHORT)?;
+        let (schema, text, detached) = (schema.to_vec(), text.to_vec(), header.flags & SUPPRESS_USE != 0);
+        let mut statement = Self { schema, text, error, thread, detached, ..Self::default() };
+        let micros = statement.variables(dialect, variables).ok_or("a QUERY event has settings of an unknown form")?;
+        statement.settings.push(("timestamp", format!("{}.{micros:06}", header.timestamp)));
+        Ok(statement)
+    }
+
+    /// Reads the settings; gives the microseconds of the time. What follows an unknown setting is ignored, as servers do.
+    fn variables(&mut self, dialect: Dialect, mut rest: &[u8]) -> Option<u32> {
+        let mut micros = 0;
+        let rest = &mut rest;
+        while let Some([code]) = take::<1>(rest) {
+            match code {
+                0 => self.flags(dialect, u32::from_le_bytes(*take::<4>(rest)?)),
+                1 => {
+                    let mode = u64::from_le_bytes(*take::<8>(rest)?);
+                    self.set("sql_mode", mode);
+                }
+                3 => {
+                    let [a, b, c, d] = *take::<4>(rest)?;
+                    let (step, first) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+                    self.set("auto_increment_increment", step);
+                    self.set("auto_increment_offset", first);
+                }
+                4 => {
+                    let [a, b, c, d, e, f] = *take::<6>(rest)?;
+                    let [client, connection, server] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
+                    self.set("character_set_client", client);
+                    self.set("collation_connection", connection);
+                    self.set("collation_server", server);
+                }
+                5 => {
+                    let zone = short_text(rest)?;
+                    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | ':' | '/' | '_');
+                    if !zone.is_empty() && zone.chars().all(plain) {
+                        self.settings.push(("time_zone", format!("'{zone}'")));
+                    }
+                }
+                2 => drop((short_text(rest)?, take::<1>(rest)?)),
+                6 => drop(short_text(rest)?),
+                7 => {
+                    let number = u16::from_le_bytes(*take::<2>(rest)?);
+                    self.set("lc_time_names", number);
+                }
+                8 => {
+                    let number = u16::from_le_bytes(*take::<2>(rest)?);
+                    self.set(COLLATION_DATABASE, number);
+                }
+                9 | 17 | 129 => drop(take::<8>(rest)?),
+                10 => drop(take::<4>(rest)?),
+                11 => drop((short_text(rest)?, short_text(rest)?)),
+                12 => self.databases = databases(rest)?,
+                13 | 128 => {
+                    let [a, b, c] = *take::<3>(rest)?;
+                    micros = u32::from_le_bytes([a, b, c, 0]).min(999_999);
+                }
+                131 => {
+                    let [count] = *take::<1>(rest)?;
+                    for _ in 0..count {
+                        let [a, b, c, d] = *take::<4>(rest)?;
+                        self.collations.push((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])));
+                    }
+                }
+                16 => self.switch("explicit_defaults_for_timestamp", rest)?,
+                18 => {
+                    let number = u16::from_le_bytes(*take::<2>(rest)?);
+                    self.set("default_collation_for_utf8mb4", number);
+                }
+                19 => self.switch("sql_require_primary_key", rest)?,
+                20 => self.switch("default_table_encryption", rest)?,
+                _ => break,
+            }
+        }
+        Some(micros)
+    }
+
+    fn set(&mut self, name: &'static str, value: impl Into<u64>) {
+        self.settings.push((name, value.into().to_string()));
+    }
+
+    fn switch(&mut self, name: &'static str, rest: &mut &[u8]) -> Option<()> {
+        let [value] = *take::<1>(rest)?;
+        if value <= 1 {
+            self.set(name, value);
+        }
+        Some(())
+    }
+
+    fn flags(&mut self, dialect: Dialect, flags: u32) {
+        let of_both = [
+            ("sql_auto_is_null", 0x4000, true),
+            ("foreign_key_checks", 0x0400_0000, false),
+            ("unique_checks", 0x0800_0000, false),
+        ];
+        let of_mariadb = [
+            ("check_constraint_checks", 0x8000, false),
+            ("explicit_defaults_for_timestamp", 0x0100_0000, true),
+            ("sql_if_exists", 0x1000_0000, true),
+            ("system_versioning_insert_history", 0x4000_0000, true),
+        ];
+        let of_mariadb = if dialect == Dialect::MariaDb { &of_mariadb[..] } else { &[] };
+        for (name, bit, on) in of_both.iter().chain(of_mariadb) {
+            let value = (flags & bit != 0) == *on;
+            self.set(name, u8::from(value));
+        }
+    }
+
+    /// The text that another server runs. `CREATE TABLE … SELECT` of MySQL keeps its transaction open for the rows that
+    /// follow: here the table is created, and the rows are a transaction of their own.
+    pub fn runnable(&self) -> Cow<'_, [u8]> {
+        let Some(at) = self.opens_at() else { return Cow::Borrowed(self.text.trim_ascii_end()) };
+        let (before, after) = self.text.split_at(at);
+        Cow::Owned([before, after.get(OPEN.len()..).unwrap_or_default()].concat())
+    }
+
+    /// Whether rows follow before the group ends, although no transaction began.
+    pub fn keeps_open(&self) -> bool {
+        self.opens_at().is_some()
+    }
+
+    /// Where the clause that keeps the transaction open begins. The server writes it behind the list of columns, or at the
+    /// end. A text in the list has no line end: the server escapes it.
+    fn opens_at(&self) -> Option<usize> {
+        words(&self.text).first().filter(|word| *word == "CREATE")?;
+        let behind = [b"\n)", OPEN].concat();
+        let at = self.text.windows(behind.len()).position(|bytes| bytes == behind).map(|at| at + 2);
+        at.or_else(|| Some(self.text.trim_ascii_end().strip_suffix(OPEN)?.len()))
+    }
+
+    /// Whether it gives tables other names, which are perhaps those of each other.
+    pub fn renames_tables(&self) -> bool {
+        let words = words(&self.text);
+        matches!(words.get(..2), Some([first, second]) if first == "RENAME" && matches!(&second[..], "TABLE" | "TABLES"))
+    }
+
+    /// Whether it exchanges a partition with a table: the definitions are the same before and after.
+    pub fn exchanges_rows(&self) -> bool {
+        let words = words(&self.text);
+        words.windows(2).any(|pair| pair == ["EXCHANGE", "PARTITION"])
+    }
+
+    /// Its first words, for messages: no name and no value.
+    pub fn shown(&self) -> String {
+        let mut shown = words(&self.text);
+        shown.truncate(2);
+        shown.join(" ")
+    }
+
+    /// The databases that it is about: those that the server names, or else the default one.
+    pub fn about(&self) -> Vec<String> {
+        match &self.databases {
+            Some(named) if !named.is_empty() => named.clone(),
+            _ if self.schema.is_empty() => Vec::new(),
+            _ => vec![String::from_utf8_lossy(&self.schema).into_owned()],
+        }
+    }
+}
+
+/// A text with its length in one byte.
+fn short_text(rest: &mut &[u8]) -> Option<String> {
+    let [length] = *take::<1>(rest)?;
+    let (text, after) = rest.split_at_checked(length.into())?;
+    *rest = after;
+    Some(String::from_utf8_lossy(text).into_owned())
+}
+
+/// A count and as many names, each with a zero byte. `Some(None)`: too many to be listed.
+fn databases(rest: &mut &[u8]) -> Option<Option<Vec<String>>> {
+    let [count] = *take::<1>(rest)?;
+    if count == TOO_MANY {
+        return Some(None);
+    }
+    let mut names = Vec::new();
+    for _ in 0..count {
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        let (name, after) = rest.split_at(end);
+        names.push(String::from_utf8_lossy(name).into_owned());
+        *rest = after.get(1..)?;
+    }
+    Some(Some(names))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn header(timestamp: u32) -> Header {
+        Header { timestamp, kind: 2, server_id: 1, size: 100, end: 100, flags: SUPPRESS_USE }
+    }
+
+    fn parse(dialect: Dialect, body: &[u8]) -> Result<Statement, &'static str> {
+        Statement::parse(dialect, &header(1_700_000_000), body)
+    }
+
+    fn body(variables: &[u8], text: &str) -> Vec<u8> {
+        let mut body = vec![0; 8];
+        body.push(4);
+        body.extend_from_slice(&[0, 0]);
+        body.extend_from_slice(&(variables.len() as u16).to_le_bytes());
+        body.extend_from_slice(variables);
+        body.extend_from_slice(b"shop\0");
+        body.extend_from_slice(text.as_bytes());
+        body
+    }
+
+    #[test]
+    fn settings_and_databases_are_read_and_a_cut_event_is_refused() {
+        let variables = [
+            &[0, 0, 0, 0, 0x04][..],
+            &[1, 2, 0, 0, 0, 0, 0, 0, 0],
+            &[4, 255, 0, 45, 0, 8, 0],
+            &[5, 6],
+            b"+02:00",
+            &[12, 2],
+            b"shop\0other\0",
+            &[13, 1, 0, 0],
+        ]
+        .concat();
+        let whole = body(&variables, "CREATE TABLE t (a INT) START TRANSACTION");
+        let statement = parse(Dialect::MySql, &whole).unwrap();
+        assert_eq!(statement.about(), ["shop", "other"]);
+        assert!(statement.keeps_open() && *statement.runnable() == b"CREATE TABLE t (a INT)"[..]);
+        let whole_9 =
+            body(&[], "CREATE TABLE t (\n  a INT COMMENT ' START TRANSACTION'\n) START TRANSACTION ENGINE=InnoDB");
+        let newer = parse(Dialect::MySql, &whole_9).unwrap();
+        let expected = b"CREATE TABLE t (\n  a INT COMMENT ' START TRANSACTION'\n) ENGINE=InnoDB";
+        assert!(newer.keeps_open() && *newer.runnable() == expected[..]);
+        let plain = parse(Dialect::MySql, &body(&[], "ALTER TABLE t COMMENT ' START TRANSACTION'")).unwrap();
+        assert!(!plain.keeps_open() && *plain.runnable() == plain.text[..]);
+        for (name, value) in [
+            ("character_set_client", "255"),
+            ("foreign_key_checks", "0"),
+            ("unique_checks", "1"),
+            ("sql_mode", "2"),
+            ("collation_server", "8"),
+            ("time_zone", "'+02:00'"),
+            ("timestamp", "1700000000.000001"),
+        ] {
+            assert!(statement.settings.contains(&(name, value.to_owned())), "{name} {:?}", statement.settings);
+        }
+        let of_mariadb = [&[0, 0, 0x80, 0, 0x11][..], &[131, 1, 0x21, 0, 0, 8], &[4, 9, 0, 45, 0, 8, 0]].concat();
+        let mariadb = parse(Dialect::MariaDb, &body(&of_mariadb, "x")).unwrap();
+        for (name, value) in [("check_constraint_checks", "0"), ("sql_if_exists", "1"), ("character_set_client", "9")] {
+            assert!(mariadb.settings.contains(&(name, value.to_owned())), "{name} {:?}", mariadb.settings);
+        }
+        assert!(mariadb.detached && mariadb.collations == [(33, 2048)]);
+        assert_eq!(statement.shown(), "CREATE TABLE");
+        for cut in 0..13 + variables.len() {
+            assert!(parse(Dialect::MySql, &whole[..cut]).is_err(), "{cut}");
+        }
+        let quote = parse(Dialect::MySql, &body(b"\x05\x03a'b", "x")).unwrap();
+        let is_zone = |(name, _): &(&str, String)| *name == "time_zone";
+        assert!(!quote.settings.iter().any(is_zone), "a name with a quote is no time zone");
+    }
+}

@@ -1,0 +1,139 @@
+//! The names in the text of a statement: where the server does not list the databases that it changes.
+
+use super::Statement;
+use super::kind::words;
+
+impl Statement {
+    /// Whether its text names something in the database `name`: this name, and a point behind it. Letters count as equal in
+    /// upper and lower case. A column of a table with the same name counts too.
+    pub fn names_database(&self, name: &str) -> bool {
+        let text = String::from_utf8_lossy(&self.text).to_lowercase();
+        let name = name.to_lowercase();
+        let is_letter = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+        text.match_indices(&name).any(|(at, found)| {
+            let before = text.get(..at).unwrap_or_default().chars().next_back();
+            let behind = text.get(at + found.len()..).unwrap_or_default();
+            let behind = behind.strip_prefix(['`', '"']).unwrap_or(behind).trim_start();
+            !before.is_some_and(is_letter) && behind.starts_with('.')
+        })
+    }
+
+    /// The database before the point in the first name of the statement that has one; None if the first name has none.
+    pub fn first_qualified(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.text);
+        let mut rest = text.trim_start();
+        // The words before the name.
+        loop {
+            let word: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            if !BEFORE_A_NAME.contains(&word.to_ascii_uppercase().as_str()) {
+                break;
+            }
+            rest = rest.get(word.len()..)?.trim_start();
+        }
+        let (name, after) = name(rest)?;
+        after.trim_start().starts_with('.').then_some(name)
+    }
+
+    /// The name of the table that CREATE TABLE creates, as it is written.
+    pub fn created_table(&self) -> Option<String> {
+        let text = std::str::from_utf8(&self.text).ok()?;
+        words(&self.text).first().filter(|word| *word == "CREATE")?;
+        let rest = text.get(text.find('`')?..)?;
+        let (_, after) = name(rest)?;
+        let end = match after.strip_prefix('.') {
+            Some(more) => rest.len() - name(more)?.1.len(),
+            None => rest.len() - after.len(),
+        };
+        Some(rest.get(..end)?.to_owned())
+    }
+}
+
+/// Words between the beginning of a statement and the name of its table.
+const BEFORE_A_NAME: [&str; 23] = [
+    "INSERT",
+    "REPLACE",
+    "UPDATE",
+    "DELETE",
+    "TRUNCATE",
+    "ALTER",
+    "DROP",
+    "CREATE",
+    "RENAME",
+    "TABLE",
+    "TABLES",
+    "INTO",
+    "FROM",
+    "IGNORE",
+    "LOW_PRIORITY",
+    "DELAYED",
+    "HIGH_PRIORITY",
+    "QUICK",
+    "IF",
+    "EXISTS",
+    "NOT",
+    "OR",
+    "ONLINE",
+];
+
+/// The name at the beginning of a text, without its quotes, and the text behind it.
+fn name(text: &str) -> Option<(String, &str)> {
+    let Some(quote) = text.chars().next().filter(|first| matches!(first, '`' | '"')) else {
+        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '$').unwrap_or(text.len());
+        return (end > 0)
+            .then(|| (text.get(..end).unwrap_or_default().to_owned(), text.get(end..).unwrap_or_default()));
+    };
+    let mut at = 1;
+    loop {
+        at += text.get(at..)?.find(quote)? + 1;
+        match text.get(at..)?.strip_prefix(quote) {
+            Some(_) => at += 1,
+            None => break,
+        }
+    }
+    let doubled = format!("{quote}{quote}");
+    Some((text.get(1..at - 1)?.replace(&doubled, &quote.to_string()), text.get(at..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_names_a_database_by_a_point_behind_its_name() {
+        let statement = |text: &str| Statement { text: text.as_bytes().to_vec(), ..Statement::default() };
+        for (text, names) in [
+            ("DROP TABLE other.keepme", true),
+            ("DROP TABLE `Other` . `t`", true),
+            ("ALTER TABLE another.t ADD a INT", false),
+            ("ALTER TABLE t ADD other INT", false),
+        ] {
+            assert_eq!(statement(text).names_database("other"), names, "{text}");
+        }
+        for (text, is) in
+            [("rename table a TO b", true), ("RENAME USER a TO b", false), ("ALTER TABLE a RENAME b", false)]
+        {
+            assert_eq!(statement(text).renames_tables(), is, "{text}");
+        }
+        assert!(statement("ALTER TABLE pt EXCHANGE PARTITION p WITH TABLE ex").exchanges_rows());
+    }
+
+    #[test]
+    fn the_first_name_of_a_statement_says_what_it_changes() {
+        let statement = |text: &str| Statement { text: text.as_bytes().to_vec(), ..Statement::default() };
+        for (text, first) in [
+            ("DELETE FROM mysql.user WHERE a.b", Some("mysql")),
+            ("insert into `a``b` . t VALUES (1)", Some("a`b")),
+            ("INSERT INTO t SELECT a.b FROM a", None),
+            ("DROP TABLE IF EXISTS \"x\".y", Some("x")),
+        ] {
+            assert_eq!(statement(text).first_qualified().as_deref(), first, "{text}");
+        }
+        for (text, name) in [
+            ("CREATE TABLE `t` (\n `a` int)", Some("`t`")),
+            ("CREATE OR REPLACE TABLE `s``x`.`t` (a INT)", Some("`s``x`.`t`")),
+            ("ALTER TABLE `t` ADD b INT", None),
+        ] {
+            assert_eq!(statement(text).created_table().as_deref(), name, "{text}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The definitions of both servers, compared at the cut-over: tables, views, sequences, routines, triggers and events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fullbore_core::units::first_of;
+use fullbore_core::{Error, Result};
+
+use super::events::find_outside;
+use super::servers::Servers;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical_set::catalog::{Code, Object};
+use crate::mysql_family::logical_set::describe::describe;
+use crate::mysql_family::logical_set::listing::Listing;
+use crate::mysql_family::logical_set::selection::Selection;
+use crate::mysql_family::logical_set::server::{Facts, Login, each_row};
+
+/// How many names an error lists.
+const NAMED_MAX: usize = 5;
+const HINT: &str = "another session may have changed the target; or the account does not see all routines (SHOW_ROUTINE of MySQL, \
+                    SHOW CREATE ROUTINE of MariaDB). Begin again with --replace, or compare only rows with --check rows";
+
+/// An object: what it is, its database, and its name, in lower case.
+type Name = (String, String, String);
+/// The objects of a server, each with what is compared of it.
+type Objects = BTreeMap<Name, String>;
+
+/// How much of a definition both servers write in the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum Depth {
+    /// Names, columns and indexes: another vendor.
+    Names,
+    /// Also the bodies of routines: another series.
+    Bodies,
+    /// All: the same series.
+    Texts,
+}
+
+/// Compares the definitions of the migrated databases. Events are created last, so they are compared only then.
+///
+/// # Errors
+/// It names objects that differ, or that only one server has.
+pub fn demand_equal(servers: &Servers, selection: &Selection, with_events: bool) -> Result<()> {
+    let depth = match (&servers.facts, &servers.target_facts) {
+        (source, target) if source.dialect != target.dialect => Depth::Names,
+        (source, target) if source.series != target.series => Depth::Bodies,
+        _ => Depth::Texts,
+    };
+    let read = |login: &Login, facts: &Facts| objects(login, facts, selection, depth);
+    let (source, schemas) = read(&servers.source, &servers.facts)?;
+    let (mut target, _) = read(&servers.target, &servers.target_facts)?;
+    // The target may have databases of its own.
+    target.retain(|(_, schema, _), _| schemas.contains(schema));
+    let compared = |name: &&Name| with_events || name.0 != "event";
+    let shown = |(kind, schema, name): &Name| match name.is_empty() {
+        true => format!("{kind} {schema}"),
+        false => format!("{kind} {schema}.{name}"),
+    };
+    let names = |found: &mut dyn Iterator<Item = &Name>| found.filter(compared).map(shown).collect::<Vec<_>>();
+    for (found, why) in [
+        (names(&mut source.keys().filter(|name| !target.contains_key(*name))), "the target does not have it"),
+        (names(&mut target.keys().filter(|name| !source.contains_key(*name))), "only the target has it"),
+        (
+            names(&mut source.iter().filter(|(name, text)| target.get(*name) != Some(text)).map(|(name, _)| name)),
+            "its definition is not that of the source",
+        ),
+    ] {
+        if !found.is_empty() {
+            return Err(Error::refused(first_of(found, NAMED_MAX), why, HINT));
+        }
+    }
+    Ok(())
+}
+
+/// The objects of a server, and its databases.
+fn objects(login: &Login, facts: &Facts, selection: &Selection, depth: Depth) -> Result<(Objects, BTreeSet<String>)> {
+    let mut connection = login.ask()?;
+    let mut listing = Listing::ask(&mut connection, facts.dialect, selection)?;
+    let described = describe(&mut connection, facts, selection, &mut listing)?;
+    let mut found: Objects = described.catalogs.into_values().flatten().filter_map(|it| compared(it, depth)).collect();
+    if depth < Depth::Texts {
+        shapes(&mut connection, selection, &mut found)?;
+    }
+    Ok((found, listing.databases.iter().map(|name| name.to_lowercase()).collect()))
+}
+
+fn name(kind: &str, schema: &str, name: &str) -> Name {
+    (kind.to_lowercase(), schema.to_lowercase(), name.to_lowercase())
+}
+
+/// An object, and what is compared of it.
+fn compared(object: Object, depth: Depth) -> Option<(Name, String)> {
+    let at = |least: Depth, text: String| if depth >= least { text } else { String::new() };
+    Some(match object {
+        Object::Database { name: database, create, .. } => (name("database", &database, ""), at(Depth::Texts, create)),
+        Object::Table(table) => {
+            (name("table", &table.schema, &table.name), at(Depth::Texts, without_counter(&table.create)))
+        }
+        Object::Sequence { schema, name: of, create, next } => {
+            (name("sequence", &schema, &of), at(Depth::Bodies, format!("{create} {next}")))
+        }
+        Object::Code(code) => {
+            let least = if code.kind == "VIEW" { Depth::Texts } else { Depth::Bodies };
+            (name(&code.kind, &code.schema, &code.name), at(least, text_of(&code)))
+        }
+        _ => return None,
+    })
+}
+
+fn text_of(code: &Code) -> String {
+    [&code.create, &code.sql_mode, &code.character_set, &code.collation, &code.time_zone, &code.table]
+        .map(String::as_str)
+        .join("\n")
+}
+
+/// A table without its next number, which rows that were rolled back move. Indexes come in any order.
+fn without_counter(create: &str) -> String {
+    const COUNTER: &str = " AUTO_INCREMENT=";
+    let mut text = create.to_owned();
+    if let Some(at) = find_outside(&text, COUNTER) {
+        let digits = text.bytes().skip(at + COUNTER.len()).take_while(u8::is_ascii_digit).count();
+        text.replace_range(at..at + COUNTER.len() + digits, "");
+    }
+    let text = without_sets(&text);
+    let is_key = |line: &&str| {
+        ["KEY ", "UNIQUE ", "FULLTEXT ", "SPATIAL ", "CONSTRAINT "]
+            .iter()
+            .any(|word| line.trim_start().starts_with(word))
+    };
+    let lines = text.lines().map(|line| line.trim_end_matches(','));
+    let (mut keys, others): (Vec<&str>, Vec<&str>) = lines.partition(is_key);
+    keys.sort_unstable();
+    [others, keys].concat().join("\n")
+}
+
+/// Without character sets that stand before their collation: MySQL shows some that were left out before.
+fn without_sets(mut text: &str) -> String {
+    const SET: &str = " CHARACTER SET ";
+    let mut kept = String::new();
+    while let Some(at) = find_outside(text, SET) {
+        let (before, after) = text.split_at(at);
+        let rest = after.get(SET.len()..).unwrap_or_default().trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+        let (shown, next) =
+            if rest.starts_with(" COLLATE ") { ("", rest) } else { (SET, after.get(SET.len()..).unwrap_or_default()) };
+        kept.extend([before, shown]);
+        text = next;
+    }
+    kept + text
+}
+
+/// Adds columns, indexes and foreign keys, as every vendor lists them.
+fn shapes(connection: &mut Connection, selection: &Selection, found: &mut Objects) -> Result<()> {
+    for (list, schema, what) in [
+        ("columns", "table_schema", "LPAD(ordinal_position, 5, '0'), column_name, is_nullable"),
+        ("statistics", "table_schema", "index_name, seq_in_index, column_name, non_unique"),
+        ("referential_constraints", "constraint_schema", "constraint_name, referenced_table_name"),
+    ] {
+        let within = selection.databases_in(schema);
+        let asked = format!(
+            "SELECT {schema}, table_name, {what} FROM information_schema.{list} WHERE {within} ORDER BY 1, 2, 3, 4"
+        );
+        connection.send_ahead(&[asked])?;
+        each_row(connection, |row| {
+            let text =
+                |at: usize| String::from_utf8_lossy(row.get(at).copied().flatten().unwrap_or_default()).to_lowercase();
+            if let Some(shape) = found.get_mut(&name("table", &text(0), &text(1))) {
+                (2..row.len()).for_each(|at| shape.extend([list, " ", &text(at), "\n"]));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_number_and_the_order_of_indexes_do_not_matter_and_a_comment_does() {
+        let table = |keys: &str, end: &str| {
+            without_counter(&format!(
+                "CREATE TABLE `t` (\n  `id` int NOT NULL AUTO_INCREMENT,\n{keys}\n) ENGINE=InnoDB{end}"
+            ))
+        };
+        let one = table("  PRIMARY KEY (`id`),\n  KEY `a` (`a`),\n  KEY `b` (`b`)", " AUTO_INCREMENT=17 COMMENT='x'");
+        assert_eq!(one, table("  PRIMARY KEY (`id`),\n  KEY `b` (`b`),\n  KEY `a` (`a`)", " COMMENT='x'"));
+        let set = "a varchar(9) CHARACTER SET latin1 COLLATE latin1_bin COMMENT ' CHARACTER SET a COLLATE b', b CHARACTER SET latin1";
+        assert_eq!(without_sets(set), set.replacen(" CHARACTER SET latin1", "", 1));
+        assert_ne!(one, table("  PRIMARY KEY (`id`),\n  KEY `b` (`b`)", " COMMENT='x'"));
+        assert_ne!(
+            one,
+            table("  PRIMARY KEY (`id`),\n  KEY `a` (`a`),\n  KEY `b` (`b`)", " COMMENT=' AUTO_INCREMENT=17'")
+        );
+    }
+}

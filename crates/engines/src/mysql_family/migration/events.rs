@@ -1,0 +1,90 @@
+//! Events at the cut-over. They run on one server only: they are created disabled, and enabled when all of them are there.
+
+use fullbore_core::{Error, Result};
+
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::logical_set::catalog::Code;
+use crate::mysql_family::logical_set::load::{objects, quoted_end};
+use crate::mysql_family::logical_set::selection::Selection;
+
+/// How SHOW CREATE EVENT says that an event runs.
+const ENABLED: &str = " PRESERVE ENABLE";
+const DISABLED: &str = " PRESERVE DISABLE";
+const DEFINER: &str = "CREATE DEFINER=";
+
+/// Drops the events that the migrated databases have in the target.
+///
+/// # Errors
+/// The server refuses.
+pub fn drop_all(target: &mut Connection, selection: &Selection) -> Result<()> {
+    let within = selection.databases_in("event_schema");
+    let found =
+        target.query(&format!("SELECT event_schema, event_name FROM information_schema.events WHERE {within}"))?;
+    for row in found.rows {
+        if let Ok([Some(schema), Some(name)]) = <[_; 2]>::try_from(row)
+            && selection.takes_code(&schema)
+        {
+            target.query(&format!("DROP EVENT IF EXISTS {}.{}", quoted(&schema), quoted(&name)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Creates events as they are at the source. None of them runs before all of them are there.
+///
+/// # Errors
+/// The server refuses one: the caller drops the others.
+pub fn create(target: &mut Connection, events: &[Code]) -> Result<()> {
+    let asleep: Vec<Code> = events.iter().map(|event| disabled(event).unwrap_or_else(|| event.clone())).collect();
+    objects::create_all(target, &asleep)?;
+    for event in events.iter().filter(|event| disabled(event).is_some()) {
+        let enabled = objects::run_code(target, &Code { create: enabling(event), ..event.clone() });
+        enabled.map_err(|failure| Error::from(failure).noting(&format!("{} was not enabled", event.shown())))?;
+    }
+    Ok(())
+}
+
+/// The same event, disabled; None if it does not run.
+fn disabled(event: &Code) -> Option<Code> {
+    let at = find_outside(&event.create, ENABLED)?;
+    let (before, after) = event.create.split_at(at);
+    let create = format!("{before}{DISABLED}{}", after.get(ENABLED.len()..).unwrap_or_default());
+    Some(Code { create, ..event.clone() })
+}
+
+/// The statement that enables it. Without the clause, the account of this session becomes its definer.
+fn enabling(event: &Code) -> String {
+    let definer = event.create.strip_prefix(DEFINER).and_then(|rest| rest.get(..find_outside(rest, " EVENT ")?));
+    let definer = definer.map_or_else(String::new, |definer| format!("DEFINER={definer} "));
+    format!("ALTER {definer}EVENT {} ENABLE", quoted(&event.name))
+}
+
+/// Where a text stands first outside of quoted names and texts.
+pub fn find_outside(text: &str, wanted: &str) -> Option<usize> {
+    let mut at = 0;
+    while at < text.len() {
+        if text.as_bytes().get(at..)?.starts_with(wanted.as_bytes()) {
+            return Some(at);
+        }
+        at = quoted_end(text.as_bytes(), at);
+    }
+    None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_created_disabled_and_enabled_with_its_definer() {
+        let create = "CREATE DEFINER=`a EVENT b`@`%` EVENT `x PRESERVE ENABLE` ON SCHEDULE EVERY 1 DAY STARTS '2041-01-01' \
+                      ON COMPLETION NOT PRESERVE ENABLE DO SET @a = ' PRESERVE ENABLE'";
+        let event = Code { name: "x PRESERVE ENABLE".into(), create: create.into(), ..Code::default() };
+        let asleep = disabled(&event).unwrap();
+        assert_eq!(asleep.create, create.replace("NOT PRESERVE ENABLE", "NOT PRESERVE DISABLE"));
+        assert_eq!(enabling(&event), "ALTER DEFINER=`a EVENT b`@`%` EVENT `x PRESERVE ENABLE` ENABLE");
+        assert_eq!(disabled(&asleep), None);
+    }
+}
