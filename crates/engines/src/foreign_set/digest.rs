@@ -42,7 +42,7 @@ impl FamilyDigest {
     /// A digest of the same kind, of nothing so far.
     pub fn begin_again(&self) -> FamilyDigester {
         match self {
-            Self::OfParts(_) => FamilyDigester::OfParts(PartsDigester::default()),
+            Self::OfParts(_) => FamilyDigester::OfParts(Box::default()),
             Self::OfBytes(_) => FamilyDigester::OfBytes(Box::default()),
         }
     }
@@ -51,7 +51,7 @@ impl FamilyDigest {
 /// Computes a [`FamilyDigest`].
 pub enum FamilyDigester {
     /// Over the digests of parts.
-    OfParts(PartsDigester),
+    OfParts(Box<PartsDigester>),
     /// Over bytes.
     OfBytes(Box<blake3::Hasher>),
 }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_digest_is_over_the_digests_of_each_mebibyte_however_the_bytes_come() {
         for length in [0, 1, PART - 1, PART, PART + 1, 3 * PART, 3 * PART + 77] {
-            let bytes: Vec<u8> = (0..length).map(|at| (at * at >> 7) as u8).collect();
+            let bytes: Vec<u8> = (0..length).map(|at| ((at * at) >> 7) as u8).collect();
             let each = bytes.chunks(PART).flat_map(|part| xxh3_128_le(0, part)).collect::<Vec<u8>>();
             for step in [PART, 8 << 10, 700_001] {
                 let mut digester = PartsDigester::default();

@@ -74,8 +74,8 @@ pub fn demand_equal(servers: &Servers, selection: &Selection, with_events: bool)
 /// The objects of a server, and its databases.
 fn objects(login: &Login, facts: &Facts, selection: &Selection, depth: Depth) -> Result<(Objects, BTreeSet<String>)> {
     let mut connection = login.ask()?;
-    let mut listing = Listing::ask(&mut connection, facts.dialect, selection)?;
-    let described = describe(&mut connection, facts, selection, &mut listing)?;
+    let listing = Listing::ask(&mut connection, &mut None, facts.dialect, selection)?;
+    let described = describe(&mut connection, facts, selection, &listing)?;
     let mut found: Objects = described.catalogs.into_values().flatten().filter_map(|it| compared(it, depth)).collect();
     if depth < Depth::Texts {
         shapes(&mut connection, selection, &mut found)?;
