@@ -75,8 +75,10 @@ pub fn demand_equal(servers: &Servers, selection: &Selection, with_events: bool)
 fn objects(login: &Login, facts: &Facts, selection: &Selection, depth: Depth) -> Result<(Objects, BTreeSet<String>)> {
     let mut connection = login.ask()?;
     let listing = Listing::ask(&mut connection, &mut None, facts.dialect, selection)?;
-    let described = describe(&mut connection, facts, selection, &listing)?;
-    let mut found: Objects = described.catalogs.into_values().flatten().filter_map(|it| compared(it, depth)).collect();
+    let mut described = describe(&mut connection, facts, selection, &listing)?;
+    described.tables(&mut connection, &listing)?;
+    let all = listing.databases.iter().flat_map(|schema| described.objects(&listing, schema));
+    let mut found: Objects = all.filter_map(|object| compared(object, depth)).collect();
     if depth < Depth::Texts {
         shapes(&mut connection, selection, &mut found)?;
     }

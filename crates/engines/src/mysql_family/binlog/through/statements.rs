@@ -242,6 +242,8 @@ impl Statements {
             }
             Verdict::Replace(database) => {
                 if self.executed.is_some() {
+                    // The session owns the GTID of the transaction until then.
+                    self.run(b"ROLLBACK")?;
                     self.run(b"SET @@SESSION.gtid_next = 'AUTOMATIC'")?;
                 }
                 self.run(format!("DROP DATABASE IF EXISTS {database}").as_bytes())?;

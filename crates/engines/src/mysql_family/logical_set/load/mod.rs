@@ -60,7 +60,7 @@ pub struct ServerLoad {
     /// The other streams of the set: not chosen, or loaded already.
     passed: HashSet<u32>,
     control: Mutex<Connection>,
-    spare: Mutex<Vec<Loader>>,
+    spare: [Mutex<Vec<Loader>>; 2],
     /// The rows of each table, by the set.
     expected: Mutex<Vec<Tally>>,
     loaded_rows: AtomicU64,
@@ -117,7 +117,7 @@ impl ServerLoad {
             let count = counted(earlier.streams.len() as u64, "stream");
             notes.push(format!("the target already has {count} of the set"));
         }
-        let spare = Mutex::default();
+        let spare = Default::default();
         let (loaded_rows, begun) = (AtomicU64::new(0), Mutex::new("its tables, without all of their rows"));
         let control = Mutex::new(control);
         Ok(Self {
@@ -139,8 +139,14 @@ impl ServerLoad {
         })
     }
 
-    fn loader(&self) -> Result<Loader> {
-        if let Some(loader) = lock(&self.spare).pop() {
+    /// The idle connections for tables with transactions, or without. They stay apart: MySQL warns of a transaction that
+    /// mixes engines if its session has loaded a table without transactions before.
+    fn spare(&self, transaction: bool) -> &Mutex<Vec<Loader>> {
+        &self.spare[usize::from(transaction)]
+    }
+
+    fn loader(&self, transaction: bool) -> Result<Loader> {
+        if let Some(loader) = lock(self.spare(transaction)).pop() {
             return Ok(loader);
         }
         let mut connection = prepare::control(&self.login)?;
@@ -254,7 +260,8 @@ impl Load for ServerLoad {
             redo.end()?;
         }
         notes::remove(&mut lock(&self.control))?;
-        lock(&self.spare).drain(..).for_each(|loader| loader.connection.quit());
+        let idle = self.spare.iter().flat_map(|spare| std::mem::take(&mut *lock(spare)));
+        idle.for_each(|loader| loader.connection.quit());
         let mut loaded = self.plan();
         loaded.rows = self.loaded_rows.load(Ordering::Relaxed);
         loaded.notes.push(format!(

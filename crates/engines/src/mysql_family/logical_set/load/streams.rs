@@ -48,14 +48,15 @@ impl Loaders {
             loader.connection.query("COMMIT")?;
         }
         let Self { joined, alone } = std::mem::take(self);
-        lock(&load.spare).extend(joined.into_iter().chain(alone));
+        lock(load.spare(true)).extend(joined);
+        lock(load.spare(false)).extend(alone);
         Ok(())
     }
 
     fn within(&mut self, load: &ServerLoad, transaction: bool) -> Result<&mut Loader> {
         let place = if transaction { &mut self.joined } else { &mut self.alone };
         if place.is_none() {
-            let mut loader = load.loader()?;
+            let mut loader = load.loader(transaction)?;
             if transaction {
                 loader.connection.query("START TRANSACTION")?;
             }
