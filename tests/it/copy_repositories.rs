@@ -116,7 +116,7 @@ fn repositories_and_plain_places_are_copied_to_each_other() {
     assert_eq!(rows(&world, "--repo away"), 3);
     // Encrypted on the way, and again as it is, without the key, which the records of the repository make possible.
     world.run("key new --no-recovery k.key").done();
-    world.run("copy --repo night --to-repo sealed/ --encrypt-to k.key.pub").refused(2, "sealed/", "No such file");
+    world.run("copy --repo night --to-repo sealed/ --encrypt-to k.key.pub").refused(2, "sealed/", "does not exist");
     fs::create_dir(world.at("sealed")).unwrap();
     world.run("copy --repo night --to-repo sealed/ --encrypt-to k.key.pub").done();
     assert_eq!(rows(&world, "--repo sealed/ --key k.key"), 3);

@@ -234,6 +234,9 @@ impl Stores {
     }
 }
 
+/// Requests that are repeated end by themselves after the job's patience, and name the cause: they get the last word.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
 impl Control {
     /// The lock of objects that are begun now.
     fn lock(&self) -> Option<ObjectLock> {
@@ -244,7 +247,7 @@ impl Control {
 
     /// Waits for an answer, at most for the job's patience; [`Error::Halted`] when the job is stopped.
     async fn answered<T>(&self, thing: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-        match self.unless_stopped(tokio::time::timeout(self.patience, work)).await? {
+        match self.unless_stopped(tokio::time::timeout(self.patience + LAST_WORD, work)).await? {
             Ok(answer) => answer,
             Err(_) => Err(silent(thing, self.patience)),
         }

@@ -121,7 +121,8 @@ fn up_to(pull: &mut Pull, server: &Server, place: &Place) -> Result<()> {
     let known = known_gtids(server.dialect, place);
     let agrees = match (&pull.walk.gtids, &known) {
         (Some(found), Some(known)) => known.may_follow(found),
-        (None, _) => place.offset == MAGIC.len() as u64,
+        // The list of GTIDs follows. Behind the first event, its checksum proves that this is the same file.
+        (None, _) => place.offset == MAGIC.len() as u64 || place.tail.is_some(),
         _ => false,
     };
     if !agrees {
