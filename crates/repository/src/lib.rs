@@ -18,8 +18,9 @@ pub mod times;
 use std::path::Path;
 
 use fullbore_core::device::{Destination, Device, without_password};
+use fullbore_core::io::sync_directory;
+use fullbore_core::sink::make_directory;
 use fullbore_core::store::Stores;
-
 pub use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
@@ -318,8 +319,8 @@ pub fn make_directories(places: &[Device], mkdir: bool) -> Result<()> {
         return Ok(());
     }
     paths().try_for_each(|path| {
-        std::fs::create_dir_all(path)
-            .map_err(|error| Error::io("make the directory", path.display().to_string(), error))
+        let made = make_directory(path, true)?;
+        made.iter().filter_map(|made| made.parent()).try_for_each(sync_directory)
     })
 }
 

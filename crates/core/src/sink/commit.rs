@@ -399,8 +399,11 @@ pub fn check_directory(directory: &Path, mkdir: bool) -> Result<()> {
     Ok(())
 }
 
-/// The directories made, outermost first.
-fn make_directory(directory: &Path, allowed: bool) -> Result<Vec<PathBuf>> {
+/// Makes a directory, if `allowed`. Returns the directories made, outermost first: their names are not durable yet.
+///
+/// # Errors
+/// Those of [`check_directory`], and those of the system.
+pub fn make_directory(directory: &Path, allowed: bool) -> Result<Vec<PathBuf>> {
     check_directory(directory, allowed)?;
     let shown = directory.display().to_string();
     let missing = directory.ancestors().take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists());

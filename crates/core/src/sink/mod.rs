@@ -24,7 +24,7 @@ use crate::io::Mode;
 use crate::pool::Piece;
 use crate::store::Stores;
 
-pub use commit::{Step, check_directory, real_name};
+pub use commit::{Step, check_directory, make_directory, real_name};
 #[cfg(any(test, feature = "testkit"))]
 pub use commit::{StepFault, StepHook};
 pub use existing::StandingSink;
