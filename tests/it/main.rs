@@ -45,6 +45,7 @@ mod golden;
 mod golden_kinds;
 mod golden_log;
 mod golden_servers;
+mod guides;
 mod heaps;
 mod held;
 mod host_kills;

@@ -77,8 +77,8 @@ fn build(root: &Path, output: &Path) -> anyhow::Result<()> {
     build.env("CARGO_TARGET_DIR", output).env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
     build.env_remove("CARGO_ENCODED_RUSTFLAGS");
     finish(&mut build).context(
-        "the fuzz targets cannot be built: this needs the address sanitizer's runtime of the Rust toolchain (part of \
-         the rustup toolchains for x86-64 Linux, not of Debian's rustc) and a C++ compiler (apt-get install g++)",
+        "the fuzz targets cannot be built, and the cause is above. The build needs the address sanitizer's runtime of \
+         the Rust toolchain (rustup for x86-64 Linux has it, Debian's rustc has not) and a C++ compiler (apt-get install g++)",
     )
 }
 

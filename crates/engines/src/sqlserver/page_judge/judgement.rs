@@ -82,20 +82,20 @@ impl PageJudge {
         let what = format!("{} in use", counted(missing.sure.extents, "extent"));
         if let Some(ranges) = missing.sure.shown().filter(|_| self.lost.is_empty()) {
             let device = self.devices.first().map_or("", String::as_str);
-            let others = match self.devices.len() {
-                0 | 1 => String::new(),
-                count => format!(", and in the other {}", counted(count as u64 - 1, "file")),
+            let lacks = match self.devices.len() {
+                0 | 1 => "it lacks".to_owned(),
+                count => format!("it and the other {} lack", counted(count as u64 - 1, "file")),
             };
             judged.damage.push(Error::incomplete(
                 format!("`{device}`"),
-                format!("{what} are missing in it{others}: {ranges}"),
+                format!("{lacks} {what}: {ranges}"),
                 "copy the whole file again from where it was made, or use another full",
             ));
         }
         if let Some(ranges) = missing.changed.shown() {
             let count = counted(missing.changed.extents, "extent");
             judged.warnings.push(format!(
-                "{count} in use are not in the backup: {ranges}. Their allocation changed while the backup was made, so \
+                "the backup lacks {count} in use: {ranges}. Their allocation changed while the backup was made, so \
                  its log may have them"
             ));
         }

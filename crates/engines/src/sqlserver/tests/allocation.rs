@@ -158,7 +158,7 @@ fn extents_that_were_allocated_while_the_backup_was_made_are_a_warning() {
     pages.changed_at(1, first);
     assert_eq!(pages.verified().damage.len(), 1, "GAM has not changed");
     pages.changed_at(2, first);
-    is_one(&pages.warned(), &["1 extent in use are not in the backup: pages 1:24 to 1:31", "its log may have them"]);
+    is_one(&pages.warned(), &["the backup lacks 1 extent in use: pages 1:24 to 1:31", "its log may have them"]);
 }
 
 #[test]

@@ -404,7 +404,7 @@ fn a_page_in_use_without_a_check_is_named_as_a_fact_where_the_backup_checksum_pr
 fn a_full_without_extents_in_use_is_damaged_and_names_the_file_and_the_pages() {
     for (numbers, words) in [
         (vec![0, 1, 3], "pages 1:16 to 1:23 of file `shop`"),
-        (vec![0, 3], "2 extents in use are missing in it: pages 1:8 to 1:23 of file `shop`"),
+        (vec![0, 3], "it lacks 2 extents in use: pages 1:8 to 1:23 of file `shop`"),
         (vec![1, 2, 3], "pages 1:0 to 1:7 of file `shop`"),
     ] {
         let mut set = sample_set(BackupKind::Full, 1);
