@@ -270,6 +270,18 @@ fn what_the_log_does_not_have_is_an_error(kind: Kind) {
     test.insert("of another log");
     let reset = test.backup("--kind log").with_code(1);
     assert!(reset.err.contains("take a new full"), "{reset}");
+    // Another server that has the same files and answers at the same address.
+    test.backup("").done();
+    test.server.stop();
+    let other = if kind == Kind::Mysql9 {
+        fs::remove_file(test.server.datadir().join("auto.cnf")).unwrap();
+        Options::new().binlog()
+    } else {
+        Options::new().binlog().option("server-id=77")
+    };
+    test.server.start_again(&other);
+    let foreign = test.backup("--kind log").with_code(1);
+    assert!(foreign.err.contains("is of the log of another server") && foreign.err.contains("new full"), "{foreign}");
     // Statements, and no log at all.
     test.backup("").done();
     test.server.sql("SET GLOBAL binlog_format = 'STATEMENT'");

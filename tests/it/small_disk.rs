@@ -13,7 +13,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Of so many MiB, in the directory `name` of the world. None where nobody may mount: then `test` is said to be skipped.
+    /// Of so many MiB, in the directory `name` of the world, or over a directory that is there. None where nobody may mount: then `test` is said to be skipped.
     pub fn mount(world: &World, name: &str, mebibytes: u32, test: &str) -> Option<Self> {
         Self::mount_with(world, name, &format!("size={mebibytes}m"), test)
     }
@@ -25,7 +25,7 @@ impl SmallDisk {
 
     fn mount_with(world: &World, name: &str, options: &str, test: &str) -> Option<Self> {
         let path = world.at(name);
-        fs::create_dir(&path).unwrap();
+        fs::create_dir_all(&path).unwrap();
         let mount = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("{options},mode=0777"), "fullbore-test"])
             .arg(&path)
