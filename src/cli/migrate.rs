@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::job::migrate::{self, COMMAND, Comparison, Event, Request};
 use fullbore::job::repository::{self, Setting};
 use fullbore::units::{counted, show_bytes};
-use fullbore::{Error, Result};
 use fullbore_core::conduct::Conduct;
 use fullbore_engines::GivenOptions;
 use fullbore_engines::engine::{GivenIn, OptionValue, PASSWORD_FILE, Standing, resolve_options};
@@ -24,7 +24,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The time between two drawings on a terminal.
 const REDRAWN: Duration = Duration::from_millis(250);
 
-/// Move a running MySQL or MariaDB server into another one (experimental).
+/// Move a running MySQL or MariaDB server into another one.
 ///
 /// A full goes straight from the source into the target. Then the log of the source is applied to the target while
 /// applications write to the source. --cut-over makes the source read-only, applies the last changes, compares all rows,
@@ -90,9 +90,6 @@ pub struct Migrate {
     #[arg(long, value_name = "N", help_heading = "Tuning")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub readers: Option<u16>,
-    /// Needed, except for --plan: migrate is experimental. Compare the result yourself, and keep the source.
-    #[arg(long)]
-    pub experimental: bool,
     /// Messages and report.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
@@ -133,10 +130,6 @@ pub fn run(args: &Migrate, config: &Config) -> Result<u8> {
 }
 
 fn request(args: &Migrate, config: &Config) -> Result<Request> {
-    if !args.experimental && !args.plan {
-        let why = "is experimental: few busy servers were migrated yet (docs/verbs/migrate.md)";
-        return Err(Error::usage("migrate", why, "give --experimental, or look first with --plan"));
-    }
     let with_file = |file: Option<&PathBuf>| {
         let value = file.map(|file| OptionValue::File(file.clone()));
         value.into_iter().fold(GivenOptions::default(), |mut given, value| {

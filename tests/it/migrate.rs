@@ -16,7 +16,7 @@ pub fn server(kind: Kind, world: &World, name: &str) -> Server {
 /// The command line of a migration.
 pub fn line([source, target]: [&Server; 2], options: &str) -> String {
     let (from, to) = (url(source), url(target));
-    format!("migrate {from} --into {to} --password-file source --into-password-file target --experimental {options}")
+    format!("migrate {from} --into {to} --password-file source --into-password-file target {options}")
 }
 
 pub fn migrate(world: &World, servers: [&Server; 2], options: &str) -> Ended {
@@ -59,7 +59,7 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
         source.sql(statements);
     }
     let itself = url(&source);
-    let line = format!("migrate {itself} --into {itself} --password-file source --experimental");
+    let line = format!("migrate {itself} --into {itself} --password-file source");
     world.run(&line).refused(2, "--into", "same server");
     migrate(&world, both, "--resume").refused(1, "", "no migration");
     let planned = migrate(&world, both, "--plan").done();

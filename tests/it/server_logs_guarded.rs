@@ -37,7 +37,7 @@ fn a_table_without_transactions_that_changed_while_the_set_was_made_is_refused_a
     test.backup("--method logical").with_code(4);
     test.server.sql("INSERT INTO shop.plain VALUES (3)");
     test.backup("--kind log").done();
-    target.restore(&test, "").with_code(4);
+    target.restore(&test, "").done();
     assert_eq!(target.server.sql("SELECT * FROM shop.plain ORDER BY 1"), "1\n2\n3\n");
 }
 
@@ -56,7 +56,7 @@ fn a_temporary_table_outlives_the_xa_transaction_of_another_session() {
     drop(one);
     test.backup("--kind log").done();
     let target = Target::new(&test);
-    target.restore(&test, "").with_code(4);
+    target.restore(&test, "").done();
     assert_eq!(
         target.server.sql("SELECT v FROM shop.t ORDER BY id"),
         test.server.sql("SELECT v FROM shop.t ORDER BY id")
@@ -99,7 +99,7 @@ fn a_database_of_the_target_stays(kind: Kind) {
     let ended = test.run(&target.line("")).with_code(1);
     assert!(ended.err.contains("`mine`") && ended.err.contains("--replace"), "{ended}");
     assert_eq!(target.server.sql("SHOW TABLES FROM mine"), "precious\n");
-    target.restore(&test, "").with_code(4);
+    target.restore(&test, "").done();
     assert_eq!(target.server.sql("SELECT COUNT(*) FROM shop.t WHERE v = 'after'"), "1\n");
     assert!(!target.server.sql("SHOW DATABASES").contains("mine"));
 }
@@ -183,7 +183,7 @@ fn a_target_is_marked_until_the_log_is_applied_and_a_killed_run_leaves_no_files_
     running.wait();
     let ended = test.run(&target.line("")).with_code(1);
     assert!(ended.err.contains("interrupted") && ended.err.contains("--replace"), "{ended}");
-    target.restore(&test, "").with_code(4);
+    target.restore(&test, "").done();
     assert_eq!(target.server.sql("SELECT COUNT(*) FROM shop.t WHERE v = 'after'"), "1\n");
     assert!(!target.server.sql("SHOW DATABASES").contains("fullbore"));
 }
@@ -196,9 +196,9 @@ fn statements_about_accounts_are_applied_with_users_only_and_the_note_says_why_n
     test.backup("--kind log").done();
     let target = Target::new(&test);
     let later = "SELECT COUNT(*) FROM mysql.user WHERE user = 'later'";
-    target.restore(&test, "").with_code(4).says(&["--users is not given"]);
+    target.restore(&test, "").done().says(&["--users is not given"]);
     assert_eq!(target.server.sql(later), "0\n");
-    target.restore(&test, "--users").with_code(4);
+    target.restore(&test, "--users").done();
     assert_eq!(target.server.sql(later), "1\n");
 }
 
@@ -217,8 +217,8 @@ fn a_long_statement_of_mariadb_counts_as_done_at_its_end() {
     pass_a_second();
     test.backup("--kind log").done();
     let target = Target::new(&test);
-    target.restore(&test, &format!("--stop-at {then}")).with_code(4);
+    target.restore(&test, &format!("--stop-at {then}")).done();
     assert!(!target.server.sql("SHOW CREATE TABLE shop.t").contains("later"));
-    target.restore(&test, "").with_code(4);
+    target.restore(&test, "").done();
     assert!(target.server.sql("SHOW CREATE TABLE shop.t").contains("later"));
 }

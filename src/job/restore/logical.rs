@@ -20,9 +20,6 @@ use crate::report::Report;
 
 /// The longest catalog of one database, in bytes: it is held in memory. A million columns are less.
 const CATALOG_MAX: u64 = 512 << 20;
-/// The warning of a restore of log sets into a running server.
-const LOGS_ARE_EXPERIMENTAL: &str = "log sets into a running server are experimental: compare the result \
-    (docs/engines/mysql-log.md). A physical full with logs into dir:PATH is not";
 /// The name for the verdict of the work after the rows.
 const INDEXES: &str = "indexes and other objects";
 
@@ -159,9 +156,6 @@ fn load(
     // Before the first row: the target must be able to apply the log.
     let replay = || Prepared::into_server(url, &options, manifest, &position, &order);
     let replay = if logs.is_empty() { None } else { Some(conduct.until_signalled(&halt, replay)?) };
-    if replay.is_some() {
-        report.warnings.push(LOGS_ARE_EXPERIMENTAL.into());
-    }
     let load =
         conduct.until_signalled(&halt, || report.timed("creating tables", |_| logical.load(url, order, &options)))?;
     if request.dry_run {
