@@ -7,7 +7,7 @@ use fullbore_engines::sqlserver::configuration::BackupKind;
 use fullbore_engines::sqlserver::page::EXTENT;
 use fullbore_engines::sqlserver::tables_out::sample_database::{ORDERS, sample_database};
 use fullbore_engines::sqlserver::tables_out::types::xtype;
-use fullbore_engines::sqlserver::tables_out::writer::{WrittenColumn, WrittenTable, record};
+use fullbore_engines::sqlserver::tables_out::writer::{DatabaseWriter, WrittenColumn, WrittenTable, record};
 use fullbore_engines::sqlserver::writer::{FamilyWriter, sample_label, sample_set};
 use rusqlite::Connection;
 
@@ -15,8 +15,12 @@ use crate::world::World;
 
 /// A full with the sample database and these tables, plain.
 fn backup(more: &[WrittenTable]) -> Vec<u8> {
+    backup_of(sample_database(more))
+}
+
+fn backup_of(database: Vec<u8>) -> Vec<u8> {
     let mut set = sample_set(BackupKind::Full, 1);
-    set.copies = vec![sample_database(more)];
+    set.copies = vec![database];
     FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish()
 }
 
@@ -79,6 +83,7 @@ fn tables_columns_and_rows_are_chosen_and_wrong_names_are_usage() {
     for (flags, condition, named) in [
         ("--table nope --into dir:new", "OrderID = 1", "--table nope"),
         ("--table Orders --columns nope --into dir:new", "OrderID = 1", "--columns nope"),
+        ("--table Orders --columns Name,[OrderID],name --into dir:new", "OrderID = 1", "is named twice"),
         ("--table Orders --into dir:new", "nope = 1", "has no column nope"),
         ("--table Orders --into dir:new", "OrderID = 1 OR 1 = 1", "is not understood here"),
         ("--table Orders --into dir:new", "Name < 'x'", "cannot be compared"),
@@ -89,6 +94,33 @@ fn tables_columns_and_rows_are_chosen_and_wrong_names_are_usage() {
         ended.says(&[named]);
         assert!(!world.at("new").exists(), "{flags}");
     }
+}
+
+#[test]
+fn a_database_without_user_tables_is_refused_by_its_name_and_leaves_no_directory() {
+    let world = World::new();
+    world.write("x.bak", &backup_of(DatabaseWriter::default().finish()));
+    for format in ["csv", "parquet", "sqlite"] {
+        let line = format!("export --from x.bak --format {format} --into dir:out");
+        world.run(&line).refused(1, "database `shop`", "has no user tables");
+        assert!(!world.at("out").exists());
+    }
+}
+
+#[test]
+fn a_compressed_row_of_more_than_127_columns_and_a_smalldatetime_of_zero_are_exported() {
+    let number = |at: u8| WrittenColumn::new(&format!("c{at}"), xtype::TINYINT, 1, 4 + i16::from(at));
+    let columns: Vec<WrittenColumn> =
+        (0..149).map(number).chain([WrittenColumn::new("day", xtype::SMALLDATETIME, 4, 153)]).collect();
+    // The head, 150 columns, a code for each, the bytes of four groups, the values. The last one is zero.
+    let codes = [vec![0x22; 74], vec![0x12]].concat();
+    let values: Vec<u8> = (1..150).collect();
+    let row = [&[1, 0x80, 150][..], &codes, &[30; 4], &values].concat();
+    let mut table = WrittenTable::of("Wide", columns, vec![row]);
+    table.partitions[0].compression = 1;
+    let world = world(&[table]);
+    world.run("export --from x.bak --format csv --table Wide --columns c0,c148,day --into dir:out").done();
+    assert_eq!(world.text("out/dbo.Wide.csv"), "c0,c148,day\r\n1,149,1900-01-01 00:00:00\r\n");
 }
 
 fn words<'a>(flags: &'a str, condition: &'a str) -> Vec<&'a str> {

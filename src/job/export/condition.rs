@@ -100,8 +100,9 @@ impl Condition {
         match value.filter(|_| is_ordered || has_order) {
             Some(value) => Ok(Bound { column: place, kind: column.kind, operator: comparison.operator, value }),
             None => {
-                let why = format!("{} {} cannot be compared so", column.name, column.declared);
-                let hint = "numbers and dates have all comparisons; text, uniqueidentifier and bytes have = and <>";
+                let why = format!("column {} ({}) cannot be compared in this way", column.name, column.declared);
+                let hint = "numbers and dates have all comparisons; text, uniqueidentifier and bytes have = and <>; write \
+                            numbers without quotes, dates as '1998-01-31' or '19980131', bytes as 0x00AB";
                 Err(Error::usage(format!("--where {}", self.text), why, hint))
             }
         }
@@ -185,10 +186,13 @@ fn fitting(value: &Literal, kind: ColumnKind) -> Option<Literal> {
     }
 }
 
-/// `YYYY-MM-DD`.
+/// `YYYY-MM-DD`, or `YYYYMMDD` as scripts of T-SQL have it.
 fn date(text: &str) -> Option<String> {
-    let is_date = text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok();
-    is_date.then(|| text.to_owned())
+    let is_short = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (year, rest) = text.split_at_checked(4)?;
+    let (month, day) = rest.split_at_checked(2)?;
+    let whole = if is_short { format!("{year}-{month}-{day}") } else { text.to_owned() };
+    (whole.len() == 10 && whole.parse::<jiff::civil::Date>().is_ok()).then_some(whole)
 }
 
 /// A time of day with seven digits of a second.
@@ -395,7 +399,8 @@ mod tests {
         let kind = ColumnKind::Moment { digits: 7 };
         assert!(takes("[a b] > '1995-07-04'", kind, moment.clone()));
         assert!(takes("[a b] = '1995-07-04T00:00:00.0000005'", kind, moment.clone()));
-        assert!(!takes("[a b] < '1995-07-04 00:00'", kind, moment));
+        assert!(!takes("[a b] < '1995-07-04 00:00'", kind, moment.clone()));
+        assert!(takes("[a b] >= '19950704' AND [a b] < '19950705 00:00'", kind, moment), "T-SQL's form without signs");
     }
 
     #[test]
@@ -410,6 +415,9 @@ mod tests {
             ("a = 'x'", ColumnKind::Int),
             ("a < 'x'", ColumnKind::Text),
             ("a = '1.1.2020'", ColumnKind::Date),
+            ("a = '20201301'", ColumnKind::Date),
+            ("a = '202001'", ColumnKind::Date),
+            ("a = 'ж20200'", ColumnKind::Date),
         ] {
             assert!(Condition::parse(condition).unwrap().bind(&[column("a", kind)], "t").is_err(), "{condition}");
         }

@@ -141,7 +141,7 @@ pub fn run(
     let Exported { tables: exported, damage } = export(&*tables, &chosen, request, &staging, &writing, report)?;
     writing.pace.end();
     if exported == 0 {
-        return Err(damage.unwrap_or_else(|| refused_all(chosen.len(), report)));
+        return Err(damage.unwrap_or_else(|| refused_all(tables.database(), chosen.len(), report)));
     }
     conduct.check()?;
     report.source_bytes = staging.publish()?;
@@ -150,10 +150,11 @@ pub fn run(
 }
 
 /// No table could be exported: an empty directory would look like an empty database.
-fn refused_all(count: usize, report: &mut Report) -> Error {
+fn refused_all(database: &str, count: usize, report: &mut Report) -> Error {
     let what = counted(count as u64, "table");
     if count == 0 {
-        return Error::refused("the backup", "holds no table of a user", "there is nothing to export");
+        let why = "has no user tables, so there is nothing to export; its system tables were read";
+        return Error::refused(format!("database `{database}`"), why, "name the backup of another database");
     }
     let why = report.exported.iter().find_map(|table| table.refused.clone()).unwrap_or_default();
     // The error says the first reason, and the warnings say all of them.

@@ -87,18 +87,21 @@ pub fn column_names(texts: &[String]) -> Result<Vec<String>> {
         };
         let mut rest = text.as_str();
         loop {
+            // Spaces beside a comma do not count.
+            rest = rest.trim_start();
             let (name, behind) = match rest.strip_prefix('[') {
                 Some(inside) => in_brackets(inside).ok_or_else(|| wrong("a bracket has no end"))?,
                 None => {
                     let end = rest.find(',').unwrap_or(rest.len());
                     let (name, behind) = rest.split_at(end);
-                    (name.to_owned(), behind)
+                    (name.trim_end().to_owned(), behind)
                 }
             };
             if name.is_empty() {
                 return Err(wrong("a name is empty"));
             }
             names.push(name);
+            let behind = behind.trim_start();
             rest = match behind.strip_prefix(',') {
                 Some(rest) => rest,
                 None if behind.is_empty() => break,
@@ -136,9 +139,10 @@ fn selected<'a>(place: usize, table: &'a ForeignTable, request: &Request) -> Res
                 format!("its columns are {}", names.join(", ")),
             ));
         };
-        if !read_columns.contains(&found) {
-            read_columns.push(found);
+        if read_columns.contains(&found) {
+            return Err(Error::usage(format!("--columns {name}"), "the column is named twice", "name it once"));
         }
+        read_columns.push(found);
     }
     if request.columns.is_empty() {
         read_columns = (0..table.columns.len()).collect();
@@ -243,7 +247,14 @@ mod tests {
         let names = |text: &str| column_names(&[text.to_owned()]);
         assert_eq!(names("a,[b, c],[d]]e],f").unwrap(), ["a", "b, c", "d]e", "f"]);
         assert_eq!(column_names(&["a,b".into(), "[c]".into()]).unwrap(), ["a", "b", "c"]);
-        for (text, why) in [("[a", "no end"), ("[a]b", "follows a bracket"), ("a,,b", "is empty"), ("", "is empty")] {
+        assert_eq!(names(" a b , [ c ] ,d ").unwrap(), ["a b", " c ", "d"], "spaces beside a comma do not count");
+        for (text, why) in [
+            ("[a", "no end"),
+            ("[a]b", "follows a bracket"),
+            ("a, ,b", "is empty"),
+            ("a,,b", "is empty"),
+            ("", "is empty"),
+        ] {
             assert!(names(text).unwrap_err().to_string().contains(why), "{text}");
         }
     }

@@ -6,7 +6,7 @@
 //! | bytes | content |
 //! |---|---|
 //! | 1 | bit 0: always; bits 2 to 4: the kind of record; bit 5: there are long values |
-//! | 1 | the number of columns, up to 127 |
+//! | 1, 2 | the number of columns. Above 127: two bytes, the more significant one first, and its highest bit is set |
 //! | 1 for 2 columns | the codes, the lower half first |
 //! | … | with more than 30 columns, the bytes of each group of 30 but the last; then the short values |
 //! | 1, 2 | flags and number of long values |
@@ -21,6 +21,10 @@ const GROUP: usize = 30;
 const IS_COMPRESSED: u8 = 1;
 const HAS_LONG: u8 = 0x20;
 const IS_COMPLEX: u16 = 0x8000;
+/// The number of columns has two bytes.
+const IS_WIDE: u8 = 0x80;
+/// Columns of a table, at most. A wide table, with more of them, has no compression.
+const COLUMNS_MAX: usize = 1024;
 
 /// The value of one column, as the row has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +61,10 @@ impl<'a> CompressedRecord<'a> {
         if head & IS_COMPRESSED == 0 {
             return unknown("a row without compression is in a compressed table");
         }
-        let count = usize::from(field(fields.u8(1))?);
-        if count > 127 {
-            return unknown("a compressed row has more than 127 columns");
-        }
-        let Some(codes) = bytes.get(2..2 + count.div_ceil(2)) else { return unknown("a compressed row is cut off") };
+        let (count, begin) = column_count(&fields)?;
+        let Some(codes) = bytes.get(begin..begin + count.div_ceil(2)) else {
+            return unknown("a compressed row is cut off");
+        };
         let code = |column: usize| codes.get(column / 2).copied().unwrap_or_default() >> (column % 2 * 4) & 0xF;
         let short_length = |column: usize| match code(column) {
             length @ 2..=9 => usize::from(length) - 1,
@@ -69,7 +72,7 @@ impl<'a> CompressedRecord<'a> {
             _ => 0,
         };
         let groups = count.saturating_sub(1) / GROUP;
-        let mut at = 2 + codes.len();
+        let mut at = begin + codes.len();
         check_groups(bytes, at, groups, &short_length)?;
         at += groups;
         let mut values = Vec::with_capacity(count);
@@ -124,6 +127,21 @@ impl<'a> CompressedRecord<'a> {
     pub fn value(&self, column: usize) -> Option<Packed<'a>> {
         self.values.get(column).copied()
     }
+}
+
+/// The number of columns, and where the codes begin.
+fn column_count(fields: &Fields<'_>) -> Decoded<(usize, usize)> {
+    let first = field(fields.u8(1))?;
+    if first & IS_WIDE == 0 {
+        return Ok((first.into(), 2));
+    }
+    let count = usize::from(first & !IS_WIDE) << 8 | usize::from(field(fields.u8(2))?);
+    if !(usize::from(IS_WIDE)..=COLUMNS_MAX).contains(&count) {
+        return unknown(format!(
+            "a compressed row has {count} columns in two bytes, and 128 to {COLUMNS_MAX} need them"
+        ));
+    }
+    Ok((count, 3))
 }
 
 /// With more than one group, the sizes of all but the last are stored: they must be those of the codes.

@@ -49,8 +49,12 @@ fn other_types_are_filled_up_on_the_side_where_zeros_were_left_out() {
     assert_eq!(cell(xtype::TIMESTAMP, &[0x87, 0xD1]), Cell::Binary(vec![0, 0, 0, 0, 0, 0, 7, 0xD1]));
     assert_eq!(cell(xtype::TIMESTAMP, &[]), Cell::Binary(vec![0; 8]));
     assert!(in_row(&stored(xtype::TIMESTAMP, 8, 0, 0), &[0x7F], &CodePages::new(0, 0)).is_err(), "below zero");
-    let error = in_row(&stored(xtype::SMALLDATETIME, 4, 0, 0), &[1], &CodePages::new(0, 0)).unwrap_err();
-    assert!(format!("{error:?}").contains("ROW or PAGE compression"), "{error:?}");
+    let zero = super::date_time::smalldatetime(&[0; 4]).unwrap();
+    assert_eq!(cell(xtype::SMALLDATETIME, &[]), zero, "zeros take no bytes in every type");
+    for bytes in [&[1][..], &[0x9B, 0x8F], &[0x9B, 0x8F, 1], &[0, 0, 0x8F, 0x9B]] {
+        let error = in_row(&stored(xtype::SMALLDATETIME, 4, 0, 0), bytes, &CodePages::new(0, 0)).unwrap_err();
+        assert!(format!("{error:?}").contains("ROW or PAGE compression"), "{error:?}");
+    }
 }
 
 #[test]
@@ -149,6 +153,25 @@ fn a_row_of_more_than_30_columns_has_the_sizes_of_its_groups() {
     let mut bad = good.clone();
     bad[18] = 29;
     assert!(CompressedRecord::parse(&bad).is_err());
+}
+
+#[test]
+fn a_row_of_more_than_127_columns_has_their_number_in_two_bytes_and_its_groups_prove_it() {
+    // 200 columns: the last is a long value, the others have one byte each.
+    let codes = [vec![0x22; 99], vec![0xA2]].concat();
+    let values: Vec<u8> = (0..199).collect();
+    let long = [&[1, 1, 0][..], &9_u16.to_le_bytes(), &[0; 6], b"last long"].concat();
+    let good = [&[0x21, 0x80, 200][..], &codes, &[30; 6], &values, &long].concat();
+    let record = CompressedRecord::parse(&good).unwrap();
+    assert_eq!((record.columns(), record.value(198)), (200, Some(Packed::Bytes(&[198]))));
+    assert_eq!(record.value(199), Some(Packed::Bytes(b"last long")));
+    for length in 0..good.len() {
+        assert!(CompressedRecord::parse(&good[..length]).is_err(), "{length}");
+    }
+    for count in [[0x80, 127], [0x84, 1], [0xFF, 0xFF], [200, 0x80], [0x80, 231]] {
+        let bad = [&good[..1], &count, &good[3..]].concat();
+        assert!(CompressedRecord::parse(&bad).is_err(), "{count:?}");
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@
 //! | nchar, nvarchar | UTF-16, or with an odd length [SCSU](super::scsu) |
 //! | others | as they are |
 //!
-//! All of this is published, and not verified here. smalldatetime is refused: what is published about it contradicts
-//! itself.
+//! All of this is published, and not verified here. A smalldatetime is refused, except the one that takes no bytes: what is
+//! published about the others contradicts itself.
 
 use super::super::super::engine::Cell;
 use super::collation::CodePages;
@@ -68,6 +68,8 @@ pub fn in_row(stored: &StoredType, bytes: &[u8], pages: &CodePages) -> Decoded<C
         xtype::TIMESTAMP => rowversion(integer(bytes, 8)?)?,
         xtype::DECIMAL | xtype::NUMERIC => vardecimal(stored, bytes)?,
         xtype::DATETIME => datetime(bytes)?,
+        // 1900-01-01 without a time: zeros take no bytes in every type.
+        xtype::SMALLDATETIME if bytes.is_empty() => date_time::smalldatetime(&[0; 4])?,
         xtype::DATE | xtype::TIME | xtype::DATETIME2 | xtype::DATETIMEOFFSET | xtype::BINARY => {
             value::cell(stored, &padded(stored, bytes, 0)?, pages)?
         }
