@@ -235,10 +235,18 @@ fn messages(command: &Command, report: Option<&Report>) -> Vec<String> {
             Vec::new()
         };
     };
+    let runs_here = !command.words.iter().any(|word| word == "--experimental");
     let pages = report.source_bytes.div_ceil(8192);
     let speed = if report.elapsed_s > 0.0 { report.source_bytes as f64 / report.elapsed_s / 1_048_576.0 } else { 0.0 };
+    let processed = match statement.as_str() {
+        // fullbore writes no empty log set, so the file of the statement does not exist.
+        "BACKUP LOG" if runs_here && report.backup_set_id.is_none() => {
+            format!("Nothing was committed in database '{database}' since its last backup: no file was written.")
+        }
+        _ => format!("Processed {pages} pages for database '{database}', file '{database}' on file 1."),
+    };
     vec![
-        format!("Processed {pages} pages for database '{database}', file '{database}' on file 1."),
+        processed,
         format!(
             "{statement} successfully processed {pages} pages in {:.3} seconds ({speed:.3} MB/sec).",
             report.elapsed_s

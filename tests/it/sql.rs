@@ -69,6 +69,23 @@ fn a_differential_and_a_log_backup_find_their_base_beside_them() {
 }
 
 #[test]
+fn a_log_backup_of_nothing_says_that_no_file_was_written() {
+    let world = world();
+    let app = crate::log::kept_open(&world);
+    app.execute_batch("UPDATE item SET name = 'before' WHERE id = 1").unwrap();
+    world.run_with(&["sql", "BACKUP DATABASE shop TO DISK='a/full.bak'"]).done();
+    let log = "BACKUP LOG shop TO DISK='a/log.trn'";
+    let said = world.run_with(&["sql", log]).done().text();
+    assert!(said.contains("Nothing was committed in database 'shop'") && !said.contains("Processed"), "{said}");
+    assert!(said.contains("BACKUP LOG successfully processed 0 pages"), "{said}");
+    assert_eq!(world.names("a"), ["full.bak"]);
+    app.execute_batch("UPDATE item SET name = 'after' WHERE id = 1").unwrap();
+    let said = world.run_with(&["sql", log]).done().text();
+    assert!(said.contains("Processed "), "{said}");
+    assert_eq!(world.names("a"), ["full.bak", "log.trn"]);
+}
+
+#[test]
 fn a_wrong_word_is_named_before_anything_runs_and_a_failure_ends_the_script() {
     let world = world();
     let wrong = "BACKUP DATABASE shop TO DISK='a/1.bak'\nGO\nBACKUP DATABASE shop TO DISK='a/2.bak' WITH FILE_SNAPSHOT";

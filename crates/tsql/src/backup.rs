@@ -158,11 +158,12 @@ fn of_backup(option: &Given, names: &Names, what: &str) -> Result<Vec<String>> {
         "MEDIANAME" => flag("media-name", option.text()?),
         "RETAINDAYS" => flag("lock-until", format!("{}d", option.number(1, DAYS_MAX)?)),
         // What fullbore always does.
-        "DIFFERENTIAL" | "CHECKSUM" | "STOP_ON_ERROR" | "NOFORMAT" | "NOINIT" | "NOSKIP" => none,
+        // SKIP leaves out a check that fullbore does not make: it compares no names and no dates before it replaces. A lock in
+        // an object store holds all the same.
+        "DIFFERENTIAL" | "CHECKSUM" | "STOP_ON_ERROR" | "NOFORMAT" | "NOINIT" | "NOSKIP" | "SKIP" => none,
         // Tapes.
         "REWIND" | "NOREWIND" | "UNLOAD" | "NOUNLOAD" | "LOAD" | "NOLOAD" => none,
         "NO_CHECKSUM" => Err(option.wrong("fullbore always writes checksums", "leave it out")),
-        "SKIP" => Err(option.wrong("a lock of a family cannot be skipped", "leave it out, and write to other names")),
         "EXPIREDATE" => Err(option.wrong("fullbore takes a number of days", "write RETAINDAYS = 30")),
         "MEDIADESCRIPTION" => {
             let why = "fullbore's media have a name, and no description of their own";

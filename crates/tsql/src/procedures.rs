@@ -48,6 +48,11 @@ pub(crate) fn execute(parser: &mut Parser, variables: &Variables, names: &Names,
             break;
         }
     }
+    if matches!(parser.peek(), Some(Lexeme::Text(_) | Lexeme::Number(_))) {
+        let why = "its arguments need their names";
+        let hint = "write @source_db_name = N'…', and so on";
+        return Err(Error::usage(format!("{}: {}", parser.at(), call.procedure), why, hint));
+    }
     let command = match call.procedure.as_str() {
         "rds_backup_database" => call.backup(names),
         "rds_restore_database" => call.restore(names, "RESTORE DATABASE"),

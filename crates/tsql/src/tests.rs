@@ -30,6 +30,12 @@ fn lines(script: &str) -> Vec<String> {
     all.iter().map(|command| command.words.join(" ")).collect()
 }
 
+#[test]
+fn arguments_of_procedures_need_their_names() {
+    let script = "EXEC msdb.dbo.rds_backup_database N'shop', N'arn:aws:s3:::b/k.bak'";
+    refused(script, &["line 1, column 35: rds_backup_database", "arguments need their names"]);
+}
+
 fn refused(script: &str, words: &[&str]) {
     let error = commands(script).err().unwrap_or_else(|| panic!("it is accepted: {script}"));
     assert_eq!(error.exit_kind().exit_code(), 2);
@@ -59,6 +65,12 @@ fn the_statements_of_published_reports_are_command_lines() {
         (
             "BACKUP DATABASE [Sales DB] TO URL = 's3://bucket/sales.bak' WITH COPY_ONLY, NAME = N'month', RETAINDAYS = 30",
             "backup mysql://backup@db1 --to s3://bucket/sales.bak --copy-only --name month --lock-until 30d",
+        ),
+        (
+            // As SQL Server Management Studio writes it.
+            "BACKUP DATABASE [shop] TO  DISK = N'D:\\Backup\\shop.bak' WITH NOFORMAT, INIT,  NAME = N'shop-Full Database \
+             Backup', SKIP, NOREWIND, NOUNLOAD,  STATS = 10, CHECKSUM\nGO",
+            "backup sqlite:/srv/shop.db --to /mnt/d/shop.bak --init --name shop-Full Database Backup",
         ),
         (
             "BACKUP DATABASE shop TO DISK='/a/d.bak' WITH DIFFERENTIAL",
