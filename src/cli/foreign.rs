@@ -234,7 +234,11 @@ pub fn list(description: &ForeignDescription, title: &str, args: &List) -> Resul
         stop_at: stop_at.map(|time| stop_at::of(description, time)),
         warnings: &description.warnings,
     };
-    let code = missing_first(description);
+    let code = match missing_first(description) {
+        // A differential without its full, or logs behind a gap.
+        0 if description.restorable.iter().any(|database| !database.missing.is_empty()) => WITH_WARNINGS,
+        code => code,
+    };
     if args.shown.report.write("list", &lists)? {
         print_list(&lists.sets);
         print_restorable(lists.restorable);

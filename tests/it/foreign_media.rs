@@ -55,6 +55,24 @@ fn a_missing_family_is_named_by_every_verb_with_exit_code_3() {
 }
 
 #[test]
+fn a_file_that_is_not_a_backup_is_named_in_plain_words_by_every_verb() {
+    let world = World::new();
+    for (name, bytes) in [("empty.bak", &b""[..]), ("zip.bak", b"PK\x03\x04 a packed file"), ("zero.bak", &[0; 9000])] {
+        world.write(name, bytes);
+        for verb in ["inspect header", "inspect files", "inspect label", "list", "verify"] {
+            let ended = world.run(&format!("{verb} --from {name}")).with_code(3);
+            ended.says(&[name, "is not a backup file", "name files that a backup has written"]);
+        }
+        world.run(&format!("copy --from {name} --to-repo r/ --mkdir")).with_code(3).says(&["is not a backup file"]);
+        world
+            .run(&format!("restore --from {name} --into dir:out --mkdir"))
+            .with_code(3)
+            .says(&["is not a backup file"]);
+        assert!(!world.at("out").exists(), "{name}");
+    }
+}
+
+#[test]
 fn verify_ends_with_a_statement_of_coverage_and_finds_a_changed_bit() {
     let world = World::new();
     let good = sample_full(true);
@@ -119,7 +137,7 @@ fn a_list_has_the_sets_of_a_database_in_the_order_of_its_log() {
     );
     std::fs::remove_file(world.at("b.trn")).unwrap();
     to("2026-11-26T04:25:00").with_code(3).says(&["ends at 2026-11-26T04:10:30"]);
-    let text = world.run("list .").done().text();
+    let text = world.run("list .").with_code(4).text();
     assert!(text.contains("not restorable: the log from LSN 1000000020000001 to LSN 1000000030000001"), "{text}");
 }
 
@@ -197,7 +215,7 @@ fn a_differential_without_its_full_is_named_by_list_and_verify() {
     set.copies = vec![Vec::new()];
     world.write("d.bak", &FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish());
     world.run("verify d.bak").refused(3, "the full backup 00000000", "cannot be restored without it");
-    assert!(world.run("list d.bak").done().text().contains("full is missing"));
+    assert!(world.run("list d.bak").with_code(4).text().contains("full is missing"));
 }
 
 #[test]

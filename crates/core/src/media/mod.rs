@@ -41,7 +41,7 @@ pub const FORMAT_VERSION: u16 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
     /// Not a fullbore family at all.
-    #[error("not a fullbore media family (no magic)")]
+    #[error("is not a backup file: fullbore does not know how it begins")]
     NotMedia,
     /// Written by a newer program.
     #[error("media format version {0}: made by a newer fullbore; this one reads up to version {FORMAT_VERSION}")]

@@ -34,7 +34,11 @@ pub(super) struct OpenedBlock {
 pub(super) fn damage(device: &str, offset: u64, flaw: Flaw) -> Error {
     match flaw {
         Flaw::Newer(_) => Error::refused(device, flaw.to_string(), "use a newer fullbore to read it"),
-        Flaw::NotMedia => Error::incomplete(device, flaw.to_string(), "give only families that fullbore has written"),
+        Flaw::NotMedia => Error::incomplete(
+            device,
+            flaw.to_string(),
+            "name files that a backup has written, whole and not packed by another program",
+        ),
         Flaw::Broken(what) => Error::damaged(device, offset, what),
     }
 }

@@ -97,7 +97,10 @@ impl Input {
         let last = last.ok_or_else(|| self.damaged(self.at, "a stream is longer than any file can be"))?;
         self.bytes.skip(left_out).map_err(|error| Error::of_read(&self.device, error))?;
         self.at = last;
-        self.exact(&mut [0], "a stream")
+        match self.read(&mut [0])? {
+            0 => Err(self.cut_off(format!("ends before byte {}, inside a stream", last + 1))),
+            _ => Ok(()),
+        }
     }
 
     /// Leaves out the bytes before the next stream; gives their number.
@@ -122,7 +125,11 @@ impl Input {
 
     /// The family ends here, but should not.
     pub fn ends(&self, inside: &str) -> Error {
-        let why = format!("ends at byte {} inside {inside}: the file was cut off", self.at);
+        self.cut_off(format!("ends at byte {} inside {inside}", self.at))
+    }
+
+    fn cut_off(&self, what: String) -> Error {
+        let why = format!("{what}: the file was cut off");
         Error::incomplete(format!("`{}`", self.device), why, "copy the whole file again from where it was made")
     }
 }

@@ -183,7 +183,10 @@ fn a_family_that_is_cut_off_in_its_pages_shows_its_first_description_with_a_warn
     let set = &found.media_sets[0].sets[0];
     assert_eq!(set.header.get("DatabaseName").unwrap(), "shop");
     assert!(set.header.get("BackupFinishDate").unwrap().is_null());
-    assert!(found.warnings[0].contains("was cut off"), "{:?}", found.warnings);
+    // The pages were not read, so only the byte that was looked for is known.
+    let stream = "inside a stream: the file was cut off";
+    let cut_off = found.warnings[0].contains("ends before byte ") && found.warnings[0].contains(stream);
+    assert!(cut_off, "{:?}", found.warnings);
     assert!(found.warnings[1].contains("no final description"), "{:?}", found.warnings);
 }
 
