@@ -155,36 +155,48 @@ impl Variables {
             "GETDATE" | "SYSDATETIME" => Value::Time(self.now.clone()),
             "GETUTCDATE" | "SYSUTCDATETIME" => Value::Time(self.now.with_time_zone(jiff::tz::TimeZone::UTC)),
             "CONVERT" => {
-                let most = type_name(parser)?;
+                let into = type_name(parser)?;
                 parser.want_sign(',')?;
                 let value = self.sum(parser, depth)?;
                 let style = if parser.take_sign(',') { self.sum(parser, depth)? } else { Value::Number(0) };
-                convert(&value, most, &style, at)?
+                convert(&value, &into, &style, at)?
             }
             "CAST" => {
                 let value = self.sum(parser, depth)?;
                 parser.want_word("AS")?;
-                convert(&value, type_name(parser)?, &Value::Number(0), at)?
+                convert(&value, &type_name(parser)?, &Value::Number(0), at)?
             }
             "REPLACE" => {
-                let text = self.sum(parser, depth)?.text();
+                let text = self.sum(parser, depth)?;
                 parser.want_sign(',')?;
-                let from = self.sum(parser, depth)?.text();
+                let from = self.sum(parser, depth)?;
                 parser.want_sign(',')?;
-                let to = self.sum(parser, depth)?.text();
-                let replaced = if from.is_empty() { text } else { text.replace(&from, &to) };
-                if replaced.len() > TEXT_MAX {
-                    return Err(Error::usage(at.to_string(), "this text is longer than 64 KiB", "use a shorter text"));
+                let to = self.sum(parser, depth)?;
+                if [&text, &from, &to].contains(&&Value::Null) {
+                    Value::Null
+                } else {
+                    let (text, from) = (text.text(), from.text());
+                    limited(if from.is_empty() { text } else { text.replace(&from, &to.text()) }, at)?
                 }
-                Value::Text(replaced)
+            }
+            // NULL is an empty text here, and nowhere else.
+            "CONCAT" => {
+                let mut joined = self.sum(parser, depth)?.text();
+                while parser.take_sign(',') {
+                    joined.push_str(&self.sum(parser, depth)?.text());
+                }
+                limited(joined, at)?
             }
             "FORMAT" => {
                 let value = self.sum(parser, depth)?;
                 parser.want_sign(',')?;
                 format(&value, &self.sum(parser, depth)?.text(), at)?
             }
-            "UPPER" => Value::Text(self.sum(parser, depth)?.text().to_uppercase()),
-            "LOWER" => Value::Text(self.sum(parser, depth)?.text().to_lowercase()),
+            "UPPER" | "LOWER" => match self.sum(parser, depth)? {
+                Value::Null => Value::Null,
+                value if function == "UPPER" => Value::Text(value.text().to_uppercase()),
+                value => Value::Text(value.text().to_lowercase()),
+            },
             other => {
                 let why = format!("fullbore does not know the function {other}");
                 return Err(Error::usage(at.to_string(), why, HINT));
@@ -195,6 +207,14 @@ impl Variables {
     }
 }
 
+/// A text that is short enough.
+fn limited(text: String, at: Position) -> Result<Value> {
+    match text.len() {
+        0..=TEXT_MAX => Ok(Value::Text(text)),
+        _ => Err(Error::usage(at.to_string(), "this text is longer than 64 KiB", "use a shorter text")),
+    }
+}
+
 fn number(digits: &str, at: Position) -> Result<Value> {
     let number = digits.parse().map_err(|_| {
         Error::usage(at.to_string(), format!("{digits} is not a whole number of 64 bits"), "write a whole number")
@@ -202,11 +222,18 @@ fn number(digits: &str, at: Position) -> Result<Value> {
     Ok(Value::Number(number))
 }
 
-/// The length of a data type: `nvarchar(260)` has 260 characters, and `int` or `nvarchar(max)` has no limit.
+/// A data type: `nvarchar(260)` has 260 characters, and `int` or `nvarchar(max)` has no limit.
+pub(crate) struct DataType {
+    /// In capitals.
+    name: String,
+    most: Option<usize>,
+}
+
+/// The data type that is next in the script.
 ///
 /// # Errors
 /// No type is next.
-pub(crate) fn type_name(parser: &mut Parser) -> Result<Option<usize>> {
+pub(crate) fn type_name(parser: &mut Parser) -> Result<DataType> {
     let mut name = parser.any_word("a data type")?;
     while parser.take_sign('.') {
         name = parser.any_word("a data type")?;
@@ -225,12 +252,22 @@ pub(crate) fn type_name(parser: &mut Parser) -> Result<Option<usize>> {
         parser.want_sign(')')?;
     }
     // Without a length, SQL Server takes 30 characters in CONVERT, and a time has more in no style.
-    Ok(most.filter(|_| name.contains("CHAR")))
+    Ok(DataType { most: most.filter(|_| name.contains("CHAR")), name })
 }
 
-fn convert(value: &Value, most: Option<usize>, style: &Value, at: Position) -> Result<Value> {
+fn convert(value: &Value, into: &DataType, style: &Value, at: Position) -> Result<Value> {
+    let most = into.most;
     let text = match (value, style) {
         (Value::Null, _) => return Ok(Value::Null),
+        (Value::Time(_), _) if ["DATETIME", "DATETIME2"].contains(&into.name.as_str()) => return Ok(value.clone()),
+        (Value::Time(_), _) if !into.name.contains("CHAR") => {
+            let why = format!("fullbore does not convert a time to {}", into.name);
+            return Err(Error::usage(
+                at.to_string(),
+                why,
+                "convert it to a text: CONVERT(nvarchar(8), GETDATE(), 112)",
+            ));
+        }
         (Value::Time(time), Value::Number(style)) => converted(time, *style).ok_or_else(|| {
             let hint = "use 112 (20261126), 120 (2026-11-26 10:00:00), 126 (2026-11-26T10:00:00) or 108 (10:00:00)";
             Error::usage(at.to_string(), format!("fullbore does not know the style {style} of a time"), hint)
@@ -271,7 +308,7 @@ pub(crate) fn moment(value: Option<&Value>, at: Position) -> Result<String> {
 /// A time in one of SQL Server's styles of CONVERT.
 fn converted(time: &Zoned, style: i64) -> Option<String> {
     let pattern = match style {
-        0 | 100 => "%b %e %Y %I:%M%p",
+        0 | 100 => "%b %e %Y %l:%M%p",
         12 => "%y%m%d",
         23 => "%Y-%m-%d",
         8 | 24 | 108 => "%H:%M:%S",
@@ -286,7 +323,14 @@ fn converted(time: &Zoned, style: i64) -> Option<String> {
 
 /// FORMAT of a time by a pattern of .NET: only years to seconds.
 fn format(value: &Value, pattern: &str, at: Position) -> Result<Value> {
-    let Value::Time(time) = value else { return Ok(value.clone()) };
+    let time = match value {
+        Value::Time(time) => time,
+        Value::Null => return Ok(Value::Null),
+        other => {
+            let why = format!("FORMAT needs a time, and `{}` is not one", other.text());
+            return Err(Error::usage(at.to_string(), why, "write FORMAT(GETDATE(), 'yyyyMMdd_HHmmss')"));
+        }
+    };
     let parts = [("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S"), ("yy", "%y")];
     let mut made = String::new();
     let mut rest = pattern;
@@ -306,49 +350,4 @@ fn format(value: &Value, pattern: &str, at: Position) -> Result<Value> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::super::lexemes::lexemes;
-    use super::*;
-
-    fn value_of(script: &str) -> Result<Value> {
-        let now = "2026-11-26T04:05:06+00:00[UTC]".parse().unwrap();
-        let mut variables = Variables::new(now);
-        variables.set("Name", Value::Text("shop".into()));
-        let mut parser = Parser::new(lexemes(script).unwrap());
-        let value = variables.value(&mut parser)?;
-        assert!(parser.peek().is_none(), "{script}");
-        Ok(value)
-    }
-
-    #[test]
-    fn paths_are_built_as_scripts_of_backups_build_them() {
-        for (script, text) in [
-            ("N'/b/' + @name + N'_' + CONVERT(nvarchar(8), GETDATE(), 112) + N'.bak'", "/b/shop_20261126.bak"),
-            ("'a' + REPLACE(CONVERT(varchar(8), GETDATE(), 108), ':', '')", "a040506"),
-            ("UPPER(@NAME) + FORMAT(SYSDATETIME(), 'yyyy-MM-dd_HHmmss')", "SHOP2026-11-26_040506"),
-            ("CAST(7 AS varchar(3)) + ('x' + 'y')", "7xy"),
-            ("CONVERT(char(4), GETDATE(), 112)", "2026"),
-        ] {
-            assert_eq!(value_of(script).unwrap(), Value::Text(text.into()), "{script}");
-        }
-        assert_eq!(value_of("1024 + 1024").unwrap(), Value::Number(2048));
-        assert_eq!(value_of("'a' + NULL").unwrap(), Value::Null);
-    }
-
-    #[test]
-    fn an_unknown_function_variable_or_style_is_an_error_with_its_place() {
-        for (script, words) in [
-            ("'a' + NEWID()", ["column 7", "NEWID"]),
-            ("@other", ["@other", "not declared"]),
-            ("CONVERT(nvarchar(8), GETDATE(), 999)", ["style 999", "112"]),
-            ("'a' + 1", ["a number", "CONVERT"]),
-            ("FORMAT(GETDATE(), 'tt')", ["`t`", "yyyy"]),
-            ("99999999999999999999", ["64 bits", "whole"]),
-        ] {
-            let error = value_of(script).unwrap_err().to_string();
-            assert!(words.iter().all(|word| error.contains(word)), "{script}: {error}");
-        }
-        assert!(value_of(&"(".repeat(1000)).unwrap_err().to_string().contains("too many brackets"));
-    }
-}
+mod tests;

@@ -48,7 +48,7 @@ pub(crate) fn execute(parser: &mut Parser, variables: &Variables, names: &Names,
             break;
         }
     }
-    if matches!(parser.peek(), Some(Lexeme::Text(_) | Lexeme::Number(_))) {
+    if call.procedure.starts_with("rds_") && matches!(parser.peek(), Some(Lexeme::Text(_) | Lexeme::Number(_))) {
         let why = "its arguments need their names";
         let hint = "write @source_db_name = N'…', and so on";
         return Err(Error::usage(format!("{}: {}", parser.at(), call.procedure), why, hint));

@@ -34,6 +34,7 @@ fn lines(script: &str) -> Vec<String> {
 fn arguments_of_procedures_need_their_names() {
     let script = "EXEC msdb.dbo.rds_backup_database N'shop', N'arn:aws:s3:::b/k.bak'";
     refused(script, &["line 1, column 35: rds_backup_database", "arguments need their names"]);
+    refused("EXEC sp_executesql N'BACKUP'", &["does not know the procedure sp_executesql"]);
 }
 
 fn refused(script: &str, words: &[&str]) {
