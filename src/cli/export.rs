@@ -10,11 +10,11 @@ use fullbore::{Error, Result};
 use super::args::{InRepository, OutputFlags};
 use super::closing;
 
-/// Write the tables of a backup as CSV, Parquet or SQLite files, without a database server.
+/// Write the tables of a backup as CSV, Parquet, SQLite or SQL files, without a database server.
 ///
 /// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. Such files may be stored: --repo
-/// names their repository, --from a directory of sets. It reads backup sets of SQLite databases, too. Other backup sets
-/// cannot be exported yet: restore them first. A table that cannot be decoded is refused with a warning and exit code 4; the
+/// names their repository, --from a directory of sets. It reads backup sets of SQLite databases, and logical sets of MySQL
+/// and MariaDB (backup --method logical), too. Other backup sets are restored first. A table that cannot be decoded is refused with a warning and exit code 4; the
 /// other tables are exported. No file has its name before all files are complete and durable.
 #[derive(Debug, Args)]
 pub struct Export {
@@ -24,7 +24,8 @@ pub struct Export {
     /// Which repository.
     #[command(flatten)]
     pub repository: InRepository,
-    /// csv and parquet: a file for each table. sqlite: one database with all tables.
+    /// csv and parquet: a file for each table. sqlite: one database with all tables. sql: one text for the client of the
+    /// server, only of MySQL and MariaDB.
     #[arg(long, value_name = "FORMAT")]
     pub format: Format,
     /// Export only this table: dbo.Orders, or Orders. Repeatable [default: all tables].
@@ -67,6 +68,8 @@ pub enum Format {
     Parquet,
     /// A SQLite database.
     Sqlite,
+    /// A text of SQL for a MySQL or MariaDB server: definitions, rows, views, routines and triggers.
+    Sql,
 }
 
 /// Runs the verb; gives the exit code.
@@ -74,6 +77,10 @@ pub fn run(args: &Export, config: &Config) -> Result<u8> {
     let config = &args.repository.config(config);
     if args.from.is_empty() && args.repository.repo.is_none() {
         return Err(Error::usage("export", "nothing to read is named", "write --from DEVICE or --repo NAME"));
+    }
+    if args.format == Format::Sql && !args.columns.is_empty() {
+        let why = "--format sql has whole rows, which their table takes back";
+        return Err(Error::usage("--columns", why, "leave it out, or use --format csv"));
     }
     let request = Request {
         from: args.from.clone(),
@@ -86,6 +93,7 @@ pub fn run(args: &Export, config: &Config) -> Result<u8> {
             Format::Csv => export::Format::Csv,
             Format::Parquet => export::Format::Parquet,
             Format::Sqlite => export::Format::Sqlite,
+            Format::Sql => export::Format::Sql,
         },
         tables: args.table.clone(),
         columns: export::column_names(&args.columns)?,

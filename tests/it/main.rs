@@ -72,6 +72,7 @@ mod mysql;
 mod mysql_differential;
 mod mysql_logical;
 mod mysql_logical_accounts;
+mod mysql_logical_export;
 mod mysql_logical_faults;
 mod mysql_logical_shapes;
 mod mysql_other_engines;

@@ -145,6 +145,10 @@ impl Bound {
             (Cell::Real(value), Literal::Number(digits, scale)) => value.partial_cmp(&(float(*digits, *scale) as f32)),
             (Cell::Binary(bytes), Literal::Bytes(other)) => Some(bytes.cmp(other)),
             (Cell::Uuid(id), Literal::Text(text)) => Some(id.cmp(&Uuid::parse_str(text).ok()?)),
+            // A time that is not in one day: a literal is.
+            (Cell::Text(text), Literal::Text(_)) if matches!(self.kind, ColumnKind::Time { .. }) => {
+                Some(if text.starts_with('-') { Ordering::Less } else { Ordering::Greater })
+            }
             // T-SQL ignores spaces at the end.
             (Cell::Text(text), Literal::Text(other)) => {
                 Some(text.trim_end_matches(' ').cmp(other.trim_end_matches(' ')))
@@ -170,9 +174,13 @@ impl Bound {
 
 /// The value as the column compares it. `None` if it cannot.
 fn fitting(value: &Literal, kind: ColumnKind) -> Option<Literal> {
-    use ColumnKind::{Any, Binary, Bool, Byte, Date, Decimal, Float, Int, Long, Moment, Real, Short, Text, Time};
+    use ColumnKind::{
+        Any, Binary, Bool, Byte, Date, Decimal, Float, Int, Long, Moment, Real, Short, Text, Time, UnsignedLong,
+    };
     match (value, kind) {
-        (Literal::Number(..), Bool | Byte | Short | Int | Long | Decimal { .. } | Real | Float) => Some(value.clone()),
+        (Literal::Number(..), Bool | Byte | Short | Int | Long | UnsignedLong | Decimal { .. } | Real | Float) => {
+            Some(value.clone())
+        }
         (Literal::Bytes(_), Binary) => Some(value.clone()),
         (Literal::Text(text), ColumnKind::Uuid) => Uuid::parse_str(text).ok().map(|_| value.clone()),
         (Literal::Text(_), Text | Any) => Some(value.clone()),

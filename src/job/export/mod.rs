@@ -1,7 +1,7 @@
 //! `export`: tables out of media, as files that other programs read.
 //!
 //! ```text
-//! ForeignTables (engines) ─► Selection (tables, columns, --where) ─► Writer (CSV, Parquet, SQLite) ─► Staging ─► names
+//! ForeignTables (engines) ─► Selection (tables, columns, --where) ─► Writer (CSV, Parquet, SQLite, SQL) ─► Staging ─► names
 //! ```
 //! No file has its name before all of them are complete and durable. A table that cannot be decoded is refused; the others
 //! are exported.
@@ -10,11 +10,13 @@ mod cell_text;
 mod condition;
 mod csv_file;
 mod file_names;
+mod logical;
 mod own_sets;
 mod pace;
 mod parquet_file;
 mod parquet_schema;
 mod selection;
+mod sql_file;
 mod sqlite_file;
 mod staging;
 
@@ -37,6 +39,7 @@ use csv_file::CsvFile;
 use pace::Pace;
 use parquet_file::{Again, ParquetFile};
 use selection::Selected;
+use sql_file::sql_text;
 use sqlite_file::SqliteFile;
 use staging::Staging;
 
@@ -49,6 +52,8 @@ pub enum Format {
     Parquet,
     /// One SQLite database with all tables.
     Sqlite,
+    /// One text of SQL statements for the server that the tables come from.
+    Sql,
 }
 
 /// What the user asked for.
@@ -127,25 +132,42 @@ pub fn run(
         own_sets::refuse_others(request, conduct)?;
     }
     let staging = Staging::create(&request.into, request.replace)?;
-    let tables = match found {
-        Some(found) => found.tables(wanted.as_deref(), &staging.scratch()?, conduct)?,
-        None => own_sets::tables(request, &staging.scratch()?, config, conduct, report)?,
-    };
+    let scratch = staging.scratch()?;
+    let write = |tables: &dyn ForeignTables, report: &mut Report| write(tables, request, staging, conduct, report);
+    match found {
+        Some(found) => write(&*found.tables(wanted.as_deref(), &scratch, conduct)?, report)?,
+        None => own_sets::with_tables(request, &scratch, config, conduct, report, write)?,
+    }
+    report.set_speed(begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Writes the tables that are asked for, and gives the files their names.
+fn write(
+    tables: &dyn ForeignTables,
+    request: &Request,
+    staging: Staging,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
     report.database = Some(tables.database().to_owned());
     report.sets = tables.sets().to_vec();
     report.warnings.extend(tables.warnings().iter().cloned());
     report.notes.extend(tables.notes().iter().cloned());
-    let chosen = selection::choose(&*tables, request)?;
+    let chosen = selection::choose(tables, request)?;
     let expected = chosen.iter().filter_map(Selected::stored_rows).fold(0, u64::saturating_add);
     let writing = Writing { conduct, pace: Pace::begin(&conduct.progress, expected) };
-    let Exported { tables: exported, damage } = export(&*tables, &chosen, request, &staging, &writing, report)?;
+    let done = match request.format {
+        Format::Sql => sql_text(tables, &chosen, request, &staging, &writing, report)?,
+        _ => export(tables, &chosen, request, &staging, &writing, report)?,
+    };
+    let Exported { tables: exported, damage } = done;
     writing.pace.end();
     if exported == 0 {
         return Err(damage.unwrap_or_else(|| refused_all(tables.database(), chosen.len(), report)));
     }
     conduct.check()?;
     report.source_bytes = staging.publish()?;
-    report.set_speed(begun.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -158,11 +180,7 @@ fn refused_all(database: &str, count: usize, report: &mut Report) -> Error {
     }
     let why = report.exported.iter().find_map(|table| table.refused.clone()).unwrap_or_default();
     // The error says the first reason, and the warnings say all of them.
-    Error::refused(
-        format!("each of {what}"),
-        format!("cannot be exported: {why}"),
-        "restore the backup with SQL Server",
-    )
+    Error::refused(format!("each of {what}"), format!("cannot be exported: {why}"), "restore the backup into a server")
 }
 
 /// The signals and the progress of the writing.
@@ -246,6 +264,21 @@ fn export(
     Ok(exported)
 }
 
+impl Writing<'_> {
+    /// Counts a row, and says whether the export takes it.
+    fn takes(&self, table: &Selected<'_>, cells: &[Cell], written: &mut Written) -> Result<bool> {
+        /// Rows between two looks at the signals.
+        const ROWS: u64 = 4096;
+        written.read += 1;
+        if written.read.is_multiple_of(ROWS) {
+            self.conduct.check()?;
+            self.pace.add(ROWS);
+        }
+        table.refuse_null(cells, written.read)?;
+        Ok(table.takes(cells))
+    }
+}
+
 /// What was written of a table.
 struct Written {
     /// Rows in the file.
@@ -262,18 +295,10 @@ fn rows(
     writing: &Writing<'_>,
     each: &mut dyn FnMut(&[Cell]) -> Result<()>,
 ) -> Result<Written> {
-    /// Rows between two looks at the signals.
-    const ROWS: u64 = 4096;
     table.refuse()?;
     let mut written = Written { rows: 0, read: 0, warnings: Vec::new() };
     let warnings = tables.read(table.place, &table.read_columns, &mut |cells| {
-        written.read += 1;
-        if written.read.is_multiple_of(ROWS) {
-            writing.conduct.check()?;
-            writing.pace.add(ROWS);
-        }
-        table.refuse_null(cells, written.read)?;
-        if table.takes(cells) {
+        if writing.takes(table, cells, &mut written)? {
             written.rows += 1;
             each(cells.get(..table.columns.len()).unwrap_or_default())?;
         }

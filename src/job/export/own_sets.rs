@@ -9,7 +9,7 @@ use fullbore_engines::engine::FileEngine;
 use fullbore_engines::{ENGINES, ForeignTables};
 use fullbore_repository::discovery;
 
-use super::Request;
+use super::{Request, logical};
 use crate::config::Config;
 use crate::job::repository::{self, Setting};
 use crate::job::restore::{self, Into};
@@ -17,16 +17,49 @@ use crate::job::stored_tables::{self, Wanted};
 use crate::report::Report;
 
 /// What is noted when the database has no tables here.
-const OTHERS: &str = "`export` reads tables of SQLite, and those of SQL Server from its backup files and out of a repository; \
-                      other databases are restored first";
+const OTHERS: &str = "`export` reads tables of SQLite, rows of MySQL and MariaDB from sets of --method logical, and those of SQL \
+                      Server from its backup files and out of a repository; other sets are restored first";
 /// The name of the restored file. It has no name after the export.
 const RESTORED: &str = "restored";
 
-/// Opens the tables of the chosen database in `scratch`.
+/// Gives the tables of the chosen database to `then`. Work is in `scratch`.
 ///
 /// # Errors
-/// The errors of a restore. Also: the sets belong to an engine whose tables fullbore cannot read.
-pub(super) fn tables(
+/// The errors of a restore. Also: the sets belong to an engine whose tables fullbore cannot read; the error of `then`.
+pub(super) fn with_tables(
+    request: &Request,
+    scratch: &Path,
+    config: &Config,
+    conduct: &Conduct,
+    report: &mut Report,
+    then: impl FnOnce(&dyn ForeignTables, &mut Report) -> Result<()>,
+) -> Result<()> {
+    if request.file.is_some() {
+        return then(&*tables(request, scratch, config, conduct, report)?, report);
+    }
+    let reading = request.reading();
+    let Some(name) = &request.repository else {
+        let tables = match logical::among_sets(&reading, conduct, report)? {
+            Some(tables) => tables,
+            None => tables(request, scratch, config, conduct, report)?,
+        };
+        return then(&*tables, report);
+    };
+    let (setting, database) = (Setting { name, config }, request.database.as_deref());
+    let mut then = Some(then);
+    let done =
+        repository::logical_tables::with_reading(&reading, database, setting, conduct, report, |set, report| {
+            let tables = logical::among_sets(set, conduct, report)?.ok_or(Error::Halted)?;
+            then.take().ok_or(Error::Halted)?(&*tables, report)
+        })?;
+    match then {
+        Some(then) if done.is_none() => then(&*tables(request, scratch, config, conduct, report)?, report),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the tables of a database of another kind.
+fn tables(
     request: &Request,
     scratch: &Path,
     config: &Config,

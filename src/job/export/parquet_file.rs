@@ -243,7 +243,10 @@ impl Collected {
         match (&mut self.values, self.form, cell) {
             (Values::Bool(all), _, Cell::Bool(value)) => all.push(*value),
             (Values::Int(all), Form::Int(..), Cell::Int(value)) => all.push(i32::try_from(*value).ok()?),
-            (Values::Long(all), Form::Long, Cell::Int(value)) => all.push(*value),
+            (Values::Long(all), Form::Long | Form::UnsignedLong, Cell::Int(value)) => all.push(*value),
+            (Values::Long(all), Form::UnsignedLong, Cell::Decimal { digits, scale: 0 }) => {
+                all.push(u64::try_from(*digits).ok()?.cast_signed());
+            }
             (Values::Int(all), Form::Decimal(_, scale), Cell::Decimal { digits, scale: own }) if scale == *own => {
                 all.push(i32::try_from(*digits).ok()?);
             }
@@ -288,9 +291,12 @@ impl Values {
         match form {
             Form::Bool => Self::Bool(Vec::new()),
             Form::Int(..) | Form::Decimal(0..=9, _) | Form::Date | Form::Time(Unit::Millis) => Self::Int(Vec::new()),
-            Form::Long | Form::Decimal(10..=18, _) | Form::Time(_) | Form::Moment(_) | Form::Zoned(_) => {
-                Self::Long(Vec::new())
-            }
+            Form::Long
+            | Form::UnsignedLong
+            | Form::Decimal(10..=18, _)
+            | Form::Time(_)
+            | Form::Moment(_)
+            | Form::Zoned(_) => Self::Long(Vec::new()),
             Form::Real => Self::Real(Vec::new()),
             Form::Float => Self::Float(Vec::new()),
             Form::Decimal(..) | Form::Uuid => Self::Fixed(Joined::default()),

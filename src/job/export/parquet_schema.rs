@@ -19,6 +19,8 @@ pub enum Form {
     Int(i8, bool),
     /// An integer of 8 bytes.
     Long,
+    /// An integer of 8 bytes without sign.
+    UnsignedLong,
     /// A decimal number: precision and scale. It has 4, 8 or more bytes.
     Decimal(u8, u8),
     /// A floating-point number of 4 bytes.
@@ -83,6 +85,7 @@ fn first_form(kind: ColumnKind) -> Form {
         ColumnKind::Short => Form::Int(16, true),
         ColumnKind::Int => Form::Int(32, true),
         ColumnKind::Long => Form::Long,
+        ColumnKind::UnsignedLong => Form::UnsignedLong,
         ColumnKind::Decimal { precision, scale } => Form::Decimal(precision, scale),
         ColumnKind::Real => Form::Real,
         ColumnKind::Float => Form::Float,
@@ -104,7 +107,8 @@ pub fn next_form(forms: &mut [Form], column: usize) -> Result<()> {
     let next = match forms.get(column) {
         Some(Form::Moment(Unit::Nanos)) => Form::Moment(Unit::Micros),
         Some(Form::Zoned(Unit::Nanos)) => Form::Zoned(Unit::Micros),
-        Some(Form::Moment(_) | Form::Zoned(_)) => Form::Text,
+        // MySQL has zero dates, and times of more than a day.
+        Some(Form::Date | Form::Time(_) | Form::Moment(_) | Form::Zoned(_)) => Form::Text,
         other => {
             let why = format!("a value does not fit into its Parquet column ({other:?})");
             return Err(Error::refused("a table", why, "use --format csv"));
@@ -154,6 +158,7 @@ fn field(name: &str, form: Form, repetition: Repetition) -> Result<TypePtr, Parq
         Form::Int(32, true) => (Physical::INT32, None, -1),
         Form::Int(bits, sign) => (Physical::INT32, Some(LogicalType::integer(bits, sign)), -1),
         Form::Long => (Physical::INT64, None, -1),
+        Form::UnsignedLong => (Physical::INT64, Some(LogicalType::integer(64, false)), -1),
         Form::Decimal(precision, scale) => {
             let logical = LogicalType::decimal(scale.into(), precision.into());
             let (physical, length) = match precision {

@@ -4,8 +4,8 @@ use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 use fullbore_engines::{Cell, ForeignTable, ForeignTables, TableColumn};
 
-use super::Request;
 use super::condition::Bound;
+use super::{Format, Request};
 
 /// A table to export.
 pub struct Selected<'a> {
@@ -144,7 +144,8 @@ fn selected<'a>(place: usize, table: &'a ForeignTable, request: &Request) -> Res
         }
         read_columns.push(found);
     }
-    if request.columns.is_empty() {
+    // A text of statements has the rows as they are.
+    if request.columns.is_empty() && request.format != Format::Sql {
         read_columns = (0..table.columns.len()).collect();
     }
     let columns = read_columns.iter().filter_map(|place| table.columns.get(*place)).collect();
@@ -201,6 +202,14 @@ impl Selected<'_> {
         if let Some(why) = &self.table.refused {
             return Err(Error::refused(self.table.title(), why, "leave this table out"));
         }
+        self.refuse_columns()
+    }
+
+    /// Refuses a column that is asked for and cannot be decoded.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn refuse_columns(&self) -> Result<()> {
         let asked = || self.read_columns.iter().filter_map(|place| self.table.columns.get(*place));
         let bad = asked().find_map(|column| Some((column, column.refused.as_ref()?)));
         let Some((column, why)) = bad else { return Ok(()) };

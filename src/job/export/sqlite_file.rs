@@ -114,7 +114,8 @@ fn declared(kind: ColumnKind) -> &'static str {
     match kind {
         ColumnKind::Bool | ColumnKind::Byte | ColumnKind::Short | ColumnKind::Int | ColumnKind::Long => "INTEGER",
         ColumnKind::Real | ColumnKind::Float => "REAL",
-        ColumnKind::Binary | ColumnKind::Any => "BLOB",
+        // SQLite keeps such values as they are. An integer above its largest one is text.
+        ColumnKind::Binary | ColumnKind::Any | ColumnKind::UnsignedLong => "BLOB",
         _ => "TEXT",
     }
 }

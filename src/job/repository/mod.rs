@@ -11,6 +11,7 @@ mod foreign_chain;
 mod hints;
 pub mod list;
 pub mod migrate;
+pub(in crate::job) mod logical_tables;
 mod locks;
 mod proof;
 pub mod prune;

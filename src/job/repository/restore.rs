@@ -79,14 +79,21 @@ pub fn run(
 /// The sets without those fulls that the target cannot take: a running server takes rows, and log sets for a directory
 /// need the files of a server. Without a fitting full, and where the user names a full, all sets stay.
 fn fit_for<'a>(into: &restore::Into, sets: Vec<&'a StoredSet>, reading: &Reading) -> Vec<&'a StoredSet> {
-    let is_log = |set: &&StoredSet| set.record.kind == SetKind::Log;
+    match into {
+        restore::Into::Server { .. } => fitting(sets, true, reading),
+        restore::Into::Directory(_) if sets.iter().any(is_log) => fitting(sets, false, reading),
+        _ => sets,
+    }
+}
+
+fn is_log(set: &&StoredSet) -> bool {
+    set.record.kind == SetKind::Log
+}
+
+/// The log sets, the sets of rows or those of files, and what the user names. Without such a full, all sets.
+pub(super) fn fitting<'a>(sets: Vec<&'a StoredSet>, wants_rows: bool, reading: &Reading) -> Vec<&'a StoredSet> {
     let named =
         |set: &&StoredSet| reading.choice.set.as_ref().is_some_and(|part| ids::fits(set.record.backup_set_id, part));
-    let wants_rows = match into {
-        restore::Into::Server { .. } => true,
-        restore::Into::Directory(_) if sets.iter().any(is_log) => false,
-        _ => return sets,
-    };
     let fits = |set: &&StoredSet| is_log(set) || named(set) || is_logical(set) == wants_rows;
     if sets.iter().any(|set| set.record.kind == SetKind::Full && set.is_usable() && fits(set)) {
         return sets.into_iter().filter(fits).collect();
@@ -95,7 +102,7 @@ fn fit_for<'a>(into: &restore::Into, sets: Vec<&'a StoredSet>, reading: &Reading
 }
 
 /// Whether a set holds rows and statements.
-fn is_logical(set: &StoredSet) -> bool {
+pub(super) fn is_logical(set: &StoredSet) -> bool {
     let engine = fullbore_engines::named(&set.record.engine).and_then(|engine| engine.logical());
     engine.is_some_and(|logical| logical.is_logical(&set.record.position.last.value()))
 }

@@ -28,6 +28,42 @@ pub trait ForeignTables: Send {
     /// decoded: the other tables may be good; damage.
     fn read(&self, table: usize, columns: &[usize], each: &mut dyn FnMut(&[Cell]) -> Result<()>)
     -> Result<Vec<String>>;
+
+    /// The tables as text of their own system, if fullbore knows how.
+    fn statements(&self) -> Option<&dyn Statements> {
+        None
+    }
+}
+
+/// Takes a piece of a text.
+pub type WriteText<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
+
+/// Tables as a text of SQL statements. The client of a server runs it.
+pub trait Statements {
+    /// What comes before all rows: it makes the databases and the tables. `tables` are places in
+    /// [`ForeignTables::tables`]; `None`: everything is wanted.
+    ///
+    /// # Errors
+    /// The error of `write`.
+    fn before(&self, tables: Option<&[usize]>, write: WriteText<'_>) -> Result<()>;
+
+    /// Inserts the rows of a table that `takes` wants. It gets the cells of `columns`.
+    ///
+    /// # Errors
+    /// As [`ForeignTables::read`]; or the error of `write`.
+    fn rows(
+        &self,
+        table: usize,
+        columns: &[usize],
+        takes: &mut dyn FnMut(&[Cell]) -> Result<bool>,
+        write: WriteText<'_>,
+    ) -> Result<()>;
+
+    /// What comes behind all rows: views, triggers and routines.
+    ///
+    /// # Errors
+    /// The error of `write`.
+    fn behind(&self, tables: Option<&[usize]>, write: WriteText<'_>) -> Result<()>;
 }
 
 /// One table.
@@ -82,6 +118,8 @@ pub enum ColumnKind {
     Int,
     /// An integer of 8 bytes.
     Long,
+    /// An integer of 8 bytes without sign. A cell above the largest integer is a decimal number.
+    UnsignedLong,
     /// A decimal number.
     Decimal {
         /// Digits in all, at most 38.
@@ -171,6 +209,13 @@ impl Day {
         (0..DAYS_OF_ALL_YEARS).contains(&days).then(|| Self(days - DAYS_BEFORE_1970))
     }
 
+    /// From year, month and day. `None` if the calendar does not have it, or the year is not 1 to 9999.
+    pub fn of(year: i16, month: i8, day: i8) -> Option<Self> {
+        let date = jiff::civil::Date::new(year, month, day).ok()?;
+        let since = date.since(jiff::civil::date(1970, 1, 1)).ok()?.get_days();
+        Self::since_year_1(since.checked_add(DAYS_BEFORE_1970)?)
+    }
+
     /// The days since 1 January 1970.
     pub fn since_1970(self) -> i32 {
         self.0
@@ -229,6 +274,10 @@ mod tests {
         assert_eq!(Day::since_year_1(3_652_058).unwrap().date(), (9999, 12, 31));
         assert_eq!(Day::since_year_1(3_652_059), None);
         assert_eq!(Day::since_year_1(-1), None);
+        for (year, month, day, days) in [(1, 1, 1, 0), (1970, 1, 1, 719_162), (9999, 12, 31, 3_652_058)] {
+            assert_eq!(Day::of(year, month, day), Day::since_year_1(days));
+        }
+        assert_eq!((Day::of(2023, 2, 29), Day::of(0, 1, 1), Day::of(2023, 0, 1)), (None, None, None));
         assert_eq!(Day::since_year_1(0).unwrap().plus(-1), None);
     }
 

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use fullbore_core::Result;
 use fullbore_core::media::ManifestStream;
-use fullbore_core::unpack::Target;
+use fullbore_core::unpack::{MediaSet, Target};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::ForeignTables;
 use crate::Options;
 
 /// An engine whose sets may hold rows and statements instead of files.
@@ -24,6 +25,12 @@ pub trait LogicalEngine: Sync {
     /// # Errors
     /// A file cannot be read or written.
     fn finish_files(&self, directory: &Path, position: &Value) -> Result<()>;
+
+    /// The tables of such a set, read out of it without a server. `title` says which set it is, for messages.
+    ///
+    /// # Errors
+    /// The set cannot be read.
+    fn tables(&self, set: MediaSet, title: String) -> Result<Box<dyn ForeignTables>>;
 
     /// Connects to the server of `url`, checks that it can take the rows, and creates the tables.
     ///

@@ -37,7 +37,9 @@ pub use foreign::{
     ForeignRestore, ForeignSet, ForeignVerification, NeededMedia, PointInTime, Restorable, RestorableRange,
     RestoredFile, Row, Surveyed, families_at_once,
 };
-pub use foreign_tables::{Cell, ColumnKind, Day, ForeignTable, ForeignTables, TICKS_PER_DAY, TableColumn, TimeOfDay};
+pub use foreign_tables::{
+    Cell, ColumnKind, Day, ForeignTable, ForeignTables, Statements, TICKS_PER_DAY, TableColumn, TimeOfDay, WriteText,
+};
 pub use log::{
     AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayInto, ReplayOn, Replayed, SetEnd,
     UnpackedLog,

@@ -26,19 +26,29 @@ const PIECE: usize = 1 << 20;
 /// # Errors
 /// A file cannot be read or written, or a stream is not what it should be.
 pub fn finish(directory: &Path, position: &Value) -> Result<()> {
-    let version = position.get("version").and_then(Value::as_str).unwrap_or_default();
-    let vendor = position.get("vendor").and_then(Value::as_str).unwrap_or_default();
-    let clean: String = format!("{vendor} {version}").chars().filter(|letter| !letter.is_control()).collect();
+    let head = head(position);
     split_small(directory)?;
     for database in folders(directory)? {
         let path = database.join("catalog.jsonl");
         if path.is_file() {
             let text = fs::read(&path).map_err(|error| Error::io("read", path.display().to_string(), error))?;
             let objects = catalog::read(&path.display().to_string(), &text)?;
-            write_sql(&database, &objects, &clean)?;
+            write_sql(&database, &objects, head.clone())?;
         }
     }
     Ok(())
+}
+
+/// The beginning of a text of statements: the server that it comes from, and the settings of the session.
+pub fn head(position: &Value) -> String {
+    let version = position.get("version").and_then(Value::as_str).unwrap_or_default();
+    let vendor = position.get("vendor").and_then(Value::as_str).unwrap_or_default();
+    let server: String = format!("{vendor} {version}").chars().filter(|letter| !letter.is_control()).collect();
+    format!(
+        "-- from {server}, by fullbore\nSET NAMES utf8mb4;\nSET SESSION sql_mode = \
+         'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', foreign_key_checks = \
+         0;\n"
+    )
 }
 
 fn folders(directory: &Path) -> Result<Vec<PathBuf>> {
@@ -123,12 +133,7 @@ fn append(path: &Path, rows: &[u8]) -> Result<()> {
 }
 
 /// Writes the SQL text of a database: `schema.sql`, `load.sql` and `code.sql`, to be run in this order.
-fn write_sql(folder: &Path, objects: &[Object], server: &str) -> Result<()> {
-    let head = format!(
-        "-- from {server}, by fullbore\nSET NAMES utf8mb4;\nSET SESSION sql_mode = \
-         'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', foreign_key_checks = \
-         0;\n"
-    );
+fn write_sql(folder: &Path, objects: &[Object], head: String) -> Result<()> {
     let (mut schema, mut load, mut code) = (head.clone(), head.clone(), head);
     let tables = objects.iter().filter_map(|object| if let Object::Table(table) = object { Some(table) } else { None });
     let folders = tables.clone().map(|table| (table.name.as_str(), rows_of(folder, table))).collect::<BTreeMap<_, _>>();

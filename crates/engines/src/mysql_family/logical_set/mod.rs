@@ -3,7 +3,8 @@
 //!
 //! [`session`] is the backup: it lists the tables ([`listing`]), makes a [`snapshot`] of several connections, and asks
 //! for the statements ([`describe`]). Each [`reader`] takes its work from the [`queue`] and fills ordered streams with
-//! text ([`tsv`], [`small`]). [`load`] is the way back into a server, [`files`] into a directory.
+//! text ([`tsv`], [`small`]). [`load`] is the way back into a server, [`files`] into a directory, [`tables_out`] into an
+//! export.
 
 mod accounts;
 mod ahead;
@@ -12,6 +13,7 @@ mod catalogs;
 pub mod describe;
 mod encode;
 pub mod files;
+mod insert;
 mod judge;
 mod key;
 pub mod listing;
@@ -28,15 +30,17 @@ mod set;
 mod small;
 mod snapshot;
 mod storage;
+mod tables_out;
 pub mod tsv;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fullbore_core::unpack::MediaSet;
 use fullbore_core::{Error, Result};
 use serde_json::Value;
 
 use crate::Options;
-use crate::engine::{Load, LoadOrder, LogicalEngine};
+use crate::engine::{ForeignTables, Load, LoadOrder, LogicalEngine};
 use crate::mysql_family::server_options::{DISABLE_REDO, LOGICAL, METHOD, OF_LOGICAL};
 use crate::mysql_family::url::ServerAddress;
 
@@ -99,6 +103,10 @@ impl LogicalEngine for LogicalSets {
 
     fn finish_files(&self, directory: &std::path::Path, position: &Value) -> Result<()> {
         files::finish(directory, position)
+    }
+
+    fn tables(&self, set: MediaSet, title: String) -> Result<Box<dyn ForeignTables>> {
+        Ok(Box::new(tables_out::LogicalTables::open(set, title)?))
     }
 
     fn load(&self, url: &str, order: LoadOrder, options: &Options) -> Result<Box<dyn Load>> {

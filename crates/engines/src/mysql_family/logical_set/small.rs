@@ -32,6 +32,20 @@ impl Section {
     }
 }
 
+fn of_head(head: &[u8]) -> Result<Section, &'static str> {
+    serde_json::from_slice(head).map_err(|_| "the line before the rows of a table cannot be read")
+}
+
+/// The first section of a stream that is in memory, and the length of its line with the line end.
+///
+/// # Errors
+/// The stream does not begin with such a line, as a sentence.
+pub fn first(stream: &[u8]) -> Result<(Section, usize), &'static str> {
+    let end = stream.iter().take(HEAD_MAX).position(|byte| *byte == b'\n');
+    let head = end.and_then(|end| stream.get(..end)).ok_or("the line before the rows of a table has no end")?;
+    Ok((of_head(head)?, head.len() + 1))
+}
+
 /// Cuts a stream, which comes in pieces, into sections.
 #[derive(Default)]
 pub struct Sections {
@@ -59,8 +73,7 @@ impl Sections {
                 break;
             };
             let (head, rows) = rest.split_at(end);
-            let section: Section =
-                serde_json::from_slice(head).map_err(|_| "the line before the rows of a table cannot be read")?;
+            let section = of_head(head)?;
             let length = usize::try_from(section.bytes).ok().filter(|bytes| *bytes <= SMALL_MAX);
             let length = length.ok_or("a table in it is not small")?;
             let Some(rows) = rows.get(1..1 + length) else { break };

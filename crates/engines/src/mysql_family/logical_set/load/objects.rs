@@ -292,6 +292,18 @@ fn refused_code(left: &[&Code], first: &ServerError) -> Error {
 /// The server refuses it.
 pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure> {
     connection.query(&format!("USE {}", quoted(&code.schema)))?;
+    if let Some(settings) = settings(code) {
+        connection.query(&settings)?;
+    }
+    let made = connection.run_bytes(code.create.as_bytes());
+    for statement in super::prepare::session_names() {
+        connection.query(&statement)?;
+    }
+    made
+}
+
+/// The statement for the settings of an object's creation.
+pub fn settings(code: &Code) -> Option<String> {
     let word = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ','));
     let mut settings = Vec::new();
     if code.kind != "VIEW" && word(&code.sql_mode) {
@@ -310,14 +322,7 @@ pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure>
         settings.push(format!("character_set_client = {}", code.character_set));
         settings.push(format!("collation_connection = {}", code.collation));
     }
-    if !settings.is_empty() {
-        connection.query(&format!("SET SESSION {}", settings.join(", ")))?;
-    }
-    let made = connection.run_bytes(code.create.as_bytes());
-    for statement in super::prepare::session_names() {
-        connection.query(&statement)?;
-    }
-    made
+    (!settings.is_empty()).then(|| format!("SET SESSION {}", settings.join(", ")))
 }
 
 /// The error of a server that does not make an object.

@@ -6,13 +6,8 @@ use fullbore_core::{Error, Result};
 
 use super::plan::PlannedTable;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
-use crate::mysql_family::logical::columns::Column;
-use crate::mysql_family::logical::literal;
-use crate::mysql_family::logical::names::quoted;
-use crate::mysql_family::logical_set::tsv::{self, unescape};
+use crate::mysql_family::logical_set::{insert, tsv};
 
-/// An INSERT statement ends with the row that makes it longer than this, in bytes.
-const INSERT: usize = 512 << 10;
 /// The most warnings of a statement whose texts we ask the server to keep. MySQL 9 allows it to few accounts.
 pub const SHOWN_MAX: usize = 4096;
 
@@ -123,7 +118,7 @@ impl Loader {
     }
 
     fn insert(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
-        let head = insert_head(table);
+        let head = insert::head(&table.quoted(), &table.columns);
         let (mut statement, mut sent) = (Vec::new(), 0);
         for row in rows.split_inclusive(|byte| *byte == b'\n') {
             let row = row.strip_suffix(b"\n").unwrap_or(row);
@@ -136,12 +131,12 @@ impl Loader {
                 true => statement.extend_from_slice(head.as_bytes()),
                 false => statement.push(b','),
             }
-            values(&table.columns, row, &mut statement).map_err(|what| {
+            insert::values(&table.columns, row, &mut statement).map_err(|what| {
                 let why = format!("the set has {what} for it");
                 Error::incomplete(format!("table {}", table.shown()), why, "use another set")
             })?;
             sent += 1;
-            if statement.len() >= INSERT {
+            if statement.len() >= insert::INSERT {
                 self.run(table, &statement)?;
                 statement.clear();
             }
@@ -207,33 +202,6 @@ fn load_statement(table: &PlannedTable) -> String {
     tsv::load_statement("rows", &table.quoted(), &table.columns)
 }
 
-fn insert_head(table: &PlannedTable) -> String {
-    let columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
-    format!("INSERT INTO {} ({}) VALUES ", table.quoted(), columns.join(", "))
-}
-
-/// A row as the values of an INSERT.
-fn values(columns: &[Column], row: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
-    out.push(b'(');
-    let mut fields = row.split(|byte| *byte == b'\t');
-    for (place, column) in columns.iter().enumerate() {
-        if place > 0 {
-            out.push(b',');
-        }
-        let field = fields.next().ok_or("a row with too few values")?;
-        match unescape(field) {
-            None => out.extend_from_slice(b"NULL"),
-            Some(value) if value.len() <= literal::SHORT => literal::write(column.form, &value, out)?,
-            Some(value) => {
-                literal::begin_long(column.form, out)?;
-                literal::digits(&value, out);
-            }
-        }
-    }
-    out.push(b')');
-    Ok(())
-}
-
 /// The error of a server that does not take rows. Its text may hold a value, which is left out.
 fn refused(table: &PlannedTable, failure: Failure) -> Error {
     match failure {
@@ -260,6 +228,7 @@ fn refused(table: &PlannedTable, failure: Failure) -> Error {
 mod tests {
     use super::super::ddl::Split;
     use super::*;
+    use crate::mysql_family::logical::columns::Column;
     use crate::mysql_family::logical_set::catalog::TableObject;
 
     fn table(columns: &[(&str, &str)]) -> PlannedTable {
@@ -292,15 +261,5 @@ mod tests {
         assert_eq!(groups(b"a\nb\n", 0).count() + groups(b"", 2).count(), 2);
         assert!(names_one("Data truncated for column 'e' at row 1", &["d", "e"]));
         assert!(!names_one("Data truncated for column 'text' at row 1", &["e"]));
-    }
-
-    #[test]
-    fn a_row_becomes_values_and_a_value_never_becomes_a_statement() {
-        let columns = table(&[("a", "int"), ("b", "blob"), ("c", "text")]).columns;
-        let mut out = Vec::new();
-        values(&columns, b"-7\t\\0\\\\\t\\N", &mut out).unwrap();
-        assert_eq!(out, b"(-7,0x005C,NULL)");
-        assert!(values(&columns, b"1); DROP\tx\ty", &mut Vec::new()).is_err());
-        assert!(values(&columns, b"1\tx", &mut Vec::new()).is_err());
     }
 }

@@ -1,0 +1,99 @@
+//! Texts in the character sets of a server. `SHOW CHARACTER SET` has their names.
+
+use std::borrow::Cow;
+
+use encoding_rs::Encoding;
+
+/// How the bytes of a column become text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charset {
+    /// UTF-8, of three or four bytes at most.
+    Utf8,
+    /// Units of two bytes, the high byte first.
+    Utf16,
+    /// Units of two bytes, the low byte first.
+    Utf16Le,
+    /// Characters of four bytes, the high byte first.
+    Utf32,
+    /// A code page.
+    Page(&'static Encoding),
+    /// Only its ASCII characters are known.
+    Ascii,
+}
+
+impl Charset {
+    /// By its name. `None` if even its ASCII characters are not known.
+    pub fn named(name: &str) -> Option<Self> {
+        use encoding_rs::*;
+        Some(match name {
+            "utf8mb4" | "utf8mb3" | "utf8" => Self::Utf8,
+            "utf16" | "ucs2" => Self::Utf16,
+            "utf16le" => Self::Utf16Le,
+            "utf32" => Self::Utf32,
+            "latin1" => Self::Page(WINDOWS_1252),
+            "latin2" => Self::Page(ISO_8859_2),
+            "cp1250" => Self::Page(WINDOWS_1250),
+            "cp1251" => Self::Page(WINDOWS_1251),
+            "cp1256" => Self::Page(WINDOWS_1256),
+            "koi8r" => Self::Page(KOI8_R),
+            "cp866" => Self::Page(IBM866),
+            "gbk" => Self::Page(GBK),
+            "gb18030" => Self::Page(GB18030),
+            "cp932" => Self::Page(SHIFT_JIS),
+            "ascii" | "armscii8" | "big5" | "cp1257" | "cp850" | "cp852" | "dec8" | "eucjpms" | "euckr" | "gb2312"
+            | "geostd8" | "greek" | "hebrew" | "hp8" | "keybcs2" | "koi8u" | "latin5" | "latin7" | "macce"
+            | "macroman" | "sjis" | "tis620" | "ujis" => Self::Ascii,
+            _ => return None,
+        })
+    }
+
+    /// The text of these bytes. `None` if they are not of this character set, or not known.
+    pub fn text(self, bytes: Vec<u8>) -> Option<String> {
+        match self {
+            Self::Utf8 => String::from_utf8(bytes).ok(),
+            Self::Ascii | Self::Page(_) if bytes.is_ascii() => String::from_utf8(bytes).ok(),
+            Self::Page(page) => page.decode_without_bom_handling_and_without_replacement(&bytes).map(Cow::into_owned),
+            Self::Utf16 => utf16(&bytes, u16::from_be_bytes),
+            Self::Utf16Le => utf16(&bytes, u16::from_le_bytes),
+            Self::Utf32 => {
+                let (letters, rest) = bytes.as_chunks();
+                let letters = letters.iter().map(|bytes| char::from_u32(u32::from_be_bytes(*bytes)));
+                letters.collect::<Option<String>>().filter(|_| rest.is_empty())
+            }
+            Self::Ascii => None,
+        }
+    }
+}
+
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
+    let (units, rest) = bytes.as_chunks();
+    let letters = char::decode_utf16(units.iter().map(|bytes| unit(*bytes)));
+    letters.collect::<Result<String, _>>().ok().filter(|_| rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_the_character_set_of_their_column_and_unknown_bytes_are_not_guessed() {
+        for (charset, bytes, text) in [
+            ("utf8mb4", "ü😀".as_bytes(), Some("ü😀")),
+            ("utf8mb4", b"\xFC", None),
+            ("latin1", b"\xE4\x80\x81", Some("ä€\u{81}")),
+            ("utf16", b"\xD8\x3D\xDE\x00\0a", Some("😀a")),
+            ("utf16", b"\xD8\x3D", None),
+            ("ucs2", b"\0", None),
+            ("utf16le", b"a\0", Some("a")),
+            ("utf32", b"\0\x01\xF6\0", Some("😀")),
+            ("utf32", b"\0\x01\xF6", None),
+            ("gbk", b"\xB5\x5C", Some("礬")),
+            ("cp850", b"plain", Some("plain")),
+            ("cp850", b"\x81", None),
+        ] {
+            let found = Charset::named(charset).and_then(|charset| charset.text(bytes.to_vec()));
+            assert_eq!(found.as_deref(), text, "{charset} {bytes:?}");
+        }
+        assert_eq!(Charset::named("swe7"), None);
+    }
+}
