@@ -226,7 +226,8 @@ fn a_repository_exports_its_newest_dump_and_a_table_that_cannot_be_read_is_refus
     let source = server(Kind::Mysql9, &world, "source");
     source.sql(
         "CREATE DATABASE shop; USE shop; CREATE TABLE good (a INT, big VARCHAR(2000)); INSERT INTO good VALUES (1, 'x'); \
-         CREATE TABLE odd (k INT, a VARCHAR(9) CHARACTER SET swe7); INSERT INTO odd VALUES (1, 'x')",
+         CREATE TABLE odd (k INT, a VARCHAR(9) CHARACTER SET swe7); INSERT INTO odd VALUES (1, 'x'); \
+         CREATE TABLE computed (g INT AS (1 + 1)); INSERT INTO computed VALUES (), ()",
     );
     world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
     backup(&world, &source, "--repo night").done();
@@ -234,12 +235,13 @@ fn a_repository_exports_its_newest_dump_and_a_table_that_cannot_be_read_is_refus
     backup(&world, &source, "--repo night").done();
     drop(source);
     let ended = world.run("export --repo night --format csv --into dir:csv").with_code(4);
-    ended.says(&["shop.odd", "swe7", "column a"]);
+    ended.says(&["shop.odd", "swe7", "column a", "shop.computed", "all its columns are computed"]);
     assert_eq!(world.names("csv"), ["shop.good.csv"]);
     assert_eq!(world.text("csv/shop.good.csv").lines().count(), 901);
     world.run("export --repo night --format csv --table odd --columns k --into dir:odd").done();
     assert_eq!(world.text("odd/shop.odd.csv"), "k\r\n1\r\n");
-    world.run("tasks --repo night").done();
+    world.run("export --repo night --format sql --table computed --into dir:text").done();
+    assert!(world.text("text/shop.sql").contains("INSERT INTO `shop`.`computed` () VALUES (),\n();\n"));
 
     // Damage in the rows.
     let family = world.names("a").into_iter().filter(|name| name.ends_with(".bore")).max().unwrap();

@@ -88,20 +88,19 @@ pub fn unescape(field: &[u8]) -> Option<Vec<u8>> {
     if field == NULL {
         return None;
     }
-    let mut value = Vec::with_capacity(field.len());
-    let mut bytes = field.iter();
-    while let Some(byte) = bytes.next() {
-        value.push(match (byte, byte == &b'\\') {
-            (byte, false) => *byte,
-            (_, true) => match bytes.next() {
-                Some(b'0') => 0,
-                Some(b't') => b'\t',
-                Some(b'n') => b'\n',
-                Some(other) => *other,
-                None => b'\\',
-            },
+    let (mut value, mut rest) = (Vec::with_capacity(field.len()), field);
+    while let Some((before, after)) = rest.iter().position(|byte| *byte == b'\\').map(|at| rest.split_at(at)) {
+        value.extend_from_slice(before);
+        value.push(match after.get(1) {
+            Some(b'0') => 0,
+            Some(b't') => b'\t',
+            Some(b'n') => b'\n',
+            Some(other) => *other,
+            None => b'\\',
         });
+        rest = after.get(2..).unwrap_or_default();
     }
+    value.extend_from_slice(rest);
     Some(value)
 }
 

@@ -15,8 +15,10 @@ pub enum Charset {
     Utf16Le,
     /// Characters of four bytes, the high byte first.
     Utf32,
-    /// A code page.
+    /// A code page. It was compared with servers of both vendors, byte for byte.
     Page(&'static Encoding),
+    /// A code page of one byte for each character. The characters of these bytes differ, so they are not known.
+    Without(&'static Encoding, (u8, u8)),
     /// Only its ASCII characters are known.
     Ascii,
 }
@@ -32,17 +34,22 @@ impl Charset {
             "utf32" => Self::Utf32,
             "latin1" => Self::Page(WINDOWS_1252),
             "latin2" => Self::Page(ISO_8859_2),
+            "latin7" => Self::Page(ISO_8859_13),
             "cp1250" => Self::Page(WINDOWS_1250),
             "cp1251" => Self::Page(WINDOWS_1251),
             "cp1256" => Self::Page(WINDOWS_1256),
+            "cp1257" => Self::Page(WINDOWS_1257),
             "koi8r" => Self::Page(KOI8_R),
-            "cp866" => Self::Page(IBM866),
+            "macroman" => Self::Page(MACINTOSH),
             "gbk" => Self::Page(GBK),
-            "gb18030" => Self::Page(GB18030),
+            "euckr" => Self::Page(EUC_KR),
             "cp932" => Self::Page(SHIFT_JIS),
-            "ascii" | "armscii8" | "big5" | "cp1257" | "cp850" | "cp852" | "dec8" | "eucjpms" | "euckr" | "gb2312"
-            | "geostd8" | "greek" | "hebrew" | "hp8" | "keybcs2" | "koi8u" | "latin5" | "latin7" | "macce"
-            | "macroman" | "sjis" | "tis620" | "ujis" => Self::Ascii,
+            "latin5" => Self::Without(WINDOWS_1254, (0x80, 0x9F)),
+            "greek" => Self::Without(ISO_8859_7, (0xA1, 0xA2)),
+            "hebrew" => Self::Without(ISO_8859_8, (0xAF, 0xAF)),
+            "cp866" => Self::Without(IBM866, (0xFC, 0xFD)),
+            "ascii" | "armscii8" | "big5" | "cp850" | "cp852" | "dec8" | "eucjpms" | "gb18030" | "gb2312"
+            | "geostd8" | "hp8" | "keybcs2" | "koi8u" | "macce" | "sjis" | "tis620" | "ujis" => Self::Ascii,
             _ => return None,
         })
     }
@@ -51,7 +58,7 @@ impl Charset {
     pub fn text(self, bytes: Vec<u8>) -> Option<String> {
         match self {
             Self::Utf8 => String::from_utf8(bytes).ok(),
-            Self::Ascii | Self::Page(_) if bytes.is_ascii() => String::from_utf8(bytes).ok(),
+            Self::Ascii | Self::Page(_) | Self::Without(..) if bytes.is_ascii() => String::from_utf8(bytes).ok(),
             Self::Page(page) => page.decode_without_bom_handling_and_without_replacement(&bytes).map(Cow::into_owned),
             Self::Utf16 => utf16(&bytes, u16::from_be_bytes),
             Self::Utf16Le => utf16(&bytes, u16::from_le_bytes),
@@ -59,6 +66,10 @@ impl Charset {
                 let (letters, rest) = bytes.as_chunks();
                 let letters = letters.iter().map(|bytes| char::from_u32(u32::from_be_bytes(*bytes)));
                 letters.collect::<Option<String>>().filter(|_| rest.is_empty())
+            }
+            Self::Without(page, (first, last)) => {
+                let is_known = !bytes.iter().any(|byte| (first..=last).contains(byte));
+                Self::Page(page).text(bytes).filter(|_| is_known)
             }
             Self::Ascii => None,
         }
@@ -88,6 +99,8 @@ mod tests {
             ("utf32", b"\0\x01\xF6\0", Some("😀")),
             ("utf32", b"\0\x01\xF6", None),
             ("gbk", b"\xB5\x5C", Some("礬")),
+            ("latin5", b"\xDD", Some("İ")),
+            ("latin5", b"\x80", None),
             ("cp850", b"plain", Some("plain")),
             ("cp850", b"\x81", None),
         ] {

@@ -25,7 +25,10 @@ impl Defined {
 
     /// The type as people write it.
     pub fn declared(&self) -> String {
-        let sign = if self.unsigned { " unsigned" } else { "" };
+        let is_text = self.data_type.ends_with("char") || self.data_type.ends_with("text");
+        let charset = self.charset.as_ref().filter(|name| is_text && *name != "utf8mb4");
+        let charset = charset.map_or(String::new(), |name| format!(" CHARACTER SET {name}"));
+        let sign = if self.unsigned { " unsigned" } else { &charset };
         match self.arguments[..] {
             [] => format!("{}{sign}", self.data_type),
             _ => format!("{}({}){sign}", self.data_type, self.arguments.join(",")),

@@ -28,6 +28,9 @@ use source::{Piece, Pieces, Source};
 /// The longest catalog, in bytes.
 const CATALOG_MAX: u64 = 1 << 30;
 
+/// Gets the text of a row, and some of its cells.
+type EachRow<'a> = &'a mut dyn FnMut(&[u8], &[Cell]) -> Result<()>;
+
 /// The tables of a set.
 pub struct LogicalTables {
     database: String,
@@ -162,12 +165,7 @@ impl ForeignTables for LogicalTables {
 
 impl LogicalTables {
     /// Gives the text of each row, and its cells of these columns.
-    fn raw_rows(
-        &self,
-        table: usize,
-        columns: &[usize],
-        each: &mut dyn FnMut(&[u8], &[Cell]) -> Result<()>,
-    ) -> Result<()> {
+    fn raw_rows(&self, table: usize, columns: &[usize], each: EachRow<'_>) -> Result<()> {
         let (Some(stored), Some(table)) = (self.stored.get(table), self.tables.get(table)) else { return Ok(()) };
         let title = table.title();
         let (mut cells, mut ends) = (Vec::with_capacity(columns.len()), Vec::new());
@@ -175,7 +173,8 @@ impl LogicalTables {
             ends.clear();
             ends.extend(row.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(at, _)| at));
             ends.push(row.len());
-            if ends.len() != stored.decoders.len() {
+            // Without stored columns, a row is an empty line.
+            if ends.len() != stored.decoders.len().max(1) {
                 let why = format!("a row of table {title} has other values than columns");
                 return Err(Error::incomplete("media set", why, "use another set"));
             }
@@ -196,6 +195,6 @@ impl LogicalTables {
 fn unreadable(table: &ForeignTable, place: usize) -> Error {
     let (name, declared) =
         table.columns.get(place).map(|column| (&column.name[..], &column.declared[..])).unwrap_or_default();
-    let why = format!("column {name} has a value that cannot be read as {declared}, or not in its character set");
+    let why = format!("column {name} has a value that cannot be read as {declared}");
     Error::refused(table.title(), why, "name the other columns with --columns")
 }

@@ -62,7 +62,7 @@ impl Statements for LogicalTables {
         write: WriteText<'_>,
     ) -> Result<()> {
         let (_, object) = self.placed().nth(table).ok_or(Error::Halted)?;
-        if !object.has_rows() || object.columns.is_empty() {
+        if !object.has_rows() {
             return Ok(());
         }
         let forms = object.forms()?;
