@@ -14,8 +14,9 @@ use super::closing;
 ///
 /// It reads backup files of SQL Server (.bak): a full, and the newest differential over it. Such files may be stored: --repo
 /// names their repository, --from a directory of sets. It reads backup sets of SQLite databases, and logical sets of MySQL
-/// and MariaDB (backup --method logical), too. Other backup sets are restored first. A table that cannot be decoded is refused with a warning and exit code 4; the
-/// other tables are exported. No file has its name before all files are complete and durable.
+/// and MariaDB (backup --method logical), too. Other backup sets are restored first. A table that cannot be decoded is
+/// refused with a warning and exit code 4; the other tables are exported. No file has its name before all files are complete
+/// and durable.
 #[derive(Debug, Args)]
 pub struct Export {
     /// Backup files, directories or patterns: all families of a full, and of its differential. Repeatable.

@@ -239,3 +239,20 @@ fn golden_open_and_ordered_sets_restore_with_the_independent_reader_too() {
         fs::remove_dir_all(world.at("again")).unwrap();
     }
 }
+
+#[test]
+fn golden_logical_sets_are_exported_without_a_server_and_the_files_of_a_server_are_refused() {
+    let world = with_media("servers");
+    for (name, _) in SERVERS {
+        for set in ["logical", "sealed"] {
+            let line =
+                format!("export --from a/{name}-{set}.bore --key golden.key --format csv --into dir:{name}-{set}");
+            world.run(&line).done();
+            let rows = world.text(&format!("{name}-{set}/golden.item.csv"));
+            assert_eq!(rows, "id,t\r\n1,one\r\n3,three\r\n2,two\r\n4,zwei\r\n", "{name}-{set}");
+        }
+        let line = format!("export --from a/{name}-full.bore --format csv --into dir:{name}-full");
+        world.run(&line).refused(1, "backup set ", "the files of a server");
+        assert!(!world.at(&format!("{name}-full")).exists());
+    }
+}

@@ -30,7 +30,8 @@ fn further(kind: Kind) -> &'static str {
 
 fn stored(kind: Kind, world: &World) -> Server {
     let source = server(kind, world, "source");
-    [SHOP, TYPES, NAMES, further(kind)].iter().for_each(|statements| drop(source.sql(statements)));
+    let code = "CREATE DATABASE code; CREATE FUNCTION code.f () RETURNS INT DETERMINISTIC RETURN 1\r\n -- é;;\r\n + 1";
+    [SHOP, TYPES, NAMES, further(kind), code].iter().for_each(|statements| drop(source.sql(statements)));
     backup(world, &source, "--to a/ --to b/ --readers 2").done();
     source
 }
@@ -181,7 +182,8 @@ fn files_of_a_mariadb_dump_have_the_rows_of_the_server() {
 /// Runs a text with the client of a server.
 fn run_text(world: &World, server: &Server, file: &str) {
     let text = File::open(world.at(file)).unwrap();
-    let ended = server.client().stdin(Stdio::from(text)).output().unwrap();
+    let options = ["--binary-mode", "--comments", "--default-character-set=utf8mb4"];
+    let ended = server.client().args(options).stdin(Stdio::from(text)).output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
@@ -192,6 +194,8 @@ fn a_text_makes_the_server_again(kind: Kind) {
     let name = world.names("out").remove(0);
     run_text(&world, &target, &format!("out/{name}"));
     assert_same(&everything(&target, &DATABASES), &everything(&source, &DATABASES));
+    let code = "SELECT HEX(routine_definition) FROM information_schema.routines WHERE routine_schema = 'code'";
+    assert_eq!(target.sql(code), source.sql(code), "a body keeps the ends of its lines");
 
     // One table, and a part of its rows.
     let line = ["export", "--from", "a", "--from", "b", "--format", "sql", "--into", "dir:one"];

@@ -7,6 +7,7 @@ use fullbore_engines::ForeignTables;
 use fullbore_repository::discovery;
 
 use crate::job::reading::Reading;
+use crate::job::repository::logical_tables::files_of_a_server;
 use crate::job::restore;
 use crate::report::Report;
 
@@ -34,7 +35,7 @@ pub(super) fn among_sets(
     let Some(manifest) = set.manifest() else { return Ok(None) };
     let engine = fullbore_engines::named(&manifest.engine).and_then(|engine| engine.logical());
     let Some(engine) = engine.filter(|engine| engine.is_logical(&manifest.position.last.value())) else {
-        return Ok(None);
+        return files_of_a_server(&manifest.engine, manifest.backup_set_id).map_or(Ok(None), Err);
     };
     report.warnings.extend(sequence.warnings);
     if sequence.sets.len() > 1 {
