@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use fullbore_engines::{Cell, ColumnKind, Day, TimeOfDay};
 
+/// Hexadecimal digits.
+const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 /// Ticks of 100 nanoseconds in a minute.
 const TICKS_PER_MINUTE: i64 = 60 * 10_000_000;
 /// Minutes of a day.
@@ -28,7 +30,9 @@ pub fn push(out: &mut String, cell: &Cell, kind: ColumnKind) {
         Cell::Text(text) => out.write_str(text),
         Cell::Binary(bytes) => {
             out.push_str("0x");
-            bytes.iter().try_for_each(|byte| write!(out, "{byte:02X}"))
+            let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            out.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
+            Ok(())
         }
     };
     // A `String` takes everything.
