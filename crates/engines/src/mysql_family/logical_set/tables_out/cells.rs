@@ -133,7 +133,9 @@ impl Decoder {
             },
             Self::Members(members) => {
                 let bits: u64 = text()?.parse().ok()?;
-                let chosen = members.iter().enumerate().filter(|(place, _)| bits >> place & 1 == 1);
+                let chosen = members.iter().enumerate();
+                let chosen =
+                    chosen.filter(|(place, _)| bits.checked_shr(*place as u32).is_some_and(|bits| bits & 1 == 1));
                 Cell::Text(chosen.map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(","))
             }
             Self::Uuid => Cell::Uuid(Uuid::parse_str(text()?).ok()?),
@@ -176,7 +178,7 @@ fn date(text: &str) -> Option<Day> {
 /// A time of day. `None` if it is negative, or a day and more.
 fn time(text: &str) -> Option<TimeOfDay> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let mut parts = whole.split(':').map(|part| part.parse::<u64>().ok());
+    let mut parts = whole.split(':').map(|part| part.parse::<u32>().ok().map(u64::from));
     let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
     let ticks = format!("{part:0<7}").get(..7)?.parse::<u64>().ok()?;
     let seconds = hour.checked_mul(3600)?.checked_add(minute * 60 + second)?;
@@ -228,6 +230,7 @@ mod tests {
                 moment((9999, 12, 31), 863_999_999_990),
             ),
             ("time(3)", b"-00:00:01.500", Time { digits: 3 }, text("-00:00:01.500")),
+            ("time", b"1:18446744073709551615:1", Time { digits: 0 }, text("1:18446744073709551615:1")),
             ("time", b"838:59:59", Time { digits: 0 }, text("838:59:59")),
             ("time(6)", b"23:59:59.999999", Time { digits: 6 }, Cell::Time(TimeOfDay::new(863_999_999_990).unwrap())),
             ("bit(1)", b"\x01", Bool, Cell::Bool(true)),
