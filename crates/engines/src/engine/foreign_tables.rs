@@ -12,7 +12,9 @@ pub trait ForeignTables: Send {
     fn sets(&self) -> &[String];
 
     /// What to look at, although it is no error.
-    fn warnings(&self) -> &[String];
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
 
     /// What the reader of the tables has to know.
     fn notes(&self) -> &[String];

@@ -159,10 +159,6 @@ impl ForeignTables for SqliteTables {
         &self.sets
     }
 
-    fn warnings(&self) -> &[String] {
-        &[]
-    }
-
     fn notes(&self) -> &[String] {
         &self.notes
     }

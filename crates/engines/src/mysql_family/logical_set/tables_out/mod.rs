@@ -136,10 +136,6 @@ impl ForeignTables for LogicalTables {
         &self.sets
     }
 
-    fn warnings(&self) -> &[String] {
-        &[]
-    }
-
     fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -104,8 +104,11 @@ impl Statements for LogicalTables {
             Object::Code(code) => Some(code),
             _ => None,
         });
+        let head = files::head(&self.position);
+        // Without the line that names the server.
+        let session = head.split_once('\n').map_or("", |(_, session)| session);
         for code in in_order(all.filter(is_chosen).collect()) {
-            write(files::head(&self.position).split_once('\n').map_or("", |(_, settings)| settings).as_bytes())?;
+            write(session.as_bytes())?;
             let settings = settings(code).map_or(String::new(), |settings| format!("{settings};\n"));
             // A body may have semicolons.
             let mut end = ";;".to_owned();
