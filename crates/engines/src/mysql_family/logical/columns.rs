@@ -76,6 +76,11 @@ impl Column {
         Some(Self { name: name.to_owned(), form, single: data_type == "float", short })
     }
 
+    /// Whether its values are part of the row, which the server limits to 64 KiB.
+    pub fn is_short(&self) -> bool {
+        self.short
+    }
+
     /// The expression to query.
     pub fn expression(&self) -> String {
         let name = quoted(&self.name);

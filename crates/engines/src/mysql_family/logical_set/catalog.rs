@@ -53,6 +53,15 @@ impl TableObject {
         has_rows(&self.engine)
     }
 
+    /// Whether no row is longer than 1 MiB: InnoDB holds at most 64 KiB of a row besides its texts and BLOBs.
+    pub fn has_short_rows(&self) -> bool {
+        let has_64_kib = |column: &&StoredColumn| ["text", "blob"].contains(&&column.data_type[..]);
+        let (texts, others): (Vec<_>, Vec<_>) = self.columns.iter().partition(has_64_kib);
+        let short =
+            |column: &&StoredColumn| Column::of(&column.name, &column.data_type).is_some_and(|it| it.is_short());
+        texts.len() <= 8 && others.iter().all(short)
+    }
+
     /// How the stored columns are queried and written.
     ///
     /// # Errors

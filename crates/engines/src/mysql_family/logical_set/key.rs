@@ -5,17 +5,18 @@
 use std::fmt::Write;
 
 use super::listing::KeyColumn;
+use crate::mysql_family::connection::take_value;
 use crate::mysql_family::logical::literal::digits;
 use crate::mysql_family::logical::names::quoted;
 
 /// How many bytes of a text take part in the middle of two texts.
 const MIDDLE_BYTES: usize = 15;
 
-/// The values of a key, as literals in the order of its columns, and the bytes of the first value.
+/// The values of a key in the order of its columns: as literals, and as the server sends them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyValue {
     literals: Vec<String>,
-    first: Vec<u8>,
+    values: Vec<Vec<u8>>,
 }
 
 /// Where a range begins.
@@ -34,6 +35,8 @@ pub struct Range {
     pub from: Option<From>,
     /// None: to the last key.
     pub below: Option<KeyValue>,
+    /// With the key `below` too.
+    pub inclusive: bool,
 }
 
 /// How the values of a column are compared.
@@ -55,6 +58,11 @@ fn sort(column: &KeyColumn) -> Option<Sort> {
     })
 }
 
+/// Whether the server compares texts to find the end of a range.
+pub fn has_text(key: &[KeyColumn]) -> bool {
+    key.iter().any(|column| sort(column) == Some(Sort::Text))
+}
+
 /// Whether ranges of this key can be asked for.
 pub fn can_be_cut(key: &[KeyColumn]) -> bool {
     !key.is_empty() && key.iter().all(|column| sort(column).is_some())
@@ -73,12 +81,26 @@ pub fn columns_backwards(key: &[KeyColumn]) -> String {
 impl KeyValue {
     /// From the values of the key's columns, as the server sends them. None if one is not a value of its type.
     pub fn of(key: &[KeyColumn], values: &[Option<&[u8]>]) -> Option<Self> {
-        let mut literals = Vec::with_capacity(key.len());
-        for (column, value) in key.iter().zip(values) {
-            literals.push(literal(column, (*value)?)?);
-        }
-        let first = values.first().copied().flatten()?.to_vec();
-        (literals.len() == key.len()).then_some(Self { literals, first })
+        let given = || key.iter().zip(values);
+        let literals = given().map(|(column, value)| literal(column, (*value)?)).collect::<Option<Vec<_>>>()?;
+        let values: Vec<_> = given().filter_map(|(_, value)| value.map(<[u8]>::to_vec)).collect();
+        (values.len() == key.len()).then_some(Self { literals, values })
+    }
+
+    /// The value of the first column.
+    fn first(&self) -> &[u8] {
+        self.values.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a row has this key, byte for byte. `places` are the places of the key's columns in the row.
+    pub fn is_of(&self, row: &[u8], places: &[usize]) -> bool {
+        self.values.iter().zip(places).all(|(wanted, place)| {
+            let mut rest = row;
+            for _ in 0..*place {
+                take_value(&mut rest);
+            }
+            take_value(&mut rest).flatten() == Some(wanted)
+        })
     }
 
     /// `key OP self`; `last` compares the last column.
@@ -104,7 +126,8 @@ impl Range {
             From::At(value) => value.compared(key, ">", ">="),
             From::After(value) => value.compared(key, ">", ">"),
         });
-        let below = self.below.as_ref().map(|value| value.compared(key, "<", "<"));
+        let last = if self.inclusive { "<=" } else { "<" };
+        let below = self.below.as_ref().map(|value| value.compared(key, "<", last));
         from.into_iter().chain(below).collect::<Vec<_>>().join(" AND ")
     }
 }
@@ -147,13 +170,13 @@ pub fn from_middle(key: &[KeyColumn], low: &KeyValue, high: &KeyValue) -> Option
     let column = key.first()?;
     let middle = match sort(column)? {
         Sort::Number => {
-            let number = |value: &KeyValue| std::str::from_utf8(&value.first).ok()?.parse::<i128>().ok();
+            let number = |value: &KeyValue| std::str::from_utf8(value.first()).ok()?.parse::<i128>().ok();
             let (low, high) = (number(low)?, number(high)?);
             let middle = low + (high - low) / 2;
             (middle > low).then(|| middle.to_string())?
         }
         Sort::Text | Sort::Bytes => {
-            let middle = middle_of_texts(&low.first, &high.first)?;
+            let middle = middle_of_texts(low.first(), high.first())?;
             literal(column, &middle)?
         }
         Sort::Time => return None,
@@ -206,16 +229,29 @@ mod tests {
         let key = [column("x", "int", ""), column("y`", "varchar", "latin1"), column("z", "date", "")];
         assert!(can_be_cut(&key) && !can_be_cut(&[]) && !can_be_cut(&[column("f", "float", "")]));
         let from = value(&key, &[b"300", b"\xe4", b"2020-01-01"]);
-        let range = Range { from: Some(From::After(from)), below: None };
+        let range = Range { from: Some(From::After(from)), ..Range::default() };
         let expected = "(`x` > 300 OR (`x` = 300 AND (`y``` > _latin1 X'E4' OR (`y``` = _latin1 X'E4' AND `z` > \
                         '2020-01-01'))))";
         assert_eq!(range.condition(&key), expected);
         let one = [column("k", "bigint", "")];
-        let range =
-            Range { from: Some(From::At(value(&one, &[b"-5"]))), below: Some(value(&one, &[b"18446744073709551615"])) };
+        let (from, below) = (value(&one, &[b"-5"]), value(&one, &[b"18446744073709551615"]));
+        let mut range = Range { from: Some(From::At(from)), below: Some(below), inclusive: false };
         assert_eq!(range.condition(&one), "`k` >= -5 AND `k` < 18446744073709551615");
+        range.inclusive = true;
+        assert_eq!(range.condition(&one), "`k` >= -5 AND `k` <= 18446744073709551615");
         assert_eq!(Range::default().condition(&one), "");
         assert!(KeyValue::of(&one, &[Some(b"1; DROP")]).is_none() && KeyValue::of(&one, &[None]).is_none());
+    }
+
+    #[test]
+    fn a_row_has_a_key_if_all_its_bytes_are_those_of_the_key() {
+        let key = [column("y", "varchar", "utf8mb4"), column("x", "int", "")];
+        let wanted = value(&key, &[b"ab", b"7"]);
+        assert!(has_text(&key) && !has_text(&key[1..]));
+        assert!(wanted.is_of(b"\x017\x01-\x02ab", &[2, 0]));
+        for other in [&b"\x017\x01-\x02aB"[..], b"\x018\x01-\x02ab", b"\xfb\x01-\x02ab", b"\x017\x01-", b""] {
+            assert!(!wanted.is_of(other, &[2, 0]), "{other:?}");
+        }
     }
 
     #[test]

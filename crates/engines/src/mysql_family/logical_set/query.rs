@@ -87,7 +87,7 @@ pub fn middle(connection: &mut Connection, table: &Listed, running: &Running) ->
     let Some(low) = ask(&running.range, None, &format!("{columns} LIMIT 1 OFFSET {}", running.rows))? else {
         return Ok(None);
     };
-    let rest = Range { from: Some(From::At(low.clone())), below: running.range.below.clone() };
+    let rest = Range { from: Some(From::At(low.clone())), ..running.range.clone() };
     let backwards = format!("{} LIMIT 1", key::columns_backwards(&table.key));
     let Some(high) = ask(&rest, None, &backwards)? else { return Ok(None) };
     if let Some(condition) = key::from_middle(&table.key, &low, &high)

@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn running(from: &[u8], left: u64) -> Running {
-        Running { table: 0, range: Range { from: Some(From::After(key(from))), below: None }, rows: 10, left }
+        Running { table: 0, range: Range { from: Some(From::After(key(from))), ..Range::default() }, rows: 10, left }
     }
 
     #[test]

@@ -180,7 +180,8 @@ impl<'a> TableReader<'a> {
         let query = (table.bytes / (QUERIES * lanes)).clamp(QUERY_LEAST, QUERY);
         let most = (query / row).clamp(64, 200_000);
         let share = if range == Range::default() { table.rows } else { table.rows / 2 };
-        let part = Part { range, key, most, read: 0, left: share, last: None, last_row: Vec::new() };
+        let (last, last_row, stop) = (None, Vec::new(), None);
+        let part = Part { range, key, most, read: 0, left: share, last, last_row, stop, is_met: false };
         self.begin_query(place, part)
     }
 
@@ -189,9 +190,19 @@ impl<'a> TableReader<'a> {
         let table = self.table(place)?;
         let running =
             Running { table: place, range: part.range.clone(), rows: part.most, left: part.left.max(3 * part.most) };
+        let whole = part.range.below.clone();
         part.range = self.session.queue.begins(self.index, running, self.session.halt())?;
+        if part.range.below != whole {
+            part.left /= 2;
+        }
         part.read = 0;
-        let statement = select(table, &part.range, Some(part.most))?;
+        let mut asked = part.range.clone();
+        if table.ends_by_row() {
+            // Near its end, the server would send many rows for nothing.
+            asked.inclusive = true;
+            part.stop = if part.left > 2 * part.most { asked.below.take() } else { asked.below.clone() };
+        }
+        let statement = select(table, &asked, Some(part.most))?;
         self.ask_rows(place, &statement, Some(part))
     }
 
@@ -269,6 +280,9 @@ impl<'a> TableReader<'a> {
                 }
                 return Ok(());
             }
+            if part.stop.is_some() && !part.is_met {
+                return Err(changed(table, "the row in which another range of its key begins did not come"));
+            }
             self.session.queue.ends(self.index, self.session.halt())?;
         }
         match rowing.held {
@@ -316,7 +330,7 @@ impl<'a> TableReader<'a> {
         self.session.queue.cut(victim, at.clone());
         found?;
         match at {
-            Some(at) => self.begin_part(running.table, Range { from: Some(From::At(at)), below: running.range.below }),
+            Some(at) => self.begin_part(running.table, Range { from: Some(From::At(at)), ..running.range }),
             None => Ok(()),
         }
     }

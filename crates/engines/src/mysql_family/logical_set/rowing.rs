@@ -47,16 +47,25 @@ pub struct Part {
     pub last: Option<KeyValue>,
     /// The last row that the statement may give.
     pub last_row: Vec<u8>,
+    /// The key of the first row that is not of the range, if the statement has no upper bound or gives that row too.
+    pub stop: Option<KeyValue>,
+    /// That row came.
+    pub is_met: bool,
 }
 
 impl Part {
-    /// A row came. Only the key of the last one that the statement may give is of use.
-    fn pass(&mut self, row: &[u8]) {
+    /// A row came: false if it is not of the range. Only the key of the last one that the statement may give is of use.
+    fn pass(&mut self, row: &[u8]) -> bool {
+        self.is_met = self.is_met || self.stop.as_ref().is_some_and(|stop| stop.is_of(row, &self.key));
+        if self.is_met {
+            return false;
+        }
         self.read += 1;
         if self.read == self.most {
             self.last_row.clear();
             self.last_row.extend_from_slice(row);
         }
+        true
     }
 }
 
@@ -90,10 +99,8 @@ impl Reading<'_> {
         }
         let Rowing { columns, rows, tally, part, .. } = rowing;
         let ready = rows.take_ready(self.connection, |row| {
-            if let Some(part) = part.as_mut() {
-                part.pass(row);
-            }
-            encode::row(columns, row, out, tally)
+            let is_of_range = part.as_mut().is_none_or(|part| part.pass(row));
+            if is_of_range { encode::row(columns, row, out, tally) } else { Ok(()) }
         });
         if let Some(written) = ready {
             return written.map(|()| true).map_err(|what| self.connection.broken(&format!("it sent {what}")));
@@ -115,8 +122,8 @@ impl Reading<'_> {
                 Ok(true)
             }
             Fetched::Row => {
-                if let Some(part) = part {
-                    part.pass(self.row);
+                if part.as_mut().is_some_and(|part| !part.pass(self.row)) {
+                    return Ok(true);
                 }
                 let written = encode::row(columns, self.row, out, tally);
                 written.map(|()| true).map_err(|what| self.connection.broken(&format!("it sent {what}")))
