@@ -3,6 +3,7 @@
 
 use fullbore_test_servers::{Kind, Server, wait_until};
 
+use crate::database::{self, Shape};
 use crate::held::{Held, is_running, wait_for_statement};
 use crate::migrate::{migrate, server};
 use crate::program::{Ended, Running};
@@ -180,6 +181,26 @@ fn a_place_that_another_migration_has_written_ends_this_one_with_an_error() {
     assert!(ended.err.contains("another migration"), "{ended}");
     assert_eq!(pair.target.sql("SELECT COUNT(*) FROM shop.t"), "1\n", "nothing of the transaction stays");
     pair.run("--resume --cut-over").done();
+}
+
+#[test]
+fn a_migration_that_is_cancelled_ends_well_and_can_be_continued() {
+    let pair = Pair::new([Kind::Mysql9; 2], "");
+    pair.world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
+    database::make(&pair.world.at("app.db"), Shape::default());
+    pair.world.run("backup sqlite:app.db --repo night").done();
+    let running = pair.start("--resume --task-in night");
+    wait_until("it follows", || pair.target.sql("SELECT IS_USED_LOCK('fullbore_migrate') IS NOT NULL") == "1\n");
+    pair.source.sql("INSERT INTO shop.t VALUES (2, 'b')");
+    let tasks = || pair.world.run("tasks --repo night --json").done().json();
+    let id = || tasks().as_array()?.iter().find(|task| task["verb"] == "migrate")?["task"].as_str().map(str::to_owned);
+    wait_until("its task", || id().is_some());
+    let shown = pair.world.run(&format!("cancel {} --repo night", id().unwrap())).done().text();
+    assert!(shown.contains("state     cancelled"), "{shown}");
+    running.wait().done().says(&["following was ended", "--resume --cut-over"]);
+    assert!(pair.is_writable());
+    pair.run("--resume --cut-over").done();
+    assert_eq!(pair.target.sql("SELECT v FROM shop.t WHERE id = 2"), "b\n");
 }
 
 #[test]
