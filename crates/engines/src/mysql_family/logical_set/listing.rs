@@ -128,12 +128,12 @@ impl Listing {
         dialect: Dialect,
         selection: &Selection,
     ) -> Result<Self> {
-        let (mut listing, places) = Self::outline_with_places(connection, beside, dialect, selection)?;
+        let (mut listing, places) = Self::tables_with_places(connection, beside, dialect, selection, true)?;
         listing.list_keys(connection, selection, &places)?;
         Ok(listing)
     }
 
-    /// The same without keys: to compare it with another one.
+    /// The same without columns and keys, to compare it with another one. It takes a fraction of the memory.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -143,15 +143,16 @@ impl Listing {
         dialect: Dialect,
         selection: &Selection,
     ) -> Result<Self> {
-        Ok(Self::outline_with_places(connection, beside, dialect, selection)?.0)
+        Ok(Self::tables_with_places(connection, beside, dialect, selection, false)?.0)
     }
 
     /// `beside` is a second connection: the server lists columns while it lists tables.
-    fn outline_with_places(
+    fn tables_with_places(
         connection: &mut Connection,
         beside: &mut Option<Connection>,
         dialect: Dialect,
         selection: &Selection,
+        with_columns: bool,
     ) -> Result<(Self, Places)> {
         let mut listing = Self::default();
         let columns = columns_of(selection);
@@ -170,10 +171,10 @@ impl Listing {
         listing.databases.sort();
         let places = listing.list_tables(connection, selection)?;
         match beside {
-            Some(beside) => listing.list_columns(beside, &places)?,
+            Some(beside) => listing.list_columns(beside, &places, with_columns)?,
             None => {
                 connection.send_ahead(&[columns])?;
-                listing.list_columns(connection, &places)?;
+                listing.list_columns(connection, &places, with_columns)?;
             }
         }
         let tables = &mut listing.tables;
@@ -227,17 +228,17 @@ impl Listing {
         Ok(self.tables.iter().enumerate().map(|(place, table)| (name(table), place)).collect())
     }
 
-    /// Reads the answer to [`columns_of`].
-    fn list_columns(&mut self, connection: &mut Connection, places: &Places) -> Result<()> {
+    /// Reads the answer to [`columns_of`]. `keep`: the columns too, and not only their digest.
+    fn list_columns(&mut self, connection: &mut Connection, places: &Places, keep: bool) -> Result<()> {
         each_row(connection, |row| {
             let Some(table) = places.get(&(text(row, 0), text(row, 1))).and_then(|at| self.tables.get_mut(*at)) else {
                 return Ok(());
             };
             table.fingerprint = table.fingerprint.wrapping_add(digest(row));
-            let (name, data_type) = (text(row, 2), text(row, 3).to_lowercase());
-            if is_generated(&text(row, 4)) {
+            if !keep || is_generated(&text(row, 4)) {
                 return Ok(());
             }
+            let (name, data_type) = (text(row, 2), text(row, 3).to_lowercase());
             if Column::of(&name, &data_type).is_none() && table.unknown.is_none() {
                 table.unknown = Some(format!("its column `{name}` has the type `{data_type}`"));
             }
@@ -277,20 +278,23 @@ impl Listing {
 
     /// What is not as in a later listing: a name with what happened to it.
     pub fn changed(&self, later: &Self) -> Option<String> {
-        let name = |table: &Listed| (table.object.schema.clone(), table.object.name.clone());
-        let known: HashMap<_, _> = later.tables.iter().map(|table| (name(table), table.fingerprint)).collect();
+        // Both are in the order of their names.
+        let same = |tables: &[Listed], wanted: &TableObject| {
+            let order =
+                |table: &Listed| (&table.object.schema, &table.object.name).cmp(&(&wanted.schema, &wanted.name));
+            tables.binary_search_by(order).ok().and_then(|place| tables.get(place)).map(|table| table.fingerprint)
+        };
         for table in &self.tables {
-            let shown = table.object.shown();
-            match known.get(&name(table)) {
-                None => return Some(format!("{shown} was dropped or renamed")),
-                Some(fingerprint) if *fingerprint != table.fingerprint => {
-                    return Some(format!("the definition of {shown} changed"));
+            let shown = || table.object.shown();
+            match same(&later.tables, &table.object) {
+                None => return Some(format!("{} was dropped or renamed", shown())),
+                Some(fingerprint) if fingerprint != table.fingerprint => {
+                    return Some(format!("the definition of {} changed", shown()));
                 }
                 Some(_) => {}
             }
         }
-        let mine: HashMap<_, _> = self.tables.iter().map(|table| (name(table), ())).collect();
-        let new = later.tables.iter().find(|table| !mine.contains_key(&name(table)));
+        let new = later.tables.iter().find(|table| same(&self.tables, &table.object).is_none());
         new.map(|table| format!("{} was created", table.object.shown()))
     }
 }
