@@ -8,7 +8,7 @@ use fullbore::job::restore::{self, Check, Into, Recovery, Request};
 use fullbore::{Error, Result};
 
 use fullbore_engines::GivenOptions;
-use fullbore_engines::engine::{LogStop, resolve_options};
+use fullbore_engines::engine::{AlsoIn, EngineOption, LogStop, resolve_options};
 
 use super::args::{CheckDepth, Restore};
 use super::{closing, server};
@@ -94,14 +94,18 @@ fn place(text: &str) -> bool {
 fn target(args: &Restore, config: &Config) -> Result<(Into, GivenOptions)> {
     let into = Into::parse(&args.into)?;
     let given = args.engine_options.given()?;
+    let into_directory = matches!(into, Into::Directory(_));
     let Into::Server { engine, .. } = into else {
-        return match given.iter().next() {
+        let goes_into_directory =
+            |option: &&EngineOption| into_directory && option.also.contains(&AlsoIn::NewDirectory);
+        let other = given.iter().find(|option| !goes_into_directory(option));
+        return match other {
             Some(option) => Err(Error::usage(
                 format!("--{}", option.name),
                 format!("is for a restore into a running server, and --into {} is none", args.into),
                 "leave it out, or restore into mysql://…, mariadb://… or mssql://…",
             )),
-            None => Ok((into, GivenOptions::default())),
+            None => Ok((into, given)),
         };
     };
     let (url, options) = resolve_options(&args.into, &given, &config.engine)?;

@@ -108,6 +108,7 @@ mod server_backups;
 mod server_logs;
 mod server_logs_guarded;
 mod server_logs_into;
+mod server_logs_new_directory;
 mod servers_in_repositories;
 mod signals;
 mod slips;

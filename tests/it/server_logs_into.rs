@@ -8,12 +8,12 @@ use crate::program::Ended;
 use crate::server_logs::{Logged, pass_a_second};
 
 /// Everything that a log can do to tables.
-const BEFORE: &str = "CREATE DATABASE `odd``name` CHARACTER SET latin1; \
+pub const BEFORE: &str = "CREATE DATABASE `odd``name` CHARACTER SET latin1; \
     CREATE TABLE `odd``name`.`t-ble` (id INT PRIMARY KEY, c VARCHAR(20) CHARACTER SET latin1, b BLOB); \
     CREATE TABLE shop.wide (id INT PRIMARY KEY AUTO_INCREMENT, t DATETIME(6), d DECIMAL(30,10), v VARCHAR(400)); \
     CREATE TABLE shop.parent (id INT PRIMARY KEY); \
     CREATE TABLE shop.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES shop.parent (id) ON DELETE CASCADE)";
-const WRITES: &str = "USE shop; INSERT INTO parent VALUES (1), (2); INSERT INTO child VALUES (1, 1), (2, 2); \
+pub const WRITES: &str = "USE shop; INSERT INTO parent VALUES (1), (2); INSERT INTO child VALUES (1, 1), (2, 2); \
     DELETE FROM parent WHERE id = 1; \
     INSERT INTO `odd``name`.`t-ble` VALUES (1, X'E4F6FC', X'00270A5CFF'); \
     INSERT INTO wide (t, d, v) SELECT NOW(6), RAND() * 1000, REPEAT('x', 300) FROM information_schema.columns LIMIT 3000; \
@@ -58,7 +58,7 @@ impl Target {
 }
 
 /// The rows of all tables of users, and what tables look like.
-fn content(server: &Server) -> String {
+pub fn content(server: &Server) -> String {
     let tables = server.sql(
         "SELECT CONCAT(table_schema, '\t', table_name) FROM information_schema.tables WHERE table_schema NOT IN ('mysql', 'sys', \
          'performance_schema', 'information_schema') AND table_type = 'BASE TABLE' AND table_name NOT LIKE 'fullbore%' \

@@ -10,7 +10,7 @@ use fullbore_engines::engine::{FILE, MOVE};
 use fullbore_engines::{FilePlaces, ForeignMedia};
 
 use super::{ForeignDevices, all_bytes_pool};
-use crate::job::restore::{Into, Recovery, Request};
+use crate::job::restore::{Into, Recovery, Request, new_directory};
 use crate::job::{database_files, into_directory};
 use crate::report::Report;
 
@@ -27,6 +27,7 @@ pub fn restore(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
         let why = format!("a {title} becomes the files of its database, which only its own server opens");
         return Err(Error::usage("--into", why, "write --into dir:PATH, with an empty directory"));
     };
+    new_directory::refuse_options(request, false)?;
     let given = request.set_options.flags();
     let moves: Vec<(String, PathBuf)> =
         given.pairs(&MOVE).into_iter().map(|(name, path)| (name.to_owned(), path.into())).collect();

@@ -49,7 +49,7 @@ pub fn run(
             if let Some(wanted) = &request.stop {
                 reading.choice = choice_of_stop(wanted, &sets, &reading, &repository, conduct)?;
             }
-            ChosenChain::among(fit_for(&request.into, sets, &reading), &reading, &repository, report)?
+            among_fitting(&request.into, sets, &reading, &repository, report)?
         }
         Some(standing) => {
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref(), setting.name)?;
@@ -74,6 +74,28 @@ pub fn run(
             error => with_chain(error, &chain.titles()),
         })
     })
+}
+
+/// The chain among the fitting sets. For a directory, a chain of the others is better than an error.
+fn among_fitting<'a>(
+    into: &restore::Into,
+    sets: Vec<&'a StoredSet>,
+    reading: &Reading,
+    repository: &Repository,
+    report: &mut Report,
+) -> Result<ChosenChain<'a>> {
+    let fitting = fit_for(into, sets.clone(), reading);
+    let stops = reading.choice.stop_at.is_some() || reading.choice.set.is_some();
+    let has_others = stops && fitting.len() < sets.len() && matches!(into, restore::Into::Directory(_));
+    let (warnings, notes) = (report.warnings.len(), report.notes.len());
+    match ChosenChain::among(fitting, reading, repository, report) {
+        Err(error) if has_others => {
+            report.warnings.truncate(warnings);
+            report.notes.truncate(notes);
+            ChosenChain::among(sets, reading, repository, report).map_err(|_| error)
+        }
+        chosen => chosen,
+    }
 }
 
 /// The sets without those fulls that the target cannot take: a running server takes rows, and log sets for a directory

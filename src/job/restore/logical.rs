@@ -2,12 +2,13 @@
 
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::conduct::Conduct;
+use fullbore_core::halt::Halt;
 use fullbore_core::io::{PrivateDirectory, scratch_directory};
 use fullbore_core::media::Manifest;
 use fullbore_core::units::counted;
 use fullbore_core::unpack::NullTarget;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{LoadOrder, Loaded, LogicalEngine, MAP, OWNER, SERVER_OPTION, SERVER_PROGRAM};
+use fullbore_engines::engine::{Load, LoadOrder, Loaded, LogicalEngine, MAP, OWNER, SERVER_OPTION, SERVER_PROGRAM};
 use fullbore_engines::{Options, Restorer};
 use fullbore_repository::discovery;
 
@@ -15,7 +16,7 @@ use super::super::reading;
 use super::directory::{manifests, size_of, unpack, unpack_files};
 use super::media::of_a_database;
 use super::replay::Prepared;
-use super::{Check, Into, Owner, Request, log, of_another_engine, plan_line, unfinished};
+use super::{Check, Into, Owner, Request, log, new_directory, of_another_engine, plan_line, unfinished};
 use crate::report::Report;
 
 /// The longest catalog of one database, in bytes: it is held in memory. A million columns are less.
@@ -48,6 +49,9 @@ pub(super) fn restore(
     let manifests = manifests(chain, &mut opened, conduct);
     let (Some(manifest), Some(found)) = (manifests.last(), chain.last()) else { return Ok(()) };
     match &request.into {
+        Into::Directory(_) if new_directory::is_wanted(request) => {
+            new_directory::restore(logical, (found, manifest, logs), &mut opened, request, key, conduct, report)
+        }
         Into::Server { .. } => load(logical, (found, manifest, logs), &mut opened, request, key, conduct, report),
         Into::Directory(_) if request.dry_run => {
             plan_line(found, report);
@@ -104,11 +108,14 @@ pub(super) fn applies_logs(request: &Request, logs: usize, report: &mut Report) 
             "an interrupted load cannot tell how much of the log it has applied: begin anew with --replace"
         }
         Into::Server { .. } | Into::Null => return Ok(logs > 0),
-        _ => "log sets behind a logical set are applied to a running server only (--into mysql://… or mariadb://…)",
+        Into::Directory(_) if new_directory::is_wanted(request) => return Ok(logs > 0),
+        _ => {
+            "the log sets behind a logical set need a server: --stop-at TIME or --server-program PROGRAM make a data directory \
+             with them, --into mysql://… or mariadb://… fills a running server"
+        }
     };
     if request.stop().is_some() {
-        let hint =
-            "leave it out: the set is restored as it was when it was made. For a directory, choose a physical full";
+        let hint = "leave it out: the set is restored as it was when it was made";
         return Err(Error::usage("--stop-at", why, hint));
     }
     if logs > 0 {
@@ -120,19 +127,23 @@ pub(super) fn applies_logs(request: &Request, logs: usize, report: &mut Report) 
 fn refuse_flags(request: &Request) -> Result<()> {
     let into_server = matches!(request.into, Into::Server { .. });
     let wrong = |flag: &str, why: &str| Err(Error::usage(flag, why, "leave it out"));
-    let server = "a logical set has no files that a server starts on";
+    let into_new = new_directory::is_wanted(request);
+    let server = "it is for a data directory: add --stop-at, or --server-program";
     let given = request.set_options.flags();
     match request {
-        _ if request.place_outside() => wrong("--place-outside", server),
-        _ if given.value(&SERVER_PROGRAM).is_some() => wrong("--server-program", server),
-        _ if given.value(&SERVER_OPTION).is_some() => wrong("--server-option", server),
+        _ if request.place_outside() => wrong("--place-outside", "a logical set has no files of a server"),
+        _ if given.value(&SERVER_PROGRAM).is_some() && !into_new => wrong("--server-program", server),
+        _ if given.value(&SERVER_OPTION).is_some() && !into_new => wrong("--server-option", server),
         _ if into_server && given.value(&OWNER).is_some() => wrong("--owner", "the server owns its files"),
-        _ if into_server && request.check == Some(Check::Quick) => {
+        _ if (into_server || into_new) && request.check == Some(Check::Quick) => {
             Err(Error::usage("--check quick", "rows have no pages", "use --check full: it reads all rows again"))
         }
         _ if into_server => Ok(()),
         _ if !request.tables().is_empty() => {
             wrong("--table", "single tables are loaded into a server only (--into mysql://…)")
+        }
+        _ if into_new && given.value(&MAP).is_some() => {
+            wrong("--map", "the log is of the whole server, under its names")
         }
         _ if request.resume => wrong("--resume", "a logical set in a directory is restored as a whole"),
         _ => Ok(()),
@@ -165,27 +176,39 @@ fn load(
         report.status = "planned".into();
         return Ok(());
     }
-    let done = unpack(opened, found, load.as_ref(), conduct, report);
-    let done = done.and_then(|()| conduct.until_signalled(&halt, || report.timed(INDEXES, |_| load.finish())));
-    match done {
-        Ok(loaded) => tell(loaded, report),
-        Err(error) => {
-            report.notes.push(load.left());
-            return Err(error);
-        }
+    if let Err(error) = fill(load.as_ref(), (opened, found), &halt, conduct, report) {
+        report.notes.push(load.left());
+        return Err(error);
     }
     let Some(mut replay) = replay else { return Ok(()) };
     conduct.until_signalled(&halt, || replay.mark())?;
     let scratch = PrivateDirectory::new(&scratch_directory(), "logs")?;
     let applied =
         conduct.until_signalled(&halt, || replay.run(scratch.path(), logs, request, key, conduct, &mut *report));
-    applied.inspect_err(|_| {
+    applied.map(drop).inspect_err(|_| {
         report.notes.push(
             "the target has the rows of the set, and the transactions of the log before the failed one; its database \
                    `fullbore_load` marks it as not complete. Begin again with --replace"
                 .into(),
         );
     })
+}
+
+/// Loads the rows, and makes what comes after them.
+///
+/// # Errors
+/// The server refuses, or the set is damaged.
+pub(super) fn fill(
+    load: &dyn Load,
+    (opened, found): (&mut reading::Opened, &discovery::Found),
+    halt: &Halt,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    unpack(opened, found, load, conduct, report)?;
+    let loaded = conduct.until_signalled(halt, || report.timed(INDEXES, |_| load.finish()))?;
+    tell(loaded, report);
+    Ok(())
 }
 
 fn tell(loaded: Loaded, report: &mut Report) {
@@ -201,7 +224,11 @@ fn mapped(text: &str) -> Result<(String, String)> {
         .ok_or_else(|| Error::usage(format!("--map {text}"), "it is not two names", "write --map OLD=NEW"))
 }
 
-fn order(
+/// What is loaded, with the catalogs of the set.
+///
+/// # Errors
+/// A catalog is damaged, or `--map` is wrong.
+pub(super) fn order(
     logical: &'static dyn LogicalEngine,
     manifest: &Manifest,
     opened: &mut reading::Opened,
@@ -221,6 +248,7 @@ fn order(
         tables: request.tables().to_vec(),
         maps: request.set_options.flags().texts(&MAP).iter().map(|text| mapped(text)).collect::<Result<_>>()?,
         replace: request.replace,
+        new_server: false,
         resume: request.resume,
         check: request.check == Some(Check::Full),
         dry_run: request.dry_run,

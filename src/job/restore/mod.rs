@@ -5,6 +5,7 @@ mod file;
 mod log;
 mod logical;
 mod media;
+pub(in crate::job) mod new_directory;
 mod object;
 mod outside;
 mod owner;
@@ -369,7 +370,9 @@ fn restore_found(
     if let Some(last) = sequence.last() {
         media::refuse_others(&request.into, &last.header.engine)?;
         request.set_options.refuse_others(&last.header.engine)?;
-        if let Some(logical) = logical::of(&opened) {
+        let logical = logical::of(&opened);
+        new_directory::refuse_options(request, logical.is_some() && new_directory::is_wanted(request))?;
+        if let Some(logical) = logical {
             return logical::restore(logical, (&sequence, &logs), opened, request, key, conduct, report);
         }
         logical::refuse_server(&request.into, &last.header.engine)?;

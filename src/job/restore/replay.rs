@@ -22,7 +22,8 @@ use crate::report::Report;
 /// A replay that is possible: the server's program is here.
 pub(super) struct Prepared<'a> {
     replay: Box<dyn LogReplay + 'a>,
-    base: SetEnd,
+    /// The end of the base, then of what is staged.
+    stands: SetEnd,
 }
 
 impl<'a> Prepared<'a> {
@@ -31,18 +32,38 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// The engine has no log backups, or its server is not here.
     pub fn new(options: &'a GivenOptions, manifest: &'a Manifest, position: &'a serde_json::Value) -> Result<Self> {
-        let engine = log::engine_of(&manifest.engine)?;
         let on = ReplayOn {
             program: options.file(&SERVER_PROGRAM),
             options: options.texts(&SERVER_OPTION),
             engine_version: &manifest.engine_version,
             position,
             streams: &manifest.streams,
+            accounts: true,
         };
-        let replay = engine.replay(on)?.ok_or_else(|| {
+        Self::of(on, manifest)
+    }
+
+    /// The same behind the rows of a logical set, which are in a new data directory. `accounts`: those of the source are
+    /// there, too.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn behind_rows(
+        options: &'a GivenOptions,
+        manifest: &'a Manifest,
+        position: &'a serde_json::Value,
+        accounts: bool,
+    ) -> Result<Self> {
+        let program = options.file(&SERVER_PROGRAM);
+        let (options, engine_version) = (options.texts(&SERVER_OPTION), &manifest.engine_version);
+        Self::of(ReplayOn { program, options, engine_version, position, streams: &[], accounts }, manifest)
+    }
+
+    fn of(on: ReplayOn<'a>, manifest: &Manifest) -> Result<Self> {
+        let replay = log::engine_of(&manifest.engine)?.replay(on)?.ok_or_else(|| {
             Error::refused("media set", "its log sets are not for a directory", "restore into a file")
         })?;
-        Ok(Self { replay, base: log::end_of(manifest)? })
+        Ok(Self { replay, stands: log::end_of(manifest)? })
     }
 
     /// The same for a running server, into which the rows of a logical set are loaded first.
@@ -63,7 +84,7 @@ impl<'a> Prepared<'a> {
         let replay = engine.replay_into(on)?.ok_or_else(|| {
             Error::refused("media set", "its log sets are not for a running server", "restore into a file")
         })?;
-        Ok(Self { replay, base: log::end_of(manifest)? })
+        Ok(Self { replay, stands: log::end_of(manifest)? })
     }
 
     /// Marks a running server as not complete.
@@ -74,7 +95,7 @@ impl<'a> Prepared<'a> {
         self.replay.mark()
     }
 
-    /// Stages the log sets in the directory, and lets the server apply them.
+    /// Stages the log sets in the directory, and lets the server apply them. Returns its GTIDs.
     ///
     /// # Errors
     /// A set is damaged or missing, or the server does not apply them.
@@ -86,8 +107,25 @@ impl<'a> Prepared<'a> {
         key: Option<&SecretKey>,
         conduct: &Conduct,
         report: &mut Report,
+    ) -> Result<String> {
+        self.stage(directory, logs, request, key, conduct, report)?;
+        self.apply(directory, request, conduct, report)
+    }
+
+    /// Stages the log sets in the directory.
+    ///
+    /// # Errors
+    /// A set is damaged or missing.
+    pub fn stage(
+        &mut self,
+        directory: &Path,
+        logs: &[discovery::Found],
+        request: &Request,
+        key: Option<&SecretKey>,
+        conduct: &Conduct,
+        report: &mut Report,
     ) -> Result<()> {
-        let (mut stands, stop) = (self.base.clone(), request.stop());
+        let stop = request.stop();
         for found in logs {
             let opened = log::open(found, request, key, report)?;
             let engine = log::engine_of(&found.header.engine)?;
@@ -95,13 +133,28 @@ impl<'a> Prepared<'a> {
             let outcome = log::unpack_one(found, opened, &unpacking, directory, conduct, report)?;
             let (name, streams) = (chain::title(&found.set), unpacking.open()?);
             let position = &outcome.manifest.position;
-            let set = UnpackedLog { name: &name, streams: &streams, position, database: directory, stands: &stands };
+            let set =
+                UnpackedLog { name: &name, streams: &streams, position, database: directory, stands: &self.stands };
             let staged = self.replay.stage(&set, stop.as_ref())?;
-            stands = staged.stands;
+            self.stands = staged.stands;
             if staged.stopped {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// True if what was staged can be applied through a connection only.
+    pub fn wants_statements(&self) -> bool {
+        self.replay.wants_statements()
+    }
+
+    /// Lets the server apply what was staged. Returns its GTIDs.
+    ///
+    /// # Errors
+    /// The server does not apply it.
+    pub fn apply(self, directory: &Path, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<String> {
+        let (stands, stop) = (self.stands, request.stop());
         let halt = Halt::new();
         let replay = self.replay;
         let applying = |_: &mut Report| conduct.until_signalled(&halt, || replay.run(directory, stop.as_ref(), &halt));
@@ -119,11 +172,11 @@ impl<'a> Prepared<'a> {
             let place = applied.place.rsplit_once(':');
             point.binary_log_file = place.map(|(file, _)| file.to_owned());
             point.binary_log_position = place.and_then(|(_, offset)| offset.parse().ok());
-            point.gtid = Some(applied.gtid).filter(|gtid| !gtid.is_empty());
+            point.gtid = Some(applied.gtid.clone()).filter(|gtid| !gtid.is_empty());
         }
         if let Some(time) = request.reading.choice.stop_at {
             log::tell_stop(time, stands.time, report);
         }
-        Ok(())
+        Ok(applied.gtid)
     }
 }

@@ -157,6 +157,8 @@ pub struct ReplayOn<'a> {
     pub position: &'a serde_json::Value,
     /// Its streams.
     pub streams: &'a [ManifestStream],
+    /// It has the accounts of the source: statements of the log about accounts are applied.
+    pub accounts: bool,
 }
 
 /// Log sets on their way into a restored directory: staged one by one, and applied in one run of the server.
@@ -174,6 +176,12 @@ pub trait LogReplay {
     /// # Errors
     /// The set does not continue the database, or breaks its format.
     fn stage(&mut self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog>;
+
+    /// True if what was staged can be applied as statements only ([`LogEngine::replay_into`]): a logical set may hold what
+    /// the log makes.
+    fn wants_statements(&self) -> bool {
+        false
+    }
 
     /// Starts the server on the directory, lets it apply everything that was staged, and stops it.
     ///

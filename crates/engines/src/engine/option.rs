@@ -32,6 +32,8 @@ pub enum AlsoIn {
     Restore,
     /// The same, and no backup.
     OnlyRestore,
+    /// `restore` of a logical set into a new data directory.
+    NewDirectory,
     /// `restore-test`.
     RestoreTest,
 }

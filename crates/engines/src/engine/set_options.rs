@@ -11,7 +11,7 @@ pub static SERVER_PROGRAM: EngineOption = EngineOption {
     name: "server-program",
     kind: OptionKind::File,
     help: "Server program for the check of a restored server, for single tables and for log sets, of the same series as \
-           the backup [default: mariadbd or mysqld in PATH]",
+           the backup. Makes a data directory out of a logical backup [default: mariadbd or mysqld in PATH]",
     elsewhere: "the backup is of a database in one file, which needs no server",
     also: &[AlsoIn::RestoreTest],
 };

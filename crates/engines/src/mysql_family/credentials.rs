@@ -87,7 +87,7 @@ impl Credentials {
         &self.user
     }
 
-    pub(super) fn password(&self) -> &[u8] {
+    pub(crate) fn password(&self) -> &[u8] {
         &self.password
     }
 }

@@ -1,6 +1,6 @@
 //! What MySQL and MariaDB share: the connection to a server, InnoDB's pages and tablespaces, tables as SQL text, logical
-//! sets, migrations, single tables out of a copy, tablespaces outside of the data directory, binary logs, and the start of a server on
-//! a restored directory.
+//! sets, new data directories for them, migrations, single tables out of a copy, tablespaces outside of the data directory,
+//! binary logs, and the start of a server on a restored directory.
 
 pub mod account;
 pub mod binlog;
@@ -12,6 +12,7 @@ pub mod innodb;
 pub mod logical;
 pub mod logical_set;
 pub mod migration;
+pub mod new_directory;
 pub mod outside;
 pub mod server_options;
 pub mod single_table;

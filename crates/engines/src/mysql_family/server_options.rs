@@ -71,7 +71,7 @@ pub static USERS: EngineOption = EngineOption {
     kind: OptionKind::Switch,
     help: "With --method logical: users, roles and grants too, with the hashes of their passwords",
     elsewhere: "only a logical set of MySQL and MariaDB has users",
-    also: &[AlsoIn::Restore],
+    also: &[AlsoIn::Restore, AlsoIn::NewDirectory],
 };
 
 /// A load without redo log.

@@ -298,7 +298,7 @@ pub(crate) struct Running {
     private: PrivateDirectory,
     address: ServerAddress,
     /// Any account will do for a server without its grant tables.
-    account: Credentials,
+    pub(crate) account: Credentials,
     program: String,
     purpose: &'static str,
 }
@@ -310,6 +310,17 @@ impl Running {
         position: &serde_json::Value,
         options: &[String],
     ) -> Result<Self> {
+        Self::start_reading(program, directory, position, options, Stdio::null())
+    }
+
+    /// The same with something to read.
+    pub(crate) fn start_reading(
+        program: &ServerProgram,
+        directory: &Path,
+        position: &serde_json::Value,
+        options: &[String],
+        input: Stdio,
+    ) -> Result<Self> {
         let directory =
             fs::canonicalize(directory).map_err(|e| Error::io("find", directory.display().to_string(), e))?;
         // The path of a socket has at most 107 bytes.
@@ -320,7 +331,7 @@ impl Running {
             let again = log.try_clone().map_err(|e| Error::io("open", path.display().to_string(), e))?;
             let mut command = program.command(path, &directory, position, options);
             // In a group of its own: Ctrl-C is for this program, which stops it.
-            command.stdin(Stdio::null()).stdout(log).stderr(again).current_dir(path).process_group(0);
+            command.stdin(input).stdout(log).stderr(again).current_dir(path).process_group(0);
             // If this program is killed, it cannot stop the server itself.
             end_with_this_thread(&mut command);
             command.spawn().map_err(|e| Error::io("start", program.path.display().to_string(), e))
@@ -334,6 +345,16 @@ impl Running {
         let name = program.path.display().to_string();
         let account = without_account()?;
         Ok(Self { child, private, address, account, program: name, purpose: program.purpose })
+    }
+
+    /// The private directory.
+    pub(crate) fn private(&self) -> &Path {
+        self.private.path()
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.private.path().join(SOCKET)
     }
 
     pub(crate) fn wait_until_ready(&mut self, halt: &Halt) -> Result<Connection> {
@@ -366,7 +387,7 @@ impl Running {
     }
 
     /// Shuts it down as an operator would.
-    fn stop(mut self, halt: &Halt) -> Result<()> {
+    pub(crate) fn stop(mut self, halt: &Halt) -> Result<()> {
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             // It may have ended already: the next check finds that.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
@@ -379,7 +400,7 @@ impl Running {
     }
 
     /// Waits for its end; `None` if it runs for longer than `limit`.
-    fn end_within(&mut self, limit: Duration, halt: &Halt) -> Result<Option<ExitStatus>> {
+    pub(crate) fn end_within(&mut self, limit: Duration, halt: &Halt) -> Result<Option<ExitStatus>> {
         let since = Instant::now();
         loop {
             halt.check()?;
@@ -422,7 +443,7 @@ impl Running {
         self.log().is_ok_and(|log| log.lines().any(|line| line.contains("[ERROR]") && line.contains(PREPARED)))
     }
 
-    fn refused(&self, why: String) -> Error {
+    pub(crate) fn refused(&self, why: String) -> Error {
         let errors = errors_in(&fs::read(self.private.path().join(LOG)).unwrap_or_default(), self.purpose == TABLE);
         let said = if errors.is_empty() { String::new() } else { format!("; its log says: {errors}") };
         let hint = format!(

@@ -176,6 +176,12 @@ fn of_full(dialect: Dialect, position: &Value) -> Result<End, String> {
     }
 }
 
+/// The place in the log where a logical set was complete: a file and an offset. None: it is unknown.
+pub(super) fn complete_at(position: &Value) -> Option<(String, u64)> {
+    let (file, offset) = position.get("complete_at")?.as_str()?.rsplit_once(':')?;
+    Some((file.to_owned(), offset.parse().ok()?))
+}
+
 /// What a MariaDB log is called: its server has no UUID. The id of the server, and the base name of its files.
 pub fn server_of(server_id: u64, file: &str) -> String {
     let base = file.rsplit_once('.').map_or(file, |(base, _)| base);

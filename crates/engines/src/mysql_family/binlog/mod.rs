@@ -20,7 +20,7 @@ pub(super) mod join;
 mod payload;
 pub(super) mod preflight;
 mod range;
-mod relays;
+pub(super) mod relays;
 pub mod replay;
 mod replay_into;
 pub mod session;

@@ -95,7 +95,7 @@ impl Relays {
 }
 
 /// Removes relay logs from a directory, and what belongs to them.
-pub(super) fn clear(directory: &Path) {
+pub(in crate::mysql_family) fn clear(directory: &Path) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(RELAY)));
     ours.for_each(|entry| drop(fs::remove_file(entry.path()))); // What stays does no harm.

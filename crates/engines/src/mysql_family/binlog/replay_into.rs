@@ -8,7 +8,7 @@ use fullbore_core::halt::Halt;
 use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
-use super::end::End;
+use super::end::{End, complete_at};
 use super::session::{as_json, set_end};
 use super::stage::{Stage, Way};
 use super::through::guard::{Guard, is_not_a_users};
@@ -100,10 +100,7 @@ fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
         }
     }
     guard.with_accounts = guard.has_accounts && on.options.given.has(&USERS);
-    let complete = on.position.get("complete_at").and_then(serde_json::Value::as_str);
-    guard.complete = complete
-        .and_then(|place| place.rsplit_once(':'))
-        .and_then(|(file, offset)| Some((file.to_owned(), offset.parse().ok()?)));
+    guard.complete = complete_at(on.position);
     Ok(guard)
 }
 

@@ -7,12 +7,13 @@ use fullbore_core::{Error, Result};
 
 use super::cut::{Cut, place_of};
 use super::end::{End, LogEnd, Piece, Place, micros, show_time};
-use super::event::{Body, Group, Header, MAGIC, kind};
+use super::event::{Body, CRC, Group, HEADER, Header, MAGIC, kind};
 use super::events::Events;
 use super::gtid::{GtidList, GtidSet, Gtids};
 use super::range::place;
 use super::relays::Relays;
 use super::session::bytes_of;
+use super::statement::{Kind, Statement};
 use super::through::statements::Statements;
 use super::walk::Walk;
 use crate::engine::{LogStop, UnpackedLog};
@@ -25,6 +26,9 @@ pub(super) enum Way {
     /// To a running server, at once.
     Statements(Box<Statements>),
 }
+
+/// The longest statement that is looked at, in bytes.
+const STATEMENT_MAX: u32 = 1 << 20;
 
 /// The staged sets.
 pub(super) struct Stage {
@@ -47,6 +51,10 @@ pub(super) struct Stage {
     begun: bool,
     /// The place where the base ends was passed.
     met_base: bool,
+    /// The place in the log up to which a logical base may hold definitions that the log makes.
+    pub complete: Option<u128>,
+    /// Before that place, the log changes definitions.
+    pub redefines: bool,
 }
 
 impl Stage {
@@ -72,6 +80,8 @@ impl Stage {
             way,
             begun: false,
             met_base: false,
+            complete: None,
+            redefines: false,
         }
     }
 
@@ -236,7 +246,18 @@ impl Stage {
         match &mut self.way {
             Way::Relays(relays) => {
                 relays.enter(piece, head)?;
-                reader.pass(header, |bytes| relays.write(bytes))
+                let is_early = header.kind == kind::QUERY && place_of(&piece.file, at) < self.complete;
+                self.redefines |= is_early && header.size > STATEMENT_MAX;
+                let looks = is_early && !self.redefines;
+                let mut event = Vec::new();
+                let crc = reader.pass(header, |bytes| {
+                    if looks {
+                        event.extend_from_slice(bytes);
+                    }
+                    relays.write(bytes)
+                })?;
+                self.redefines |= looks && is_redefinition(self.dialect, header, &event);
+                Ok(crc)
             }
             Way::Statements(statements) => {
                 statements.enter(piece, head)?;
@@ -266,4 +287,11 @@ impl Stage {
             Way::Statements(_) => Err(Error::Halted),
         }
     }
+}
+
+/// Whether a statement changes definitions or accounts. One that cannot be read may do so.
+fn is_redefinition(dialect: Dialect, header: &Header, event: &[u8]) -> bool {
+    let body = event.get(HEADER..event.len().saturating_sub(CRC)).unwrap_or_default();
+    let kind = Statement::parse(dialect, header, body).map(|statement| Kind::of(&statement.text));
+    kind.map_or(true, |kind| matches!(kind, Kind::Definition | Kind::Event | Kind::Account))
 }

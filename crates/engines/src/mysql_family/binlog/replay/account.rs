@@ -32,13 +32,28 @@ impl Account {
         if dialect == Dialect::MySql {
             return Ok(Self { credentials: without_account()?, options: Vec::new(), made: None });
         }
+        Self::made(dialect, directory)
+    }
+
+    /// An account that the server makes while it starts. It can do what root can.
+    ///
+    /// # Errors
+    /// The file of the account cannot be written.
+    pub fn made(dialect: Dialect, directory: &Path) -> Result<Self> {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let name = format!("fullbore_{}", id.get(..12).unwrap_or_default());
-        // Plugins for passwords want letters of both cases, digits and other characters.
-        let password = format!("Aa1+{}", uuid::Uuid::new_v4().simple());
+        let password = new_password();
+        // Only those who may act for everybody can grant it. MariaDB refuses the statement while it starts.
+        let proxy = match dialect {
+            Dialect::MySql => format!("GRANT PROXY ON ''@'' TO '{name}'@'localhost' WITH GRANT OPTION"),
+            Dialect::MariaDb => format!(
+                "INSERT INTO mysql.proxies_priv (Host, User, With_grant) VALUES ('localhost', '{name}', 1);\nFLUSH PRIVILEGES"
+            ),
+        };
         let text = format!(
             "CREATE USER '{name}'@'localhost' IDENTIFIED BY '{password}';\n\
-             GRANT ALL PRIVILEGES ON *.* TO '{name}'@'localhost' WITH GRANT OPTION;\n"
+             GRANT ALL PRIVILEGES ON *.* TO '{name}'@'localhost' WITH GRANT OPTION;\n\
+             {proxy};\n"
         );
         // The server runs in a directory of its own.
         let directory = fs::canonicalize(directory);
@@ -62,4 +77,9 @@ impl Account {
         connection.query(&format!("DROP USER '{name}'@'localhost'"))?;
         Ok(())
     }
+}
+
+/// A random password. Plugins for passwords want letters of both cases, digits and other characters.
+pub fn new_password() -> String {
+    format!("Aa1+{}", uuid::Uuid::new_v4().simple())
 }

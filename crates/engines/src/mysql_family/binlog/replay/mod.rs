@@ -1,6 +1,6 @@
 //! Lets a private server apply staged relay logs to a restored directory: in parallel, in one run, without network.
 
-mod account;
+pub(in crate::mysql_family) mod account;
 mod disabled_events;
 mod wanted;
 
@@ -11,17 +11,21 @@ use std::time::{Duration, Instant};
 
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
+use serde_json::Value;
 
 use account::Account;
 use disabled_events::{disabled_events, enable_events};
 use wanted::Wanted;
 
-use super::end::End;
+use super::cut::place_of;
+use super::end::{End, complete_at};
 use super::relays::{self, RELAY, Relays};
 use super::stage::Stage;
-use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayOn, Replayed, UnpackedLog};
+use crate::engine::{AppliedLog, LogReplay, LogStop, LogicalEngine, ReplayOn, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, ResultSet};
+use crate::mysql_family::logical_set::LogicalSets;
+use crate::mysql_family::logical_set::selection::{MIGRATION, NOTES};
 use crate::mysql_family::outside::outside_files;
 use crate::mysql_family::start_check::{Running, ServerProgram};
 
@@ -69,10 +73,19 @@ impl LogReplay for Replay<'_> {
         if self.stage.is_none() {
             relays::clear(set.database);
         }
-        let stage = self.stage.get_or_insert_with(|| Stage::new(dialect, set.database, &base));
+        let stage = self.stage.get_or_insert_with(|| {
+            let complete = complete_at(self.on.position).filter(|_| is_of_rows(self.on.position));
+            let mut stage = Stage::new(dialect, set.database, &base);
+            stage.complete = complete.and_then(|(file, offset)| place_of(&file, offset));
+            stage
+        });
         stage.add(set, stop)?;
         let position = super::session::as_json(&stage.stands, set.name)?;
         Ok(AppliedLog { stands: super::session::set_end(&stage.stands, position), stopped: stage.cut.stopped })
+    }
+
+    fn wants_statements(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| stage.redefines)
     }
 
     fn run(self: Box<Self>, directory: &Path, stop: Option<&LogStop>, halt: &Halt) -> Result<Replayed> {
@@ -88,6 +101,7 @@ impl LogReplay for Replay<'_> {
         }
         let first = relays.names.first().cloned().unwrap_or_default();
         let mut options = options(dialect, &stage);
+        options.extend(ignored(&on).into_iter().map(|name| format!("replicate-wild-ignore-table={name}.%")));
         options.extend(on.options.iter().cloned());
         if dialect == Dialect::MariaDb && outside_files(dialect, on.position)?.is_empty() {
             // `DATA DIRECTORY` in the log would write outside of the directory, perhaps into that of a live server.
@@ -252,6 +266,19 @@ fn options(dialect: Dialect, stage: &Stage) -> Vec<String> {
         }
     }
     options
+}
+
+/// The databases whose changes are left out: behind the rows of a logical set those that it does not hold. Statements about
+/// accounts belong to `mysql`.
+fn ignored(on: &ReplayOn<'_>) -> Vec<&'static str> {
+    let accounts = (!on.accounts).then_some("mysql");
+    let own = [NOTES, MIGRATION, "sys"].into_iter().filter(|_| is_of_rows(on.position));
+    accounts.into_iter().chain(own).collect()
+}
+
+/// Whether the base is a logical set.
+fn is_of_rows(position: &Value) -> bool {
+    LogicalSets.is_logical(position)
 }
 
 fn write_index(directory: &Path, relays: &Relays) -> Result<()> {

@@ -15,7 +15,8 @@ use crate::mysql_family::logical_set::catalog::Account;
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
 
-/// The accounts of the plan that are made: all except root, the server's own, and the account that runs the load.
+/// The accounts of the plan that are made: all except root, the server's own, and the account that runs the load. A server
+/// that was made for the load gets the root accounts, too.
 ///
 /// # Errors
 /// The set has no accounts, or they are of the other vendor, or some exist already and `--replace` is not given.
@@ -24,9 +25,10 @@ pub fn chosen(connection: &mut Connection, order: &LoadOrder, plan: &Plan, diale
     let answer = connection.query("SELECT CURRENT_USER()")?;
     let own = answer.single().unwrap_or_default().to_owned();
     let is_own = |account: &&Account| format!("{}@{}", account.user, account.host) == own;
-    let taken = |account: &&Account| account.user != "root" && !INTERNAL.contains(&&account.user[..]);
+    let taken =
+        |account: &&Account| (order.new_server || account.user != "root") && !INTERNAL.contains(&&account.user[..]);
     let chosen: Vec<Account> = plan.accounts.iter().filter(taken).filter(|it| !is_own(it)).cloned().collect();
-    if order.replace || order.resume {
+    if order.replace || order.resume || order.new_server {
         return Ok(chosen);
     }
     let mut there = Vec::new();

@@ -275,9 +275,8 @@ impl Load for ServerLoad {
         }
         if !self.accounts.is_empty() {
             let made = counted(self.accounts.len() as u64, "account");
-            loaded.notes.push(format!(
-                "made {made} with their grants. root, the account of this load and the server's own stay"
-            ));
+            let stay = if self.order.new_server { "The" } else { "root, the account of this load and the" };
+            loaded.notes.push(format!("made {made} with their grants. {stay} server's own stay"));
         }
         if self.order.check {
             loaded.notes.push("the rows of each table were read again: they are the rows of the set".to_owned());
