@@ -28,6 +28,7 @@ mod emulators;
 mod estimate;
 mod export;
 mod export_stored;
+mod fail_over;
 mod few_threads;
 mod foreign_media;
 mod foreign_repository;

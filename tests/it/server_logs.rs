@@ -61,7 +61,7 @@ impl Logged {
     }
 
     /// A server on a restored directory.
-    fn start(&self, directory: &str) -> Server {
+    pub fn start(&self, directory: &str) -> Server {
         let options = Options::new().binlog().datadir(&self.world.at(directory));
         Server::start(self.kind, &options.password_file(self.server.password_file().unwrap()))
     }
@@ -281,7 +281,7 @@ fn what_the_log_does_not_have_is_an_error(kind: Kind) {
     };
     test.server.start_again(&other);
     let foreign = test.backup("--kind log").with_code(1);
-    assert!(foreign.err.contains("is of the log of another server") && foreign.err.contains("new full"), "{foreign}");
+    foreign.says(&["is of the log of another server", "--fail-over-from", "take a new full"]);
     // Statements, and no log at all.
     test.backup("").done();
     test.server.sql("SET GLOBAL binlog_format = 'STATEMENT'");

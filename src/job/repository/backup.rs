@@ -14,6 +14,7 @@ use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::counted;
 use fullbore_engines::LogEngine;
+use fullbore_engines::engine::FAIL_OVER_FROM;
 use fullbore_repository::chain::{self, Choice, FoundSet};
 use fullbore_repository::hidden;
 use fullbore_repository::inventory::{Inventory, StoredSet};
@@ -274,7 +275,15 @@ fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> 
         Some(elsewhere) => format!("{why}; {elsewhere}"),
         None => why,
     };
-    Error::incomplete(asked, why, "take a full first: --kind full, or --kind auto")
+    let fails_over = fullbore_engines::named(engine).is_some_and(|engine| engine.options().contains(&&FAIL_OVER_FROM));
+    let hint = match fails_over && asked == "--kind log" {
+        true => {
+            "take a full first: --kind full; or, if this server is a promoted replica, name the database that it \
+                 continues: --fail-over-from NAME"
+        }
+        false => "take a full first: --kind full, or --kind auto",
+    };
+    Error::incomplete(asked, why, hint)
 }
 
 /// The sets that a log may continue: the newest set that can be restored, and the sets that it depends on. Where the log

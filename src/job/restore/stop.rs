@@ -20,13 +20,28 @@ pub(in crate::job) fn choice(
 ) -> Result<Choice> {
     let nothing = Pool::new(0, 4096)?;
     let logs = || found.iter().rev().filter(|found| found.set.kind == SetKind::Log);
+    let mut held: Option<(String, Vec<u8>)> = None;
     for found in logs().filter(|found| found.set.incomplete.is_none()) {
         let Some(engine) = fullbore_engines::log(&found.header.engine) else { continue };
         let opened = discovery::open_set(found, &nothing, 1, key)?;
-        if opened.manifest().is_some_and(|manifest| engine.holds(&manifest.position, stop)) {
-            let set = Some(found.set.backup_set_id.to_string());
-            return Ok(Choice { set, whole_log: true, latest: false, ..choice.clone() });
+        let manifest = opened.manifest();
+        if !manifest.is_some_and(|manifest| engine.holds(&manifest.position, stop)) {
+            continue;
         }
+        let range = manifest.and_then(|manifest| engine.range(SetKind::Log, &manifest.position, None));
+        let history = range.and_then(|range| Some(range.last?.history)).unwrap_or_default();
+        match &held {
+            // The newest of one server; of two servers it is unknown which one is meant.
+            Some((_, other)) if *other != history => {
+                let why = "the logs of two servers have this place: the chain has a fail-over between them";
+                return Err(Error::refused(stop.option(), why, "stop at a GTID or at a time"));
+            }
+            Some(_) => {}
+            None => held = Some((found.set.backup_set_id.to_string(), history)),
+        }
+    }
+    if let Some((set, _)) = held {
+        return Ok(Choice { set: Some(set), whole_log: true, latest: false, ..choice.clone() });
     }
     let (why, hint) = match logs().count() {
         0 => ("there are no log sets here", "take log backups: backup --kind log, or log follow"),

@@ -25,6 +25,12 @@ impl DatabaseUrl {
         Self::new(format!("{}:{name}", engine.name()))
     }
 
+    /// The same database under the name that a repository has for it.
+    pub(crate) fn called(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.identity.name);
+        self
+    }
+
     /// The whole text, perhaps with a password.
     pub fn text(&self) -> &str {
         &self.text

@@ -7,7 +7,18 @@ use fullbore_core::halt::Halt;
 use fullbore_core::media::{LogRange, ManifestStream, Position, SetKind};
 use fullbore_core::{Error, Result};
 
+use super::{AlsoIn, EngineOption, OptionKind};
 use crate::{Options, Session};
+
+/// Continues the database of a server that failed.
+pub static FAIL_OVER_FROM: EngineOption = EngineOption {
+    name: "fail-over-from",
+    kind: OptionKind::Text("NAME"),
+    help: "This server is a promoted replica of the database NAME in the repository, such as db1:3306. Its sets get this \
+           name, and a log set may continue those of the other server, if GTIDs prove that nothing is missing",
+    elsewhere: "only MySQL and MariaDB continue the log of another server",
+    also: &[AlsoIn::LogFollow],
+};
 
 /// Log backups of an engine.
 pub trait LogEngine: Sync {

@@ -41,8 +41,8 @@ pub use foreign_tables::{
     Cell, ColumnKind, Day, ForeignTable, ForeignTables, Statements, TICKS_PER_DAY, TableColumn, TimeOfDay, WriteText,
 };
 pub use log::{
-    AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayInto, ReplayOn, Replayed, SetEnd,
-    UnpackedLog,
+    AppliedLog, FAIL_OVER_FROM, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayInto, ReplayOn, Replayed,
+    SetEnd, UnpackedLog,
 };
 pub use logical::{Load, LoadOrder, Loaded, LogicalEngine};
 pub use migration::{

@@ -9,7 +9,7 @@ use fullbore_core::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::{AlsoIn, DatabaseUrl, Engine, EngineOption, GivenIn, GivenOptions, OptionValue};
+use super::{AlsoIn, DatabaseUrl, Engine, EngineOption, FAIL_OVER_FROM, GivenIn, GivenOptions, OptionValue};
 use crate::{ENGINES, named, of_url, without_password};
 
 /// The tables `[engine.NAME]` of the configuration: options of engines, for every run.
@@ -95,7 +95,12 @@ pub fn resolve_options(
             given.add(option, value.clone(), place);
         }
     }
-    Ok((DatabaseUrl::new(plain), given))
+    let url = DatabaseUrl::new(plain);
+    let url = match given.text(&FAIL_OVER_FROM) {
+        Some(name) => url.called(name),
+        None => url,
+    };
+    Ok((url, given))
 }
 
 /// Refuses options after the path of a target: a restore has no options of its engine. A `?` belongs to the name,

@@ -6,8 +6,8 @@ use fullbore_core::Result;
 
 use super::{restore, session, undo_length};
 use crate::engine::{
-    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, LogicalEngine, MigrationEngine,
-    OptionKind, PageEngine, Stems,
+    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, FAIL_OVER_FROM, Identity, LogEngine, LogicalEngine,
+    MigrationEngine, OptionKind, PageEngine, Stems,
 };
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::engine::Binlog;
@@ -21,8 +21,18 @@ use crate::mysql_family::server_options::{
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static OPTIONS: [&EngineOption; 9] =
-    [&PASSWORD_FILE, &ACCEPT_UNVERIFIED, &METHOD, &DATABASE, &TABLE, &EXCLUDE, &WHERE, &USERS, &ACCEPT_LEFT_OUT];
+static OPTIONS: [&EngineOption; 10] = [
+    &PASSWORD_FILE,
+    &FAIL_OVER_FROM,
+    &ACCEPT_UNVERIFIED,
+    &METHOD,
+    &DATABASE,
+    &TABLE,
+    &EXCLUDE,
+    &WHERE,
+    &USERS,
+    &ACCEPT_LEFT_OUT,
+];
 
 /// Switches off the warnings of tables that a copy leaves out.
 pub static ACCEPT_LEFT_OUT: EngineOption = EngineOption {

@@ -7,8 +7,8 @@ use fullbore_core::media::ManifestStream;
 
 use super::{restore, session};
 use crate::engine::{
-    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, Identity, LogEngine, LogicalEngine, MigrationEngine,
-    OptionKind, PageEngine, Stems, TextOfTable,
+    AlsoIn, BinaryLogPlace, DirectoryEngine, Engine, EngineOption, FAIL_OVER_FROM, Identity, LogEngine, LogicalEngine,
+    MigrationEngine, OptionKind, PageEngine, Stems, TextOfTable,
 };
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::engine::Binlog;
@@ -23,8 +23,9 @@ use crate::mysql_family::server_options::{
 use crate::mysql_family::url::{server_identity, server_stems};
 use crate::{Options, Session};
 
-static OPTIONS: [&EngineOption; 11] = [
+static OPTIONS: [&EngineOption; 12] = [
     &PASSWORD_FILE,
+    &FAIL_OVER_FROM,
     &ACCEPT_UNVERIFIED,
     &METHOD,
     &DATABASE,

@@ -3,7 +3,7 @@
 use fullbore_core::media::Position;
 use fullbore_core::{Error, Result};
 
-use super::end::{End, Place};
+use super::end::{End, LogEnd, Place};
 use super::event::{Body, Group, Header, file_number, is_file_name, kind};
 use super::gtid::{Gtid, Gtids, MariaGtid};
 use super::range::place;
@@ -15,8 +15,8 @@ use crate::mysql_family::Dialect;
 pub(super) struct Cut {
     /// The end of the base: what is before it is not looked at.
     base: Option<u128>,
-    /// The base name of the files that the base ends in.
-    base_name: String,
+    /// The set has the place to stop at.
+    has_place: bool,
     /// The group to stop behind is taken.
     last_group: bool,
     /// The stop was reached.
@@ -32,12 +32,22 @@ impl Cut {
     pub fn new(base: &End) -> Self {
         Self {
             base: place(&base.binlog),
-            base_name: base_name(&base.binlog.file).to_owned(),
+            has_place: false,
             last_group: false,
             stopped: false,
             uncertain: None,
             until: i64::MIN,
         }
+    }
+
+    /// A set begins. Places of other sets may be in the files of another server.
+    pub fn begin_set(&mut self, has_place: bool) {
+        self.has_place = has_place;
+    }
+
+    /// The log of another server follows: nothing of it is in the base.
+    pub fn leave_server(&mut self) {
+        self.base = None;
     }
 
     /// Whether the base has what is at a place.
@@ -59,6 +69,9 @@ impl Cut {
             return Ok(false);
         }
         if let Some((stop, target)) = stop.zip(stop.and_then(place_of_stop)) {
+            if !self.has_place {
+                return Ok(false);
+            }
             let at = |offset: u64| place_of(&walk.file, offset);
             if at(walk.offset) == Some(target) && !is_between_groups(header, body) {
                 return Err(inside(stop, format!("the transaction before {}:{}", walk.file, walk.offset)));
@@ -125,20 +138,6 @@ impl Cut {
             "give one that is between these places; `fullbore list` shows the sets",
         ))
     }
-
-    /// Refuses a place in files of another name than those of the log.
-    ///
-    /// # Errors
-    /// The place is in such a file.
-    pub fn refuse_other_files(&self, stop: Option<&LogStop>) -> Result<()> {
-        let Some(LogStop::Place(text)) = stop else { return Ok(()) };
-        let file = text.rsplit_once(':').map_or(&text[..], |(file, _)| file);
-        if base_name(file) == self.base_name {
-            return Ok(());
-        }
-        let why = format!("the log of this server has files with the name {}, with a number", self.base_name);
-        Err(Error::usage(format!("--stop-at {text}"), why, "write the name of the file as the server shows it"))
-    }
 }
 
 /// The name of a file without its number.
@@ -184,22 +183,25 @@ pub(super) fn place_of(file: &str, offset: u64) -> Option<u128> {
 /// True if a stop is in a log set, or at its end.
 pub(super) fn holds(dialect: Dialect, position: &Position, stop: &LogStop) -> bool {
     let first = End::read(dialect, &position.first.value());
-    let last = End::read(dialect, &position.last.value());
+    let last = LogEnd::read(dialect, &position.last.value());
     let (Ok(first), Ok(last)) = (first, last) else { return false };
     let gtids = |end: &End| Gtids::parse(dialect, &end.binlog.gtid);
     match stop {
         LogStop::Time(_) => false,
-        LogStop::Place(text) => {
-            let target = place_of_stop(stop);
-            let same_name =
-                base_name(text.rsplit_once(':').map_or("", |(file, _)| file)) == base_name(&last.binlog.file);
-            same_name && place(&first.binlog) < target && target <= place(&last.binlog)
-        }
+        LogStop::Place(_) => last.begin(&first).is_some_and(|begin| holds_place(&begin, &last.end.binlog, Some(stop))),
         LogStop::ThroughGtid(wanted) | LogStop::BeforeGtid(wanted) => {
             let has = |end: &End| gtids(end).is_some_and(|gtids| gtids.has(wanted));
-            has(&last) && !has(&first)
+            has(&last.end) && !has(&first)
         }
     }
+}
+
+/// True if a stop is a place between two others, or the second one.
+pub(super) fn holds_place(begin: &Place, end: &Place, stop: Option<&LogStop>) -> bool {
+    let Some(stop @ LogStop::Place(text)) = stop else { return false };
+    let target = place_of_stop(stop);
+    let same_name = base_name(text.rsplit_once(':').map_or("", |(file, _)| file)) == base_name(&end.file);
+    same_name && place(begin) < target && target <= place(end)
 }
 
 /// The place of `file:offset`.

@@ -23,6 +23,9 @@ pub struct Place {
     /// The GTIDs up to it, in the words of the server.
     #[serde(default)]
     pub gtid: String,
+    /// MariaDB: the last GTID of each server in each domain up to it, as `gtid_binlog_state` has them. Unknown to a full.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub servers: String,
     /// The CRC-32 of the file's first event; unknown to a full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_crc: Option<u32>,
@@ -94,13 +97,13 @@ impl End {
             Some(_) => Self::deserialize(position).map_err(|error| format!("its position is invalid: {error}"))?,
             None => of_full(dialect, position)?,
         };
-        let Place { file, offset, gtid, tail, .. } = &end.binlog;
+        let Place { file, offset, tail, .. } = &end.binlog;
         let behind = |tail: &Tail| tail.at >= *offset;
         if !is_file_name(file) || *offset < MAGIC.len() as u64 || *offset > 1 << 62 || tail.as_ref().is_some_and(behind)
         {
             return Err("its position is invalid: the place in the binary log".into());
         }
-        if Gtids::parse(dialect, gtid).is_none() {
+        if Gtids::parse(dialect, &end.binlog.gtid).and(Gtids::of_place(dialect, &end.binlog)).is_none() {
             return Err("its position is invalid: the GTIDs".into());
         }
         Ok(end)
@@ -112,7 +115,24 @@ impl End {
     }
 }
 
+impl Piece {
+    /// Where it begins.
+    pub fn begin(&self) -> Place {
+        let (file, offset) = (self.file.clone(), self.from);
+        Place { file, offset, gtid: String::new(), servers: String::new(), file_crc: None, tail: None }
+    }
+}
+
 impl LogEnd {
+    /// Where the set begins in the log that it holds, if its predecessor ends at `first`: after a fail-over, that is a
+    /// place in the files of another server.
+    pub fn begin(&self, first: &End) -> Option<Place> {
+        match self.end.server == first.server {
+            true => Some(first.binlog.clone()),
+            false => self.pieces.first().map(Piece::begin),
+        }
+    }
+
     /// Reads a log set's `position.last`.
     ///
     /// # Errors
@@ -140,7 +160,7 @@ fn of_full(dialect: Dialect, position: &Value) -> Result<End, String> {
         let offset = offset.ok_or("its position is invalid: the place in the binary log")?;
         // The name in MySQL's redo log has the directory.
         let file = file.rsplit('/').next().unwrap_or_default().to_owned();
-        let binlog = Place { file, offset, gtid, file_crc: None, tail: None };
+        let binlog = Place { file, offset, gtid, servers: String::new(), file_crc: None, tail: None };
         Ok(End { binlog, server, at: String::new(), finished: None })
     };
     let is_rows = position.get("method").and_then(Value::as_str) == Some("logical");
@@ -237,6 +257,7 @@ mod tests {
             file: "binlog.000003".into(),
             offset: 900,
             gtid: format!("{UUID}:1-9"),
+            servers: String::new(),
             file_crc: Some(5),
             tail: Some(Tail { at: 869, crc: 6 }),
         };

@@ -5,8 +5,7 @@ use fullbore_core::{Error, Result};
 
 use super::end::End;
 use super::engine::{end_of, ends};
-use super::join::join;
-use super::preflight::{Clock, Server, is_beyond, status};
+use super::preflight::{Server, Status, is_beyond, status};
 use super::session::{BinlogSession, join_first};
 use crate::engine::{LogFollower, LogSession, SetEnd};
 use crate::mysql_family::Dialect;
@@ -78,14 +77,16 @@ impl LogFollower for Follower {
     fn has_news(&mut self) -> Result<bool> {
         let stands = self.stands()?;
         // An account that may not ask pulls.
-        self.ask(|_, connection| Ok(status(connection)?.is_none_or(|now| is_beyond(&now, &stands.binlog))))
+        let is_news =
+            |server: &Server, now: Status| server.identity != stands.server || is_beyond(&now, &stands.binlog);
+        self.ask(|server, connection| Ok(status(connection)?.is_none_or(|now| is_news(server, now))))
     }
 
     fn next_set(&mut self) -> Result<Option<Box<dyn LogSession>>> {
         let stands = self.stands()?;
         let session = self.ask(|server, connection| {
-            let clock = Clock::ask(connection)?;
-            BinlogSession::new(server, connection, join(server, &stands, clock)?)
+            let (_, joined) = join_first(server, connection, std::slice::from_ref(&stands))?;
+            BinlogSession::new(server, connection, joined)
         })?;
         Ok(session.map(|session| Box::new(session) as Box<dyn LogSession>))
     }

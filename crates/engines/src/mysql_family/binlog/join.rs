@@ -8,7 +8,7 @@ use super::event::MAGIC;
 use super::gtid::Gtids;
 use super::preflight::{Clock, Server};
 use super::walk::{Tail, Walk};
-use crate::mysql_family::Dialect;
+use crate::engine::FAIL_OVER_FROM;
 
 /// A place up to here is reached by reading the file from its start on.
 const NEAR: u64 = 1 << 20;
@@ -34,13 +34,14 @@ pub struct Joined {
 pub fn join(server: &Server, base: &End, clock: Clock) -> Result<Joined> {
     let place = &base.binlog;
     if base.server != server.identity {
-        return Err(refused(
-            server,
-            format!(
-                "the last set is of the log of another server ({}; this server is {})",
-                base.server, server.identity
-            ),
-        ));
+        let (theirs, ours) = (&base.server, &server.identity);
+        let why = format!("the last set is of the log of another server ({theirs}; this server is {ours})");
+        let hint = format!(
+            "if this server is a promoted replica of the other one, add --{} with the name of the database in the \
+             repository; else take a new full",
+            FAIL_OVER_FROM.name
+        );
+        return Err(Error::refused(server.name(), why, hint));
     }
     let (mut pull, head) = read_head(server, place)?;
     refuse_later_file(server, base, &pull.walk, clock)?;
@@ -48,7 +49,7 @@ pub fn join(server: &Server, base: &End, clock: Clock) -> Result<Joined> {
     match tail {
         Some(tail) => {
             let file_crc = pull.walk.file_crc;
-            let gtids = known_gtids(server.dialect, place);
+            let gtids = Gtids::of_place(server.dialect, place);
             pull = Pull::begin(server, Walk { offset: tail.at, file_crc, ..Walk::new(&place.file, gtids) })?;
             one_event(&mut pull, server, place, tail)?;
         }
@@ -73,11 +74,6 @@ fn refuse_later_file(server: &Server, base: &End, walk: &Walk, clock: Clock) -> 
         return Err(refused(server, why));
     }
     Ok(())
-}
-
-/// The GTIDs up to a place, which was checked when it was read.
-fn known_gtids(dialect: Dialect, place: &Place) -> Option<Gtids> {
-    Gtids::parse(dialect, &place.gtid)
 }
 
 /// The first events of the file: its format, and the GTIDs before it.
@@ -118,7 +114,7 @@ fn up_to(pull: &mut Pull, server: &Server, place: &Place) -> Result<()> {
     if place.gtid.is_empty() && place.file_crc.is_none() {
         return Ok(());
     }
-    let known = known_gtids(server.dialect, place);
+    let mut known = Gtids::of_place(server.dialect, place);
     let agrees = match (&pull.walk.gtids, &known) {
         (Some(found), Some(known)) => known.may_follow(found),
         // The list of GTIDs follows. Behind the first event, its checksum proves that this is the same file.
@@ -131,6 +127,10 @@ fn up_to(pull: &mut Pull, server: &Server, place: &Place) -> Result<()> {
             server,
             format!("at {} its log has the GTIDs `{found}`, but the last set has `{}`", place.show(), place.gtid),
         ));
+    }
+    // The list at the start of the file has all servers.
+    if let (Some(known), Some(found)) = (&mut known, &pull.walk.gtids) {
+        known.learn(found);
     }
     pull.walk.gtids = known;
     Ok(())

@@ -2,7 +2,8 @@
 //! rules.
 //!
 //! The way in: [`session::BinlogSession`] joins the server's log to the end of the predecessor ([`join`]), pulls events
-//! over the replication protocol ([`dump`]) and checks each of them ([`walk`]). The way back: [`stage`] reads the sets
+//! over the replication protocol ([`dump`]) and checks each of them ([`walk`]). After a fail-over, GTIDs tell where the log of
+//! the promoted server continues ([`fail_over`]). The way back: [`stage`] reads the sets
 //! ([`events`]) up to the place to stop at ([`cut`]). It writes them as relay logs into a restored directory ([`relays`]), and
 //! [`replay`] lets a private server apply them. Where no file of a server can be reached, it gives them to the running server as
 //! statements ([`replay_into`]). [`through`] is the way through a connection, also for `mysql_family/migration`.
@@ -13,6 +14,7 @@ pub mod end;
 pub mod engine;
 pub mod event;
 mod events;
+mod fail_over;
 mod follow;
 mod foreign;
 pub mod gtid;

@@ -4,8 +4,9 @@ use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
-use super::end::{Place, server_of};
+use super::end::{End, Place, server_of};
 use crate::Options;
+use crate::engine::FAIL_OVER_FROM;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::credentials::Credentials;
@@ -34,6 +35,8 @@ pub struct Server {
     pub server_id: u32,
     /// The UUID.
     pub uuid: Uuid,
+    /// It may continue the log of another server: `--fail-over-from`.
+    may_fail_over: bool,
 }
 
 impl Server {
@@ -45,7 +48,8 @@ impl Server {
         let login = Login::of(url, &options.given, options.halt.clone())?;
         // A URL of a follower or a session begins with the engine's name.
         debug_assert_eq!(login.address.dialect, dialect);
-        Self::of(&login)
+        let (server, connection) = Self::of(&login)?;
+        Ok((Self { may_fail_over: options.given.text(&FAIL_OVER_FROM).is_some(), ..server }, connection))
     }
 
     /// The same with a login.
@@ -68,6 +72,7 @@ impl Server {
             warnings: Vec::new(),
             server_id: LOWEST_ID | random >> 4,
             uuid,
+            may_fail_over: false,
         };
         server.ask(&mut connection)?;
         Ok((server, connection))
@@ -89,6 +94,11 @@ impl Server {
             Dialect::MariaDb => "SET @master_binlog_checksum = 'CRC32', @mariadb_slave_capability = 4".to_owned(),
         })?;
         Ok(connection)
+    }
+
+    /// Whether a set ends in the log of another server, which this server may continue.
+    pub fn fails_over_from(&self, base: &End) -> bool {
+        self.may_fail_over && base.server != self.identity
     }
 
     /// The server's name, for errors.

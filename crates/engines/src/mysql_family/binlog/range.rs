@@ -1,5 +1,6 @@
 //! The log range of a set in the terms that all engines share: the history is the server, the position is the number of
 //! the file and the offset in it, the proof is two checksums: of the file's first event, and of the last event before.
+//! After a fail-over, a set begins in the history of one server, and what it holds is of another one.
 
 use fullbore_core::checksum::xxh3_128;
 use fullbore_core::media::{LogPosition, LogRange, LogSpan, Position, SetKind};
@@ -20,7 +21,8 @@ pub fn log_range(dialect: Dialect, kind: SetKind, position: &Position, finished_
     let last = LogEnd::read(dialect, &position.last.value()).ok()?;
     let at = last.end.time()?;
     let (from, to) = (log_position(&first)?, log_position(&last.end)?);
-    let span = LogSpan { history: to.history.clone(), from: from.at, to: to.at };
+    let begin = place(&last.begin(&first)?)?;
+    let span = LogSpan { history: to.history.clone(), from: begin, to: to.at };
     let until = micros(&last.until)?.max(at);
     Some(LogRange { first: Some(from), last: Some(to), from: first.time().unwrap_or(at), at, until, spans: vec![span] })
 }
@@ -60,7 +62,14 @@ mod tests {
     fn places_are_in_the_order_of_files_and_offsets_and_proved_by_checksums() {
         let end = |file: &str, offset, tail| End {
             finished: None,
-            binlog: Place { file: file.into(), offset, gtid: String::new(), file_crc: Some(1), tail },
+            binlog: Place {
+                file: file.into(),
+                offset,
+                gtid: String::new(),
+                servers: String::new(),
+                file_crc: Some(1),
+                tail,
+            },
             server: "11111111-1111-1111-1111-111111111111".into(),
             at: String::new(),
         };

@@ -11,6 +11,8 @@ use fullbore_core::{Error, Result};
 use super::dump::Pull;
 use super::end::{End, LogEnd, Piece, Place, show_time};
 use super::event::MAGIC;
+use super::fail_over;
+use super::gtid::Gtids;
 use super::join::{Joined, join};
 use super::preflight::{Clock, Server, is_beyond, status};
 use crate::engine::{LogSession, SetEnd};
@@ -33,6 +35,8 @@ pub struct BinlogSession {
     expected: [Stream; 1],
     dialect: Dialect,
     version: String,
+    /// Whose log it is.
+    identity: String,
     warnings: Vec<String>,
     /// Why the server's files are not known to be here.
     server: String,
@@ -75,7 +79,8 @@ impl BinlogSession {
             piece.head = head.len() as u64;
             ready = head;
         }
-        let size = expected(connection, &base.binlog)?.unwrap_or(0);
+        let from = Place { file: pull.walk.file.clone(), offset: pull.walk.offset, ..base.binlog.clone() };
+        let size = expected(connection, &from)?.unwrap_or(0);
         let stream = Stream { id: STREAMS[0].0, name: STREAMS[0].1.into(), unit: UNIT, size };
         Ok(Some(Self {
             pull: Mutex::new(State { pull, head: ready, given: 0, at_end: false }),
@@ -83,6 +88,7 @@ impl BinlogSession {
             expected: [stream],
             dialect: server.dialect,
             version: server.version.clone(),
+            identity: server.identity.clone(),
             warnings: server.warnings.clone(),
             server: server.name(),
             asked: clock.now,
@@ -111,11 +117,12 @@ impl BinlogSession {
             file: walk.file.clone(),
             offset: walk.offset,
             gtid: walk.gtids.as_ref().map(ToString::to_string).unwrap_or_default(),
+            servers: walk.gtids.as_ref().map(Gtids::servers).unwrap_or_default(),
             file_crc: walk.file_crc,
             tail: walk.tail,
         };
         let log = LogEnd {
-            end: End { binlog, server: self.first.server.clone(), at: show_time(at), finished: None },
+            end: End { binlog, server: self.identity.clone(), at: show_time(at), finished: None },
             until: show_time((self.asked - SURELY).max(at)),
             transactions: walk.groups,
             anonymous: walk.anonymous,
@@ -131,11 +138,15 @@ impl BinlogSession {
 pub(super) fn join_first(server: &Server, connection: &mut Connection, bases: &[End]) -> Result<(usize, Joined)> {
     let clock = Clock::ask(connection)?;
     let mut errors = Vec::new();
-    for (at, base) in bases.iter().enumerate() {
-        match join(server, base, clock) {
+    // Only the newest set may be of another server. With an older one, the chain would lose the sets between.
+    let newest = bases.first().filter(|newest| newest.server != server.identity);
+    let is_older = |base: &End| newest.is_some_and(|newest| base.finished <= newest.finished);
+    for (at, base) in bases.iter().enumerate().filter(|(at, base)| *at == 0 || !is_older(base)) {
+        let fails_over = at == 0 && server.fails_over_from(base);
+        match if fails_over { fail_over::join(server, base, clock) } else { join(server, base, clock) } {
             Ok(joined) => return Ok((at, joined)),
             Err(Error::Halted) => return Err(Error::Halted),
-            Err(error) => errors.push((base.finished, error)),
+            Err(error) => errors.push((if fails_over { Some(i64::MAX) } else { base.finished }, error)),
         }
     }
     // The first of several that are equally new.

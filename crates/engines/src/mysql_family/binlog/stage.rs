@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
-use super::cut::{Cut, place_of};
+use super::cut::{Cut, holds_place, place_of};
 use super::end::{End, LogEnd, Piece, Place, micros, show_time};
 use super::event::{Body, CRC, Group, HEADER, Header, MAGIC, kind};
 use super::events::Events;
@@ -93,7 +93,6 @@ impl Stage {
         if self.cut.stopped {
             return Ok(());
         }
-        self.cut.refuse_other_files(stop)?;
         let broken = |why: String| Error::incomplete(set.name, why, "use another copy of the set");
         let first = End::read(self.dialect, &set.position.first.value()).map_err(broken)?;
         let last = LogEnd::read(self.dialect, &set.position.last.value()).map_err(broken)?;
@@ -102,9 +101,11 @@ impl Stage {
         if size != bytes_of(&last.pieces) {
             return Err(broken("the pieces in its manifest are not as long as its stream".into()));
         }
-        self.must_continue(set.name, &first, &last)?;
-        let mut walk = Walk::new(&first.binlog.file, Gtids::parse(self.dialect, &first.binlog.gtid));
-        walk.offset = first.binlog.offset;
+        let begin = last.begin(&first).ok_or_else(|| broken("it holds nothing".into()))?;
+        self.must_continue(set.name, &first, &begin, &last)?;
+        self.cut.begin_set(holds_place(&begin, &last.end.binlog, stop));
+        let mut walk = Walk::new(&begin.file, Gtids::parse(self.dialect, &first.binlog.gtid));
+        walk.offset = begin.offset;
         let until = micros(&last.until).ok_or_else(|| broken("its position is invalid: the time".into()))?;
         self.cut.until = until;
         walk.believe(self.stands.time(), until);
@@ -128,7 +129,14 @@ impl Stage {
         let gtid = walk.gtids.as_ref().map(ToString::to_string).unwrap_or_default();
         let newest = walk.newest.max(self.stands.time());
         self.stands = End {
-            binlog: Place { file: walk.file, offset: walk.offset, gtid, file_crc, tail: walk.tail },
+            binlog: Place {
+                file: walk.file,
+                offset: walk.offset,
+                gtid,
+                servers: String::new(),
+                file_crc,
+                tail: walk.tail,
+            },
             server: last.end.server,
             at: newest.map(show_time).unwrap_or_default(),
             finished: None,
@@ -137,17 +145,27 @@ impl Stage {
         Ok(())
     }
 
-    /// What is staged must end where the set begins, or within it.
-    fn must_continue(&self, name: &str, first: &End, last: &LogEnd) -> Result<()> {
-        let (stands, from, to) = (place(&self.stands.binlog), place(&first.binlog), place(&last.end.binlog));
+    /// What is staged must end where the set begins, or within it. `begin` is the place of the set in its own log: after a
+    /// fail-over, this is another place than that of `first`.
+    fn must_continue(&mut self, name: &str, first: &End, begin: &Place, last: &LogEnd) -> Result<()> {
+        let fails_over = first.server != last.end.server;
+        if fails_over && self.stands.server == first.server && self.ends_at(&first.binlog) {
+            return self.leave_server(name, first);
+        }
+        let (stands, from, to) = (place(&self.stands.binlog), place(begin), place(&last.end.binlog));
         let crcs =
             |one: &Place, other: &Place| one.file_crc.zip(other.file_crc).is_none_or(|(one, other)| one == other);
-        let same_file = first.binlog.file != self.stands.binlog.file || crcs(&first.binlog, &self.stands.binlog);
+        let same_file = begin.file != self.stands.binlog.file || crcs(begin, &self.stands.binlog);
         let within = from <= stands && stands <= to && (!self.begun || from == stands);
-        if self.stands.server == first.server && first.server == last.end.server && within && same_file {
+        // A base within a set with two servers is of the second one.
+        if self.stands.server == last.end.server && (!fails_over || !self.begun) && within && same_file {
             return Ok(());
         }
-        let (stands, first) = (self.stands.binlog.show(), first.binlog.show());
+        let shown = |end: &End, other: &End| match end.server == other.server {
+            true => end.binlog.show(),
+            false => format!("{} of server {}", end.binlog.show(), end.server),
+        };
+        let (stands, first) = (shown(&self.stands, first), shown(first, &self.stands));
         Err(Error::incomplete(
             name,
             format!(
@@ -155,6 +173,40 @@ impl Stage {
             ),
             "name the sets in between too, with --from; or restore to a time before this set, with --stop-at",
         ))
+    }
+
+    /// Whether what is staged ends at a place of its log.
+    fn ends_at(&self, first: &Place) -> bool {
+        let stands = &self.stands.binlog;
+        let agree = |one: Option<u32>, other: Option<u32>| one.zip(other).is_none_or(|(one, other)| one == other);
+        place(stands) == place(first)
+            && agree(stands.file_crc, first.file_crc)
+            && agree(stands.tail.map(|tail| tail.crc), first.tail.map(|tail| tail.crc))
+    }
+
+    /// The log of another server follows: from now on, places are in its files.
+    fn leave_server(&mut self, name: &str, first: &End) -> Result<()> {
+        let known = [&self.stands, first].map(|end| Gtids::parse(self.dialect, &end.binlog.gtid));
+        if let [Some(stands), Some(first)] = &known
+            && !self.stands.binlog.gtid.is_empty()
+            && !(first.may_follow(stands) && stands.may_follow(first))
+        {
+            let why =
+                format!("it follows the GTIDs `{first}`, but the database and the sets before it have `{stands}`");
+            return Err(Error::incomplete(name, why, "use another copy of the set, or an older full: --set ID"));
+        }
+        if self.base.binlog.gtid.is_empty() {
+            self.base.binlog.gtid.clone_from(&first.binlog.gtid);
+        }
+        self.met_base = true;
+        self.cut.leave_server();
+        match &mut self.way {
+            Way::Relays(relays) => relays.close(),
+            Way::Statements(statements) => {
+                statements.leave_server(&first.binlog);
+                Ok(())
+            }
+        }
     }
 
     /// Stages the events of a piece.

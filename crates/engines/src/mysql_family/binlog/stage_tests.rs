@@ -92,7 +92,14 @@ impl Log {
     }
 
     fn place(&self, offset: u64) -> End {
-        let binlog = Place { file: self.file.clone(), offset, gtid: self.gtid_at(offset), file_crc: None, tail: None };
+        let binlog = Place {
+            file: self.file.clone(),
+            offset,
+            gtid: self.gtid_at(offset),
+            servers: String::new(),
+            file_crc: None,
+            tail: None,
+        };
         End { binlog, server: UUID.into(), at: show_time(1), finished: None }
     }
 }
@@ -289,4 +296,42 @@ fn a_changed_byte_and_a_missing_event_are_found() {
     gap.group(60);
     let error = staged(&base, &[&Set::of(&base, &[(&one, 4), (&gap, 4)])], None).err().unwrap().to_string();
     assert!(error.contains("transactions are missing before it"), "{error}");
+}
+
+#[test]
+fn a_set_of_a_promoted_server_follows_the_end_of_the_first_servers_set_and_nothing_else() {
+    let (one, _) = logs();
+    // The promoted server has the same five groups, and two of its own, in a file of the same name.
+    let mut other = Log::new(1, 0);
+    (1..=7).for_each(|second| other.group(second * 10));
+    let base = one.place(4);
+    let set = Set::of(&base, &[(&one, 4)]);
+    let behind = |first: &End, group: usize| {
+        let mut made = Set::of(first, &[(&other, other.groups[group])]);
+        let mut last = LogEnd::read(Dialect::MySql, &made.position.last.value()).unwrap();
+        last.end.server = "22222222-2222-2222-2222-222222222222".into();
+        made.position.last = EngineValue::from(serde_json::to_value(&last).unwrap());
+        made
+    };
+    let end = one.place(one.end());
+    let next = behind(&end, 5);
+    let (directory, stage) = staged(&base, &[&set, &next], None).unwrap();
+    assert_eq!(relay(directory.path(), 1), whole(&one));
+    let rest = [b"\xfebin", &other.bytes[..other.head()], &other.bytes[other.groups[5] as usize - 4..]].concat();
+    assert_eq!(relay(directory.path(), 2), rest);
+    assert_eq!((stage.counts, stage.groups.to_string()), ((7, 0), format!("{UUID}:1-7")));
+    // A full of the promoted server, within that set.
+    let full = End { server: "22222222-2222-2222-2222-222222222222".into(), ..other.place(other.groups[6]) };
+    assert_eq!(staged(&full, &[&next], None).unwrap().1.groups.to_string(), format!("{UUID}:7"));
+    // A place is one of the set that has it.
+    let place = LogStop::Place(format!("binlog.000001:{}", other.groups[6]));
+    assert_eq!(staged(&base, &[&set, &next], Some(place)).unwrap().1.groups.to_string(), format!("{UUID}:1-6"));
+    let error = |sets: &[&Set]| staged(&base, sets, None).err().unwrap().to_string();
+    assert!(error(&[&next]).contains("a set is missing"), "{}", error(&[&next]));
+    let twice = error(&[&set, &behind(&end, 4)]);
+    assert!(twice.contains("is in it twice"), "{twice}");
+    let mut other_gtids = end.clone();
+    other_gtids.binlog.gtid = format!("{UUID}:1-4");
+    let gap = error(&[&set, &behind(&other_gtids, 5)]);
+    assert!(gap.contains("it follows the GTIDs"), "{gap}");
 }

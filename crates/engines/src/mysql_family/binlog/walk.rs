@@ -147,7 +147,7 @@ impl Walk {
                 "transactions are missing before it: it follows `{before}`, but `{known}` came before"
             ));
         }
-        self.gtids.get_or_insert_with(|| before.clone());
+        self.gtids.get_or_insert_with(|| before.clone()).learn(before);
         Ok(())
     }
 

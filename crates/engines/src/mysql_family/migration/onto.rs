@@ -394,6 +394,7 @@ fn place_of(walk: &Walk) -> Place {
         file: walk.file.clone(),
         offset: walk.offset,
         gtid: walk.gtids.as_ref().map(ToString::to_string).unwrap_or_default(),
+        servers: String::new(),
         file_crc: walk.file_crc,
         tail: walk.tail,
     }

@@ -24,7 +24,11 @@ impl fmt::Display for MariaGtid {
 
 /// MariaDB: the last GTID of each domain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GtidList(BTreeMap<u32, MariaGtid>);
+pub struct GtidList {
+    newest: BTreeMap<u32, MariaGtid>,
+    /// The last number of each server in each domain, if the list knows all of them.
+    servers: Option<BTreeMap<(u32, u32), u64>>,
+}
 
 impl GtidList {
     /// Parses the server's words: `0-1-100,1-2-5`.
@@ -36,12 +40,59 @@ impl GtidList {
         Some(list)
     }
 
+    /// Parses the GTIDs of all servers, as [`state`](Self::state) writes them.
+    pub fn parse_state(text: &str) -> Option<Self> {
+        let mut list = Self { servers: Some(BTreeMap::new()), ..Self::default() };
+        text.split(',').try_for_each(|part| MariaGtid::parse(part).map(|gtid| list.add(gtid)))?;
+        Some(list)
+    }
+
+    /// The last GTID of each server in each domain, as `gtid_binlog_state` has them; the newest of a domain is its last.
+    /// Empty if the list does not know them.
+    pub fn state(&self) -> String {
+        let mut all = self.of_servers();
+        all.sort_by_key(|gtid| (gtid.domain, self.of(gtid.domain) == Some(*gtid)));
+        all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    fn of_servers(&self) -> Vec<MariaGtid> {
+        let all = self.servers.iter().flatten();
+        all.map(|(&(domain, server), &sequence)| MariaGtid { domain, server, sequence }).collect()
+    }
+
+    /// Takes what another list of the same place knows of servers, if this one does not.
+    pub fn learn(&mut self, other: &Self) {
+        if self.servers.is_none() && self.newest == other.newest {
+            self.servers.clone_from(&other.servers);
+        }
+    }
+
+    /// The GTIDs of another list that this one does not have; `None` if it does not know all servers.
+    pub fn lacks(&self, other: &[MariaGtid]) -> Option<Vec<MariaGtid>> {
+        let servers = self.servers.as_ref()?;
+        let has =
+            |gtid: &MariaGtid| servers.get(&(gtid.domain, gtid.server)).is_some_and(|last| gtid.sequence <= *last);
+        Some(other.iter().filter(|gtid| !has(gtid)).copied().collect())
+    }
+
+    /// What this list has and `before`, a list of an earlier place, does not; `None` if it does not know all servers.
+    pub fn beyond(&self, before: &Self) -> Option<Vec<MariaGtid>> {
+        before.lacks(&self.of_servers()).filter(|_| self.servers.is_some())
+    }
+
+    /// Whether the numbers of each domain have grown since `before`.
+    pub fn has_grown(&self, before: &Self) -> bool {
+        let grown =
+            |gtid: &MariaGtid| before.of(gtid.domain).is_none_or(|old| old == *gtid || old.sequence < gtid.sequence);
+        self.all().all(grown)
+    }
+
     /// From the body of a GTID_LIST event: the count in the lower 28 bits; domain, server and number of each. The last
     /// of a domain is its newest.
     pub(in crate::mysql_family::binlog) fn decode(mut body: &[u8]) -> Result<Self, &'static str> {
         const BROKEN: &str = "a GTID_LIST event has an unknown form";
         let count = take::<4>(&mut body).map(|count| u32::from_le_bytes(*count) & 0x0fff_ffff).ok_or(BROKEN)?;
-        let mut list = Self::default();
+        let mut list = Self { servers: Some(BTreeMap::new()), ..Self::default() };
         for _ in 0..count {
             let entry = take::<16>(&mut body).ok_or(BROKEN)?;
             let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
@@ -53,17 +104,20 @@ impl GtidList {
 
     /// The newest GTID of its domain.
     pub fn add(&mut self, gtid: MariaGtid) {
-        self.0.insert(gtid.domain, gtid);
+        self.newest.insert(gtid.domain, gtid);
+        if let Some(servers) = &mut self.servers {
+            servers.insert((gtid.domain, gtid.server), gtid.sequence);
+        }
     }
 
     /// The newest of a domain.
     pub fn of(&self, domain: u32) -> Option<MariaGtid> {
-        self.0.get(&domain).copied()
+        self.newest.get(&domain).copied()
     }
 
     /// All of them, in the order of the domains.
     pub fn all(&self) -> impl Iterator<Item = &MariaGtid> {
-        self.0.values()
+        self.newest.values()
     }
 }
 
@@ -80,7 +134,7 @@ impl MariaGtid {
 
 impl fmt::Display for GtidList {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, gtid) in self.0.values().enumerate() {
+        for (at, gtid) in self.newest.values().enumerate() {
             write!(out, "{}{gtid}", if at > 0 { "," } else { "" })?;
         }
         Ok(())
@@ -105,5 +159,23 @@ mod tests {
         }
         assert_eq!(GtidList::decode(&body).unwrap().to_string(), "0-2-9");
         assert!(GtidList::decode(&body[..30]).is_err());
+    }
+
+    #[test]
+    fn a_list_that_knows_all_servers_tells_what_another_one_lacks() {
+        let list = |text| GtidList::parse_state(text).unwrap();
+        let (end, log) = (list("0-1-105,0-2-101"), list("0-2-101,0-1-105,1-3-9"));
+        // The newest of a domain is the last one that was written, not the one with the greatest number.
+        assert_eq!((end.state().as_str(), end.to_string().as_str()), ("0-1-105,0-2-101", "0-2-101"));
+        assert_eq!((log.state().as_str(), log.to_string().as_str()), ("0-2-101,0-1-105,1-3-9", "0-1-105,1-3-9"));
+        let shown = |gtids: Option<Vec<MariaGtid>>| gtids.unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(log.beyond(&end)), ["1-3-9"]);
+        assert_eq!(shown(list("0-1-104").lacks(&[MariaGtid::parse("0-1-105").unwrap()])), ["0-1-105"]);
+        assert_eq!(GtidList::parse("0-1-1").unwrap().beyond(&end), None);
+        assert!(list("0-1-106").has_grown(&list("0-2-105")) && !list("0-1-105").has_grown(&list("0-2-105")));
+        let mut unknown = GtidList::parse("0-1-105,1-3-9").unwrap();
+        assert_eq!(unknown.state(), "");
+        unknown.learn(&log);
+        assert_eq!(unknown.state(), log.state());
     }
 }

@@ -58,6 +58,58 @@ impl Gtids {
         }
     }
 
+    /// The GTIDs up to a place. With all servers of MariaDB, if the place knows them.
+    pub fn of_place(dialect: crate::mysql_family::Dialect, place: &super::end::Place) -> Option<Self> {
+        match place.servers.is_empty() {
+            true => Self::parse(dialect, &place.gtid),
+            false => GtidList::parse_state(&place.servers).map(Self::MariaDb),
+        }
+    }
+
+    /// MariaDB: the last GTID of each server, if they are known.
+    pub fn servers(&self) -> String {
+        match self {
+            Self::MySql(_) => String::new(),
+            Self::MariaDb(list) => list.state(),
+        }
+    }
+
+    /// MariaDB: takes the servers from GTIDs of the same place, if they are not known.
+    pub fn learn(&mut self, other: &Self) {
+        if let (Self::MariaDb(list), Self::MariaDb(other)) = (self, other) {
+            list.learn(other);
+        }
+    }
+
+    /// The GTIDs of `end`, the end of another log, that are not among them; empty if none is missing.
+    pub fn lack(&self, end: &Self) -> String {
+        match (self, end) {
+            (Self::MySql(set), Self::MySql(end)) => end.without(set).to_string(),
+            (Self::MariaDb(list), Self::MariaDb(end)) => {
+                let newest: Vec<MariaGtid> = end.all().copied().collect();
+                shown(list.lacks(&newest).unwrap_or(newest))
+            }
+            _ => end.to_string(),
+        }
+    }
+
+    /// Those that `end`, the end of another log, does not have; empty if there are none. `None` if that is unknown.
+    pub fn beyond(&self, end: &Self) -> Option<String> {
+        match (self, end) {
+            (Self::MySql(set), Self::MySql(end)) => Some(set.without(end).to_string()),
+            (Self::MariaDb(list), Self::MariaDb(end)) => list.beyond(end).map(shown),
+            _ => None,
+        }
+    }
+
+    /// MariaDB: whether the numbers of each domain have grown since `before`. MySQL's need not.
+    pub fn has_grown(&self, before: &Self) -> bool {
+        match (self, before) {
+            (Self::MariaDb(list), Self::MariaDb(before)) => list.has_grown(before),
+            _ => true,
+        }
+    }
+
     /// Whether a GTID, in the words of the server, is among them.
     pub fn has(&self, wanted: &str) -> bool {
         match self {
@@ -101,6 +153,10 @@ impl Gtids {
             _ => Err("it has GTIDs of another kind of server".into()),
         }
     }
+}
+
+fn shown(gtids: Vec<MariaGtid>) -> String {
+    gtids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 impl fmt::Display for Gtids {

@@ -126,6 +126,27 @@ impl GtidSet {
         })
     }
 
+    /// Its GTIDs that are not in another set.
+    pub fn without(&self, other: &Self) -> Self {
+        let mut rest = Self::default();
+        for ((uuid, tag), intervals) in &self.0 {
+            let theirs = other.0.get(&(*uuid, tag.clone())).map(Vec::as_slice).unwrap_or_default();
+            for (first, after) in intervals {
+                let mut next = *first;
+                for (low, high) in theirs.iter().filter(|(low, high)| low < after && first < high) {
+                    if next < *low {
+                        rest.insert(*uuid, tag, next, *low);
+                    }
+                    next = next.max(*high);
+                }
+                if next < *after {
+                    rest.insert(*uuid, tag, next, *after);
+                }
+            }
+        }
+        rest
+    }
+
     /// The first GTID of another set that it has too.
     pub fn first_common(&self, other: &Self) -> Option<Gtid> {
         for ((uuid, tag), intervals) in &other.0 {
@@ -207,6 +228,10 @@ mod tests {
         let common = joined.first_common(&set(&format!("{ONE}:10-12"))).unwrap();
         assert_eq!(common.to_string(), format!("{ONE}:11"));
         assert_eq!(joined.first_common(&set(&format!("{ONE}:10,{TWO}:1"))), None);
+        let rest =
+            set(&format!("{ONE}:1-9:20,{TWO}:1-2,{TWO}:blue:1")).without(&set(&format!("{ONE}:2-3:9:15-30,{TWO}:2-9")));
+        assert_eq!(rest.to_string(), format!("{ONE}:1:4-8,{TWO}:1:blue:1"));
+        assert!(large.without(&large).is_empty());
     }
 
     #[test]

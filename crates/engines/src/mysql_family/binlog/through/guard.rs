@@ -46,6 +46,14 @@ impl Guard {
         self.complete.as_ref().is_some_and(|(end, at)| place_of(file, offset) < place_of(end, *at))
     }
 
+    /// From now on, places are in the log of another server: the set was complete before, or it is unknown when.
+    pub fn leave_server(&mut self, file: &str, offset: u64) {
+        self.complete = self.complete.take().filter(|(end, at)| place_of(end, *at) <= place_of(file, offset));
+        if let Some(complete) = &mut self.complete {
+            *complete = (String::new(), 0);
+        }
+    }
+
     /// Whether the rows of a table are applied.
     ///
     /// # Errors

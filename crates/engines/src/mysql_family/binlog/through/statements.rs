@@ -11,7 +11,7 @@ use super::guard::{Guard, Verdict};
 use super::target::{Target, Trouble};
 use super::{groups, values};
 use crate::mysql_family::Dialect;
-use crate::mysql_family::binlog::end::Piece;
+use crate::mysql_family::binlog::end::{Piece, Place};
 use crate::mysql_family::binlog::event::{Body, CRC, HEADER, Header, kind};
 use crate::mysql_family::binlog::gtid::GtidSet;
 use crate::mysql_family::binlog::payload;
@@ -133,6 +133,12 @@ impl Statements {
             Some(format) => self.describe(format),
             None => Ok(()),
         }
+    }
+
+    /// The log of another server follows. What came before ended at a place in the log of the first one.
+    pub fn leave_server(&mut self, end: &Place) {
+        self.file.clear();
+        self.guard.leave_server(&end.file, end.offset);
     }
 
     fn describe(&mut self, format: &[u8]) -> Result<()> {
