@@ -8,17 +8,25 @@ use super::end::{End, Place};
 use super::gtid::Gtids;
 use super::join::{self, Joined};
 use super::preflight::{Clock, Server};
+use super::range::place;
 use super::walk::Walk;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 
 const NEW_FULL: &str = "take a new full of this server: it begins a new chain";
 
-/// Joins the log to `base`, which is the end of a log set of another server.
+/// Joins the log to the first of `bases`, which is the end of a log set of another server.
 ///
 /// # Errors
-/// The GTIDs do not prove that this log continues it.
-pub fn join(server: &Server, base: &End, clock: Clock) -> Result<Joined> {
+/// The GTIDs do not prove that this log continues it; or a full of the other server is behind it: no set would lead from
+/// that full to this server.
+pub fn join(server: &Server, bases: &[End], clock: Clock) -> Result<Joined> {
+    let [base, others @ ..] = bases else { return Err(Error::Halted) };
+    let is_behind = |other: &End| other.server == base.server && place(&other.binlog) > place(&base.binlog);
+    if others.iter().any(is_behind) {
+        let why = "the other server has a full behind its last log set, and no log set leads from it to this server";
+        return Err(Error::refused(server.name(), why, NEW_FULL));
+    }
     let search = Search { server, end: end_of(server, base)? };
     let mut asking = server.connect()?;
     search.refuse_filters(&mut asking)?;

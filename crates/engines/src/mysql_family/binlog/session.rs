@@ -143,7 +143,7 @@ pub(super) fn join_first(server: &Server, connection: &mut Connection, bases: &[
     let is_older = |base: &End| newest.is_some_and(|newest| base.finished <= newest.finished);
     for (at, base) in bases.iter().enumerate().filter(|(at, base)| *at == 0 || !is_older(base)) {
         let fails_over = at == 0 && server.fails_over_from(base);
-        match if fails_over { fail_over::join(server, base, clock) } else { join(server, base, clock) } {
+        match if fails_over { fail_over::join(server, bases, clock) } else { join(server, base, clock) } {
             Ok(joined) => return Ok((at, joined)),
             Err(Error::Halted) => return Err(Error::Halted),
             Err(error) => errors.push((if fails_over { Some(i64::MAX) } else { base.finished }, error)),
