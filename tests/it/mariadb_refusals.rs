@@ -119,7 +119,7 @@ fn tls_that_is_refused_by_either_side_says_by_whom_and_why() {
 }
 
 #[test]
-fn a_server_with_100_000_files_comes_back_and_one_with_more_than_a_set_holds_is_refused_before_the_copy() {
+fn a_server_with_20_000_files_comes_back_and_one_with_more_than_a_set_holds_is_refused_before_the_copy() {
     let world = World::new();
     let server = server(&world, Kind::Mariadb11, &Options::new());
     // Nobody asks the server for them: a backup takes what is there.
@@ -127,14 +127,14 @@ fn a_server_with_100_000_files_comes_back_and_one_with_more_than_a_set_holds_is_
     let write = |numbers: Range<u32>, bytes: &dyn Fn(u32) -> Vec<u8>| {
         numbers.for_each(|number| fs::write(server.datadir().join(name(number)), bytes(number)).unwrap());
     };
-    write(0..100_000, &|number| number.to_le_bytes().to_vec());
+    write(0..20_000, &|number| number.to_le_bytes().to_vec());
     backup(&world, server.port(), "--to a/ --stripes 2").done();
     world.run("restore --from a --into dir:copy").done();
-    for number in 0..100_000 {
+    for number in 0..20_000 {
         let bytes = fs::read(world.at("copy").join(name(number))).unwrap();
         assert_eq!(bytes, number.to_le_bytes(), "{}", name(number));
     }
-    write(100_000..262_144, &|_| Vec::new());
+    write(20_000..262_144, &|_| Vec::new());
     let refused = backup(&world, server.port(), "--to b/").with_code(1);
     let refused = refused.says(&["mariadb://127.0.0.1", "files, and one backup set holds 262144 at most"]);
     assert!(!refused.err.contains("more than"), "it is known before the copy: {refused}");
