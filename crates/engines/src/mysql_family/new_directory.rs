@@ -44,7 +44,7 @@ impl NewDirectory {
     /// Finds the program for a set of `engine` in this version, and what it needs. Writes nothing.
     ///
     /// # Errors
-    /// There is none of the series of the set, or it lacks its texts.
+    /// No program of the set's series was found, or the texts of its system tables are missing.
     pub fn find(engine: &str, engine_version: &str, given: &GivenOptions) -> Result<Self> {
         let named = given.file(&SERVER_PROGRAM);
         let program = ServerProgram::find(engine, engine_version, named, "a data directory")?;

@@ -153,9 +153,7 @@ impl Stage {
             return self.leave_server(name, first);
         }
         let (stands, from, to) = (place(&self.stands.binlog), place(begin), place(&last.end.binlog));
-        let crcs =
-            |one: &Place, other: &Place| one.file_crc.zip(other.file_crc).is_none_or(|(one, other)| one == other);
-        let same_file = begin.file != self.stands.binlog.file || crcs(begin, &self.stands.binlog);
+        let same_file = begin.file != self.stands.binlog.file || agree(begin.file_crc, self.stands.binlog.file_crc);
         let within = from <= stands && stands <= to && (!self.begun || from == stands);
         // A base within a set with two servers is of the second one.
         if self.stands.server == last.end.server && (!fails_over || !self.begun) && within && same_file {
@@ -178,7 +176,6 @@ impl Stage {
     /// Whether what is staged ends at a place of its log.
     fn ends_at(&self, first: &Place) -> bool {
         let stands = &self.stands.binlog;
-        let agree = |one: Option<u32>, other: Option<u32>| one.zip(other).is_none_or(|(one, other)| one == other);
         place(stands) == place(first)
             && agree(stands.file_crc, first.file_crc)
             && agree(stands.tail.map(|tail| tail.crc), first.tail.map(|tail| tail.crc))
@@ -339,6 +336,11 @@ impl Stage {
             Way::Statements(_) => Err(Error::Halted),
         }
     }
+}
+
+/// Whether two checksums are equal, as far as both are known.
+fn agree(one: Option<u32>, other: Option<u32>) -> bool {
+    one.zip(other).is_none_or(|(one, other)| one == other)
 }
 
 /// Whether a statement changes definitions or accounts. One that cannot be read may do so.
