@@ -252,6 +252,17 @@ impl Deref for Piece {
     }
 }
 
+/// Bytes that [`copy_in_steps`] copies at once.
+const COPIED: usize = 1 << 10;
+
+/// Copies as many bytes as both have. For a long copy, the C library takes `rep movsb`, which is at half the speed on some
+/// AMD processors: 0.18 s for each GB (`bench/bak/compare.py --only copy SQLite`).
+pub fn copy_in_steps(into: &mut [u8], from: &[u8]) {
+    let length = into.len().min(from.len());
+    let steps = into[..length].chunks_mut(COPIED).zip(from[..length].chunks(COPIED));
+    steps.for_each(|(into, from)| into.copy_from_slice(from));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! Sources: what an engine offers to be read. Several readers work at once, each filling its own buffers.
 
 use crate::error::Result;
+use crate::pool::Piece;
 
 /// A stream of a database: one file, the log, a table's dump. Restored under its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,8 +119,14 @@ pub trait Source: Sync {
 
 /// One reader's share of the source.
 pub trait Reader: Send {
-    /// Fills the start of `buffer` (aligned to 4096 bytes) with the next extent; `None` when there is no more.
+    /// Fills the start of `buffer` (aligned to 4096 bytes) with the next extent; `None` when there is no more. A reader
+    /// that has the bytes in memory already may leave the buffer as it is, and [lend](Self::lent) them.
     fn next(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>>;
+
+    /// The bytes of the last extent, if they are not in the buffer. The pipeline keeps them until they are packed.
+    fn lent(&mut self) -> Option<Piece> {
+        None
+    }
 
     /// How many of the bytes of the last [`next`](Self::next) needed no reading: free units, which it has made zero.
     /// They are part of the extent, but no throttle counts them.

@@ -53,6 +53,7 @@ fn stored(families: Vec<ForeignFamily>) -> (Vec<LaidOut>, usize) {
         loop {
             match from.next().expect("it says that it ends") {
                 Passed::File(_) => files += 1,
+                Passed::FamilyEnded(..) => {}
                 Passed::Bytes(passed) => {
                     laid[usize::from(passed.family)].length += passed.bytes.len() as u64;
                     from.give_back(passed.bytes);

@@ -116,6 +116,10 @@ impl FamilyBytes for AllBytes {
         Ok(self.piece.as_ref().map(|piece| piece.slice(begin..begin + length)))
     }
 
+    fn begin_at(&mut self, offset: u64) {
+        self.supply.begin_at(offset);
+    }
+
     fn watch(&self) -> Watch {
         let conduct = self.conduct.clone();
         Arc::new(move || conduct.check())

@@ -26,6 +26,7 @@ use fullbore_engines::{
 use fullbore_repository::discovery::{self, Head};
 
 use bytes::{AllBytes, SparseBytes};
+use fullbore_engines::foreign_set::layout::CELL;
 use fullbore_engines::foreign_set::tap::SHARED;
 pub(in crate::job) use places::ForeignObject;
 use places::Place;
@@ -45,9 +46,9 @@ fn all_bytes_pool() -> Result<Arc<Pool>> {
     Pool::new(AHEAD + 1, READ)
 }
 
-/// The same for a device whose bytes wait for a backup too.
+/// The same for a device whose bytes wait for a backup too. A buffer has whole cells, and fits into one block of the set.
 fn shared_bytes_pool() -> Result<Arc<Pool>> {
-    Pool::new(AHEAD + 1 + SHARED, READ)
+    Pool::new(AHEAD + 1 + SHARED, READ - CELL as usize)
 }
 
 /// Devices with media of another program.

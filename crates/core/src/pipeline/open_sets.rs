@@ -14,6 +14,7 @@ use super::*;
 use crate::io::{Mode, OpenedFile};
 use crate::media::{Changes, ManifestMap, ManifestStream, SetKind};
 use crate::plan::{Knobs, TransferSize, UnpackPlan};
+use crate::pool::Piece;
 use crate::sink::Sink;
 use crate::source::{Extent, Reader, Stream};
 use crate::testkit::{MemorySink, MemorySupply, Shelf, plain_header, plain_manifest, plain_stream};
@@ -22,6 +23,10 @@ use proptest::prelude::*;
 
 const TRANSFER: u32 = 64 << 10;
 const SEED: u64 = 0x5EED;
+
+/// Values of bytes that are not alike: each second unit is zero, and bytes that no codec packs.
+const HOLES: u8 = 4;
+const NOISE: u8 = 5;
 
 /// What a server sends next: so many bytes of this value, at this place.
 #[derive(Debug, Clone)]
@@ -33,7 +38,18 @@ pub(super) struct Step {
     pub value: u8,
 }
 
-/// Plays steps to its readers. A stream is known from its first step on, and is gone at the end if its size is `GONE`.
+/// The bytes of a step, which depend on their place alone.
+fn fill(bytes: &mut [u8], offset: u64, value: u8) {
+    for (byte, at) in bytes.iter_mut().zip(offset..) {
+        *byte = match value {
+            HOLES if at / 4096 % 2 == 1 => 0,
+            NOISE => (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8,
+            _ => value,
+        };
+    }
+}
+
+/// Plays steps to its readers, and lends some of their bytes. A stream is known from its first step on, and is gone at the end if its size is `GONE`.
 pub(super) struct Growing {
     state: Mutex<State>,
     sizes: Vec<u64>,
@@ -41,6 +57,8 @@ pub(super) struct Growing {
     shift: u32,
     /// What its manifests say of the page map's seed.
     seed: u64,
+    /// Buffers of bytes that are lent.
+    lent: Arc<Pool>,
 }
 
 const GONE: u64 = u64::MAX;
@@ -58,7 +76,8 @@ struct State {
 impl Growing {
     pub(super) fn new(steps: &[Step], sizes: &[u64]) -> Self {
         let state = State { steps: steps.to_vec().into(), found: Vec::new(), layer: 0, given: 0 };
-        Self { state: Mutex::new(state), sizes: sizes.to_vec(), shift: 0, seed: SEED }
+        let lent = Pool::new(3, TRANSFER as usize).unwrap();
+        Self { state: Mutex::new(state), sizes: sizes.to_vec(), shift: 0, seed: SEED, lent }
     }
 
     fn known(&self) -> Vec<Stream> {
@@ -92,7 +111,7 @@ impl Source for Growing {
     }
 
     fn reader(&self, _: usize, _: usize) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Player { source: self, gave: false }))
+        Ok(Box::new(Player { source: self, gave: false, lent: None }))
     }
 
     fn is_free(&self, _: u32, _: u64) -> bool {
@@ -107,6 +126,7 @@ impl Source for Growing {
 struct Player<'a> {
     source: &'a Growing,
     gave: bool,
+    lent: Option<Piece>,
 }
 
 impl Reader for Player<'_> {
@@ -128,8 +148,19 @@ impl Reader for Player<'_> {
             let name = format!("d{}/f{}", step.stream % 3, step.stream);
             state.found.push(Stream { id, name, unit: 4096, size });
         }
-        buffer[..step.length].fill(step.value);
+        match self.source.lent.try_take().filter(|_| state.steps.len() % 2 == 1) {
+            None => fill(&mut buffer[..step.length], step.offset, step.value),
+            Some(mut lent) => {
+                buffer.fill(0xEE);
+                fill(&mut lent[100..100 + step.length], step.offset, step.value);
+                self.lent = Some(Piece::new(lent, 100..100 + step.length));
+            }
+        }
         Ok(Some(Extent { stream: id, layer: step.layer, offset: step.offset, length: step.length as u32 }))
+    }
+
+    fn lent(&mut self) -> Option<Piece> {
+        self.lent.take()
     }
 }
 
@@ -208,7 +239,7 @@ fn expected(steps: &[Step], size: u64, id: u32) -> Vec<u8> {
     for step in steps.iter().filter(|step| step.stream == id) {
         let end = step.offset as usize + step.length;
         bytes.resize(bytes.len().max(end), 0);
-        bytes[step.offset as usize..end].fill(step.value);
+        fill(&mut bytes[step.offset as usize..end], step.offset, step.value);
     }
     bytes.resize(size as usize, 0);
     bytes
@@ -342,6 +373,17 @@ fn a_layer_writes_over_those_below_in_every_order_of_families() {
 }
 
 #[test]
+fn bytes_that_a_reader_lends_are_stored_whether_they_are_packed_or_not() {
+    let step = |number: u64, value| Step { layer: 0, stream: 1, offset: number * 49_152, length: 49_152, value };
+    for value in [1, HOLES, NOISE] {
+        let steps: Vec<Step> = (0..20).map(|number| step(number, value)).collect();
+        restores_to_what_was_sent(&steps, &[20 * 49_152], 2);
+        let now: Vec<Step> = (0..20).map(|number| step(number, if number == 7 { NOISE } else { value })).collect();
+        differs_to((&steps, &[20 * 49_152]), (&now, &[20 * 49_152]), 2);
+    }
+}
+
+#[test]
 fn bytes_beyond_the_final_size_are_cut_off() {
     let step = Step { layer: 0, stream: 1, offset: 0, length: 40_000, value: 3 };
     restores_to_what_was_sent(&[step], &[10_000], 1);
@@ -458,7 +500,7 @@ proptest! {
 
 /// What a server may send: layer, stream, offset, length, value.
 fn sent() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0_u16..3, 1_u32..5, 0_u64..24, 1_usize..5, 0_u8..4);
+    let step = (0_u16..3, 1_u32..5, 0_u64..24, 1_usize..5, 0_u8..6);
     let step = step.prop_map(|(layer, stream, at, length, value)| {
         // Halves of units too.
         Step { layer, stream, offset: at * 2048, length: length * 2048, value }

@@ -51,7 +51,7 @@ impl Reading<'_> {
             self.layers.enter(extent.layer, self.halt)?;
             let in_order = self.source.is_ordered(extent.stream);
             let order = if in_order { self.ordered.enter(self.halt)? } else { 0 };
-            self.filled.send(Filled { buffer, extent, order }).map_err(|_| Error::Halted)?;
+            self.filled.send(Filled { buffer, lent: reader.lent(), extent, order }).map_err(|_| Error::Halted)?;
             clock.lap(Spent::Blocked);
         }
     }

@@ -16,7 +16,7 @@ use crate::media::{
     BLOCK_HEADER, BlockBody, BlockKind, DIGEST, PADDED_HEAD, RUN, Run, RunKind, StreamRecord, padded_run_capacity,
 };
 use crate::meter::{Clock, Progress, Spent};
-use crate::pool::Buffer;
+use crate::pool::{Buffer, Piece, copy_in_steps};
 use crate::source::{Extent, Source, Stream};
 use crate::unpack::BaseMap;
 
@@ -28,12 +28,37 @@ const GATHERING: Duration = Duration::from_millis(20);
 /// What is noted of a unit that came in a differential.
 const CAME: u8 = 1;
 
-/// A buffer that a reader has filled from [`PADDED_HEAD`] on.
+/// A buffer that a reader has filled from [`PADDED_HEAD`] on, or that has room for the bytes that it lends.
 pub(super) struct Filled {
     pub buffer: Buffer,
+    pub lent: Option<Piece>,
     pub extent: Extent,
     /// Number among the extents of ordered streams; else 0.
     pub order: u32,
+}
+
+impl Filled {
+    fn range(&self) -> std::ops::Range<usize> {
+        PADDED_HEAD..PADDED_HEAD + self.extent.length as usize
+    }
+
+    /// The bytes of the extent.
+    fn data(&self) -> &[u8] {
+        match &self.lent {
+            Some(piece) => piece,
+            None => &self.buffer[self.range()],
+        }
+    }
+
+    /// The same to change, in the buffer. Lent bytes are copied first.
+    fn own(&mut self) -> &mut [u8] {
+        let range = self.range();
+        let own = &mut self.buffer[range];
+        if let Some(lent) = self.lent.take() {
+            copy_in_steps(own, &lent);
+        }
+        own
+    }
 }
 
 /// What tells a worker which units to store.
@@ -91,19 +116,19 @@ impl Worker<'_> {
     pub fn run(&mut self, filled: &Receiver<Filled>) -> Result<()> {
         loop {
             self.clock.lap(Spent::Busy);
-            let Some(Filled { buffer, extent, order }) = self.receive(filled)? else { break };
-            let length = u64::from(extent.length);
+            let Some(filled) = self.receive(filled)? else { break };
+            let length = u64::from(filled.extent.length);
             match self.selection {
-                _ if order > 0 => {
-                    self.store_ordered(buffer, extent, order)?;
+                _ if filled.order > 0 => {
+                    self.store_ordered(filled)?;
                     self.layers.leave();
                 }
                 Selection::Changed { .. } => {
-                    self.gather(buffer, extent)?;
+                    self.gather(&filled)?;
                     self.owed += 1;
                 }
                 Selection::All { .. } | Selection::Open { .. } | Selection::Unmapped => {
-                    self.store(buffer, extent)?;
+                    self.store(filled)?;
                     self.layers.leave();
                 }
             }
@@ -164,45 +189,47 @@ impl Worker<'_> {
     }
 
     /// A full: one block per extent, without the units that are zero or free.
-    fn store(&mut self, mut buffer: Buffer, extent: Extent) -> Result<()> {
-        let stream = self.stream(extent.stream)?;
-        let data = &mut buffer[PADDED_HEAD..PADDED_HEAD + extent.length as usize];
-        let (length, digest) = self.survey(data, &stream, &extent);
+    fn store(&mut self, mut filled: Filled) -> Result<()> {
+        let stream = self.stream(filled.extent.stream)?;
+        let offset = filled.extent.offset;
+        let plain = self.survey(&mut filled, &stream);
         let runs = std::mem::take(&mut self.runs);
-        self.emit(buffer, (length, digest), &runs, (extent.stream, extent.layer, 0))?;
+        self.emit(filled, plain, &runs)?;
         self.runs = runs;
-        self.emit_map(&stream, extent.offset)
+        self.emit_map(&stream, offset)
     }
 
     /// An extent of an ordered stream: all of it, in one block and one run.
-    fn store_ordered(&mut self, buffer: Buffer, extent: Extent, order: u32) -> Result<()> {
+    fn store_ordered(&mut self, filled: Filled) -> Result<()> {
+        let (extent, order) = (filled.extent, filled.order);
         self.stream(extent.stream)?;
-        let length = extent.length as usize;
-        let digest = xxh3_128_le(0, &buffer[PADDED_HEAD..PADDED_HEAD + length]);
+        let digest = xxh3_128_le(0, filled.data());
         let run = Run { offset: extent.offset, length: extent.length, kind: RunKind::Data };
-        self.emit(buffer, (length, digest), &[run], (extent.stream, extent.layer, order))?;
+        self.emit(filled, (extent.length as usize, digest), &[run])?;
         self.ordered.placed(order, extent.stream, run)
     }
 
     /// Hashes the units of an extent, joins the units that are stored, and takes their digest: all in one pass, because
     /// these bytes come from memory once. Leaves runs and map entries; returns length and digest of the stored bytes.
-    fn survey(&mut self, data: &mut [u8], stream: &StreamRecord, extent: &Extent) -> (usize, [u8; DIGEST]) {
+    fn survey(&mut self, filled: &mut Filled, stream: &StreamRecord) -> (usize, [u8; DIGEST]) {
+        let extent = filled.extent;
         self.runs.clear();
         self.entries.clear();
         let capacity = padded_run_capacity(self.board.tag_length());
         let mut digest = PlainDigest::new();
         let (mut stored, mut digested) = (0, 0);
-        for place in units(extent.offset, data.len(), stream.unit) {
+        for place in units(extent.offset, extent.length as usize, stream.unit) {
             let from = place.start;
-            let unit = &mut data[place.clone()];
+            let unit = &filled.data()[place.clone()];
             let offset = extent.offset + from as u64;
             let free = self.source.is_free(stream.id, offset);
             let extends_zero = self.runs.last().is_some_and(|run| run.kind == RunKind::Zero);
             // A new ZERO run needs room for itself and for the DATA run after it.
             let zero = (free || is_zero(unit)) && (extends_zero || self.runs.len() + 2 <= capacity);
             if free && !zero {
-                unit.fill(0);
+                filled.own()[place.clone()].fill(0);
             }
+            let unit = &filled.data()[place.clone()];
             push_unit(&mut self.runs, offset, unit.len() as u32, if zero { RunKind::Zero } else { RunKind::Data });
             match &self.selection {
                 Selection::All { hasher, .. } => {
@@ -220,15 +247,15 @@ impl Worker<'_> {
             }
             let length = place.len();
             if stored != from {
-                data.copy_within(place, stored);
+                filled.own().copy_within(place, stored);
             }
             stored += length;
             if stored - digested >= DIGEST_STEP {
-                digest.update(&data[digested..stored]);
+                digest.update(&filled.data()[digested..stored]);
                 digested = stored;
             }
         }
-        digest.update(&data[digested..stored]);
+        digest.update(&filled.data()[digested..stored]);
         (stored, digest.finish())
     }
 
@@ -250,10 +277,10 @@ impl Worker<'_> {
     }
 
     /// A differential: the changed units of an extent join those gathered before.
-    fn gather(&mut self, buffer: Buffer, extent: Extent) -> Result<()> {
+    fn gather(&mut self, filled: &Filled) -> Result<()> {
+        let (extent, data) = (filled.extent, filled.data());
         let stream = self.stream(extent.stream)?;
         let Selection::Changed { base, hasher, came } = &self.selection else { return Ok(()) };
-        let data = &buffer[PADDED_HEAD..PADDED_HEAD + extent.length as usize];
         let open = came.is_some();
         let first = extent.offset / u64::from(stream.unit);
         let count = (extent.offset + u64::from(extent.length)).div_ceil(u64::from(stream.unit)) - first;
@@ -317,8 +344,9 @@ impl Worker<'_> {
         }
         let length = gathered.length;
         let runs = std::mem::take(&mut gathered.runs);
-        let packed = self.pack(&gathered.buffer, length, &runs)?;
-        let plain = (length, xxh3_128_le(0, &gathered.buffer[PADDED_HEAD..PADDED_HEAD + length]));
+        let data = &gathered.buffer[PADDED_HEAD..PADDED_HEAD + length];
+        let packed = self.pack(data, &runs)?;
+        let plain = (length, xxh3_128_le(0, data));
         let block = lay_out(self.board, &mut gathered.buffer, &mut self.scratch, packed, plain, &runs);
         let bytes = match block.bytes {
             Laid::Packed(end) => BlockBytes::Kept(&mut self.scratch[..end]),
@@ -330,16 +358,16 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Makes a block of the first data bytes in `buffer`, whose length and digest are `plain` and whose runs are
-    /// `runs`. `place` is stream, layer and order.
-    fn emit(
-        &mut self,
-        mut buffer: Buffer,
-        plain: (usize, [u8; DIGEST]),
-        runs: &[Run],
-        place: (u32, u16, u32),
-    ) -> Result<()> {
-        let packed = self.pack(&buffer, plain.0, runs)?;
+    /// Makes a block of the first data bytes of an extent, whose length and digest are `plain` and whose runs are `runs`.
+    fn emit(&mut self, mut filled: Filled, plain: (usize, [u8; DIGEST]), runs: &[Run]) -> Result<()> {
+        let packed = self.pack(&filled.data()[..plain.0], runs)?;
+        if packed.is_none() {
+            filled.own();
+        }
+        let Filled { mut buffer, extent, order, lent } = filled;
+        // It returns to its device before this worker waits for a stripe.
+        drop(lent);
+        let place = (extent.stream, extent.layer, order);
         let block = lay_out(self.board, &mut buffer, &mut self.scratch, packed, plain, runs);
         let bytes = match block.bytes {
             Laid::Packed(end) => BlockBytes::Kept(&mut self.scratch[..end]),
@@ -352,9 +380,8 @@ impl Worker<'_> {
 
     /// Packs the data bytes into the scratch buffer, after room for the head; returns size and codec, or `None` when
     /// that saves nothing.
-    fn pack(&mut self, buffer: &Buffer, length: usize, runs: &[Run]) -> Result<Option<(usize, u8)>> {
+    fn pack(&mut self, plain: &[u8], runs: &[Run]) -> Result<Option<(usize, u8)>> {
         let head = compact_head(self.board, runs);
-        let plain = &buffer[PADDED_HEAD..PADDED_HEAD + length];
         if plain.is_empty() {
             return Ok(None);
         }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ranges::Ranges;
+use super::ranges::{Ranges, up_to_a_beginning};
 use super::{Supply, under_way};
 use crate::error::{Error, Result};
 use crate::io::DeviceAccount;
@@ -29,6 +29,8 @@ pub struct FileSupply {
     ahead: VecDeque<Ahead>,
     /// What is to be read.
     course: Ranges,
+    /// Reads begin whole buffers from this offset.
+    beginning: u64,
     /// How many reads were begun: what tells one from another.
     begun: u64,
     failed: bool,
@@ -80,6 +82,7 @@ impl FileSupply {
             ahead: VecDeque::with_capacity(queue.depth()),
             queue,
             course: Ranges::whole(size),
+            beginning: 0,
             begun: 0,
             failed: false,
         })
@@ -97,6 +100,11 @@ impl FileSupply {
             let start = range.start - range.start % u64::from(self.file.alignment);
             let before = (range.start - start) as usize;
             let length = usize::try_from(range.end - start).unwrap_or(usize::MAX).min(buffer.len());
+            let is_aligned = self.beginning.is_multiple_of(u64::from(self.file.alignment));
+            let length = match length == buffer.len() && is_aligned {
+                true => up_to_a_beginning(start, length, buffer.len(), self.beginning),
+                false => length,
+            };
             // A direct read is a multiple of the alignment and ends by itself at the end of the file.
             let asked = length.next_multiple_of(self.file.alignment as usize).min(buffer.len());
             let tag = self.begun;
@@ -186,6 +194,10 @@ impl Supply for FileSupply {
         }
         self.course = Ranges::of(ranges);
         Ok(())
+    }
+
+    fn begin_at(&mut self, offset: u64) {
+        self.beginning = offset;
     }
 
     fn account(&self) -> DeviceAccount {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::ranges::Ranges;
+use super::ranges::{Ranges, up_to_a_beginning};
 use super::{Supply, ranges, under_way};
 use crate::device::BucketName;
 use crate::error::{Error, Result};
@@ -116,19 +116,13 @@ impl ObjectSupply {
                 None if wait && self.ahead.is_empty() => self.pool.take_all(wanted)?,
                 None => return Ok(()),
             };
-            let length = self.up_to_a_beginning(range.start, left, buffers.len());
+            let (transfer, room) = (self.pool.size(), buffers.len() * self.pool.size());
+            let length =
+                if left > room { up_to_a_beginning(range.start, room, transfer, self.beginning) } else { left };
             self.held += buffers.len();
             self.request(range.start, buffers, length);
         }
         Ok(())
-    }
-
-    /// Bytes from `start` on that fill so many buffers: the last one only in part, if the next transfer is to begin
-    /// before its end.
-    fn up_to_a_beginning(&self, start: u64, left: usize, buffers: usize) -> usize {
-        let (transfer, room) = (self.pool.size(), buffers * self.pool.size());
-        let too_far = (start + room as u64).wrapping_sub(self.beginning) % transfer as u64;
-        if left > room { room - too_far as usize } else { left }
     }
 
     fn request(&mut self, offset: u64, buffers: Vec<Buffer>, length: usize) {

@@ -3,6 +3,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+/// How many of `room` bytes (whole transfers) from `start` on are requested together, so that the next transfer begins a
+/// whole number of transfers from `beginning`.
+pub(super) fn up_to_a_beginning(start: u64, room: usize, transfer: usize, beginning: u64) -> usize {
+    let transfer = transfer as u64;
+    let too_far = (start + room as u64 + (transfer - beginning % transfer)) % transfer;
+    room - too_far as usize
+}
+
 /// Ranges of a family that are still to be read, in order.
 pub(crate) struct Ranges(VecDeque<Range<u64>>);
 

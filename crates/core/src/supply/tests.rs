@@ -101,6 +101,24 @@ fn supplies_share_a_pool_that_has_their_queue_depths_and_what_is_given_out() {
 }
 
 #[test]
+fn buffers_of_a_file_begin_where_a_caller_wishes() {
+    const BUFFER: usize = 96 << 10;
+    let folder = crate::io::directory_on_disk();
+    let path = folder.path().join("family");
+    fs::write(&path, vec![1; 10 * BUFFER + 77]).unwrap();
+    let pool = Pool::new(2, BUFFER).unwrap();
+    let mut supply = FileSupply::open("family", &path, &pool, 1, Mode::Auto).unwrap();
+    let mut lengths = Vec::new();
+    while let Some(piece) = supply.next().unwrap() {
+        // A read is under way; the one after it begins 4096 bytes behind a buffer.
+        supply.begin_at(5 * BUFFER as u64 + 4096);
+        lengths.push(piece.len());
+    }
+    assert_eq!(lengths[..4], [BUFFER, BUFFER, 4096, BUFFER], "{lengths:?}");
+    assert_eq!(lengths.iter().sum::<usize>(), 10 * BUFFER + 77);
+}
+
+#[test]
 fn planned_faults_of_a_supply_happen() {
     let pool = Pool::new(4, 4096).unwrap();
     let make = |fault| {

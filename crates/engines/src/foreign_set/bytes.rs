@@ -24,6 +24,11 @@ pub trait FamilyBytes: Read + Send {
         Ok(None)
     }
 
+    /// A hint: cells begin at `offset` and follow each other. A device begins its buffers with them, if that is no more work.
+    fn begin_at(&mut self, offset: u64) {
+        let _ = offset;
+    }
+
     /// Says whether the job goes on: for work with the bytes that goes on when all were read.
     fn watch(&self) -> Watch {
         Arc::new(|| Ok(()))

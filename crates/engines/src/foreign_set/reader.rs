@@ -3,18 +3,15 @@
 use std::collections::VecDeque;
 
 use fullbore_core::Result;
+use fullbore_core::pool::{Piece, copy_in_steps};
 use fullbore_core::source::{Extent, Reader};
 
-use super::digest::PartsDigester;
 use super::layout::{CELL, Run};
 use super::source::{Content, FileSoFar, ForeignSource};
-use super::tap::{Outlet, Passed, PassedBytes};
+use super::tap::{Bytes, Outlet, Passed, PassedBytes};
 
 /// Buffers are filled with a multiple of this, in bytes.
 const FILLED: usize = 8 << 10;
-/// Bytes that are copied at once. For more, the C library takes `rep movsb`, which is at half the speed on some AMD
-/// processors: 0.18 s for each GB, a tenth of a copy with LZ4 (`bench/bak/compare.py --only copy SQLite`).
-const COPIED: usize = 1 << 10;
 
 /// Makes extents of what was passed on.
 pub(super) struct ForeignReader<'a> {
@@ -24,9 +21,8 @@ pub(super) struct ForeignReader<'a> {
     bytes: Option<PassedBytes>,
     used: usize,
     left: VecDeque<Part>,
-    /// The family whose bytes come, its digest, and its bytes that have no place and are in no extent yet.
+    /// The family whose bytes come, and its bytes that have no place and are in no extent yet.
     family: usize,
-    digest: PartsDigester,
     kept: Vec<u8>,
     /// True if no more bytes are to be waited for before the kept ones are given: a family ends.
     family_ends: bool,
@@ -34,6 +30,8 @@ pub(super) struct ForeignReader<'a> {
     layouts: VecDeque<(usize, Vec<u8>)>,
     given: usize,
     is_at_end: bool,
+    /// The bytes of the last extent, if they are still in the buffer of their device.
+    lent: Option<Piece>,
 }
 
 /// Bytes that belong together.
@@ -46,6 +44,11 @@ enum Part {
         offset: u64,
         length: usize,
     },
+}
+
+/// True if `bytes` are enough for an extent alone, which has `most` bytes at most.
+fn fills(bytes: usize, most: usize) -> bool {
+    bytes >= most - most / 4
 }
 
 impl Part {
@@ -68,12 +71,12 @@ impl<'a> ForeignReader<'a> {
             used: 0,
             left: VecDeque::new(),
             family: 0,
-            digest: PartsDigester::default(),
             kept: Vec::new(),
             family_ends: false,
             layouts: VecDeque::new(),
             given: 0,
             is_at_end: false,
+            lent: None,
         }
     }
 
@@ -83,7 +86,7 @@ impl<'a> ForeignReader<'a> {
         if length == 0 || length < buffer.len() && !self.family_ends {
             return None;
         }
-        copy(buffer, self.kept.get(..length)?);
+        copy_in_steps(buffer, self.kept.get(..length)?);
         self.kept.drain(..length);
         let mut known = self.source.known();
         let family = known.families.get_mut(self.family)?;
@@ -93,11 +96,16 @@ impl<'a> ForeignReader<'a> {
         Some(Extent { stream, layer: 0, offset, length: length as u32 })
     }
 
-    /// Fills the buffer with bytes of a file that follow each other. Bytes without a place are put aside.
+    /// Fills the buffer with bytes of a file that follow each other, or lends them. Bytes without a place are put aside.
     fn placed_extent(&mut self, buffer: &mut [u8]) -> Result<Option<Extent>> {
         let (mut begun, mut filled) = (None::<(usize, u64)>, 0_usize);
         while filled < buffer.len() {
-            if self.left.is_empty() && !self.next_bytes()? {
+            if self.left.is_empty() && (self.leaves_the_rest(filled, buffer.len()) || !self.next_bytes()?) {
+                break;
+            }
+            if let Some((place, piece)) = self.lendable(buffer.len()).filter(|_| filled == 0) {
+                self.use_placed(piece.len());
+                (begun, filled, self.lent) = (Some(place), piece.len(), Some(piece));
                 break;
             }
             match self.left.pop_front() {
@@ -105,7 +113,6 @@ impl<'a> ForeignReader<'a> {
                 Some(Part::Kept(length)) => {
                     let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + length));
                     let bytes = bytes.unwrap_or_default();
-                    self.digest.update(bytes);
                     self.kept.extend_from_slice(bytes);
                     self.used += length;
                     if self.kept.len() >= buffer.len() {
@@ -114,21 +121,16 @@ impl<'a> ForeignReader<'a> {
                 }
                 Some(part @ Part::Placed { file, offset, length }) => {
                     let (first, begin) = begun.unwrap_or((file, offset));
+                    self.left.push_front(part);
                     if file != first || offset != begin + filled as u64 {
-                        self.left.push_front(part);
                         break;
                     }
                     let taken = length.min(buffer.len() - filled);
                     let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + taken));
                     let bytes = bytes.unwrap_or_default();
-                    // While they are in the caches of this processor.
-                    self.digest.update(bytes);
-                    copy(buffer.get_mut(filled..).unwrap_or_default(), bytes);
-                    (begun, filled, self.used) = (Some((first, begin)), filled + taken, self.used + taken);
-                    if taken < length {
-                        let (offset, length) = (offset + taken as u64, length - taken);
-                        self.left.push_front(Part::Placed { file, offset, length });
-                    }
+                    copy_in_steps(buffer.get_mut(filled..).unwrap_or_default(), bytes);
+                    (begun, filled) = (Some((first, begin)), filled + taken);
+                    self.use_placed(taken);
                 }
             }
         }
@@ -141,6 +143,42 @@ impl<'a> ForeignReader<'a> {
         Ok(Some(Extent { stream, layer: 0, offset, length: filled as u32 }))
     }
 
+    /// The first bytes that are left, and their place, if they fill most of an extent of `most` bytes without a copy.
+    fn lendable(&self, most: usize) -> Option<((usize, u64), Piece)> {
+        let Bytes::Shared(piece) = &self.bytes.as_ref()?.bytes else { return None };
+        let Some(&Part::Placed { file: first, offset: begin, .. }) = self.left.front() else { return None };
+        let mut together = 0;
+        for part in &self.left {
+            match *part {
+                Part::Placed { file, offset, length } if file == first && offset == begin + together as u64 => {
+                    together += length;
+                }
+                _ => break,
+            }
+        }
+        let lent = self.used..self.used + together.min(most);
+        fills(together, most).then(|| ((first, begin), piece.slice(lent)))
+    }
+
+    /// True if an extent ends with its piece, although it has room: then the next piece may fill an extent alone.
+    fn leaves_the_rest(&self, filled: usize, most: usize) -> bool {
+        let is_lendable =
+            |passed: &PassedBytes| matches!(&passed.bytes, Bytes::Shared(piece) if fills(piece.len(), most));
+        filled >= most / 2 && self.bytes.as_ref().is_some_and(is_lendable)
+    }
+
+    /// The next `count` bytes, which have a place, are in an extent.
+    fn use_placed(&mut self, mut count: usize) {
+        self.used += count;
+        while let Some(Part::Placed { offset, length, .. }) = self.left.front_mut().filter(|_| count > 0) {
+            let used = count.min(*length);
+            (*offset, *length, count) = (*offset + used as u64, *length - used, count - used);
+            if *length == 0 {
+                self.left.pop_front();
+            }
+        }
+    }
+
     /// Takes what was passed on next. False if a family ends here and has kept bytes, or if everything ends.
     fn next_bytes(&mut self) -> Result<bool> {
         if let Some(used) = self.bytes.take_if(|_| self.used > 0) {
@@ -151,6 +189,7 @@ impl<'a> ForeignReader<'a> {
             match self.from.next()? {
                 Passed::File(stored) => self.source.known().files.push(FileSoFar { stored, size: 0, placed: 0 }),
                 Passed::Bytes(passed) => self.bytes = Some(passed),
+                Passed::FamilyEnded(family, digest) => self.source.end_family(family.into(), digest),
                 Passed::Ended(surveyed) => {
                     let mut surveyed = (*surveyed)?;
                     self.is_at_end = true;
@@ -166,8 +205,6 @@ impl<'a> ForeignReader<'a> {
         }
         let (Some(family), Some(passed)) = (next, &mut self.bytes) else { return Ok(false) };
         if self.family_ends {
-            let digest = std::mem::take(&mut self.digest);
-            self.source.end_family(self.family, &digest);
             (self.family, self.family_ends) = (family, false);
         }
         self.left = passed.runs.drain(..).map(Part::of).collect();
@@ -182,7 +219,7 @@ impl<'a> ForeignReader<'a> {
         let content = Content::Layout(*family);
         let rest = layout.get(self.given..).unwrap_or_default();
         let length = rest.len().min(buffer.len());
-        copy(buffer, rest);
+        copy_in_steps(buffer, rest);
         let offset = self.given as u64;
         self.given += length;
         if let Some(known) = self.source.known().families.get_mut(*family) {
@@ -209,17 +246,12 @@ impl Reader for ForeignReader<'_> {
                 return Ok(Some(extent));
             }
             if self.is_at_end && self.kept.is_empty() {
-                self.source.end_family(self.family, &self.digest);
                 return Ok(self.layout_extent(buffer));
             }
         }
     }
-}
 
-/// As many bytes as both have.
-fn copy(into: &mut [u8], from: &[u8]) {
-    let length = into.len().min(from.len());
-    if let (Some(into), Some(from)) = (into.get_mut(..length), from.get(..length)) {
-        into.chunks_mut(COPIED).zip(from.chunks(COPIED)).for_each(|(into, from)| into.copy_from_slice(from));
+    fn lent(&mut self) -> Option<Piece> {
+        self.lent.take()
     }
 }

@@ -8,7 +8,7 @@ use fullbore_core::source::{Extent, Reader, Source, Stream};
 use fullbore_core::{Error, Result, threads};
 use serde_json::json;
 
-use super::digest::{FamilyDigest, PartsDigester};
+use super::digest::FamilyDigest;
 use super::places::LaidOut;
 use super::reader::ForeignReader;
 use super::tap::{Inlet, Passed, way};
@@ -79,7 +79,7 @@ pub(super) struct FamilySoFar {
     pub length: u64,
     pub kept: u64,
     pub layout: u64,
-    digest: [u8; 32],
+    digest: Option<FamilyDigest>,
 }
 
 /// What was read of a file, in bytes.
@@ -148,9 +148,9 @@ impl ForeignSource {
         })
     }
 
-    pub(super) fn end_family(&self, family: usize, digest: &PartsDigester) {
+    pub(super) fn end_family(&self, family: usize, digest: FamilyDigest) {
         if let Some(family) = self.known().families.get_mut(family) {
-            family.digest = digest.finish();
+            family.digest = Some(digest);
         }
     }
 
@@ -205,7 +205,7 @@ impl Source for ForeignSource {
         let known = self.known();
         let FamilySoFar { length, digest, .. } = known.families.get(family)?;
         let mut detail = json!({ "family": self.names.get(family)?, "length": length });
-        detail.as_object_mut()?.extend([FamilyDigest::OfParts(*digest).member()]);
+        detail.as_object_mut()?.extend([digest.as_ref()?.member()]);
         Some(detail)
     }
 

@@ -17,6 +17,7 @@ use fullbore_core::pool::Piece;
 use fullbore_core::{Error, Result};
 
 use super::bytes::{FamilyBytes, Watch};
+use super::digest::{FamilyDigest, PartsDigester};
 use super::layout::{CELL, Run};
 use super::source::StoredFile;
 use crate::Surveyed;
@@ -40,6 +41,8 @@ pub enum Passed {
     Bytes(PassedBytes),
     /// The next file that has bytes. Places with its number follow.
     File(StoredFile),
+    /// All bytes of a family were passed on, and this proves them.
+    FamilyEnded(u16, FamilyDigest),
     /// All families were read.
     Ended(Box<Result<Surveyed>>),
 }
@@ -143,14 +146,21 @@ struct Reading {
     decided: usize,
     /// The first bytes of the family.
     head: Vec<u8>,
+    /// The offset of a cell. Cells begin whole cells from there.
+    first_cell: Option<u64>,
+    /// Of all bytes that were read. It takes them while they are in the caches of the processor that judges them.
+    digest: PartsDigester,
 }
 
 impl Tap {
     /// Family `number` of its media, from 0.
     pub fn new(bytes: Box<dyn FamilyBytes>, number: u16, to: Inlet) -> Self {
         let buffer = Bytes::Own(Vec::new());
-        let (runs, head) = (Vec::new(), Vec::new());
-        Self(Arc::new(Mutex::new(Reading { bytes, family: number, to, buffer, begin: 0, runs, decided: 0, head })))
+        let (runs, head, first_cell) = (Vec::new(), Vec::new(), None);
+        let digest = PartsDigester::default();
+        let reading =
+            Reading { bytes, family: number, to, buffer, begin: 0, runs, decided: 0, head, first_cell, digest };
+        Self(Arc::new(Mutex::new(reading)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Reading> {
@@ -177,6 +187,8 @@ impl Tap {
         let mut reading = self.lock();
         reading.leave_out(u64::MAX)?;
         reading.pass_all()?;
+        let ended = Passed::FamilyEnded(reading.family, FamilyDigest::OfParts(reading.digest.finish()));
+        reading.to.pass(ended).map_err(io::Error::other)?;
         Ok(reading.begin)
     }
 }
@@ -188,8 +200,7 @@ impl Reading {
         let into = into.get_mut(..most).unwrap_or_default();
         let count = self.bytes.read(into)?;
         let bytes = into.get(..count).unwrap_or_default();
-        let missing = HEAD.saturating_sub(self.head.len()).min(count);
-        self.head.extend_from_slice(bytes.get(..missing).unwrap_or_default());
+        self.note(bytes);
         match self.buffer {
             Bytes::Own(_) => self.settle()?,
             // What is before the bytes that were read now can get no place any more.
@@ -209,8 +220,7 @@ impl Reading {
     /// Bytes that are not copied. What was read before can get no place any more.
     fn share(&mut self, length: usize) -> io::Result<Option<Piece>> {
         let Some(piece) = self.bytes.share(length)? else { return Ok(None) };
-        let missing = HEAD.saturating_sub(self.head.len()).min(length);
-        self.head.extend_from_slice(piece.get(..missing).unwrap_or_default());
+        self.note(&piece);
         let all = self.buffer.len();
         self.keep_up_to(all);
         let joined = match &self.buffer {
@@ -222,6 +232,12 @@ impl Reading {
         }
         self.buffer = Bytes::Shared(joined.unwrap_or_else(|| piece.slice(0..length)));
         Ok(Some(piece))
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        let missing = HEAD.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(bytes.get(..missing).unwrap_or_default());
+        self.digest.update(bytes);
     }
 
     /// Passes on everything that was read.
@@ -251,6 +267,11 @@ impl Reading {
             return false;
         };
         self.keep_up_to(at);
+        // The first cell, and the first one behind bytes that are no whole cells.
+        if self.first_cell.is_none_or(|first| !(offset - first).is_multiple_of(CELL)) {
+            self.first_cell = Some(offset);
+            self.bytes.begin_at(offset);
+        }
         self.runs.push(run);
         self.decided = self.buffer.len();
         true
@@ -312,7 +333,7 @@ impl FamilyBytes for Tap {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Cursor;
 
     use fullbore_core::pool::Pool;
@@ -364,21 +385,30 @@ mod tests {
     }
 
     /// Bytes in pieces of a device's buffers.
-    struct Pieces {
+    pub(crate) struct Pieces {
         pool: Arc<Pool>,
-        rest: Vec<u8>,
+        bytes: Vec<u8>,
+        read: usize,
+        beginning: usize,
         piece: Option<Piece>,
         used: usize,
     }
 
     impl Pieces {
+        pub(crate) fn new(bytes: Vec<u8>, pool: Arc<Pool>) -> Self {
+            Self { pool, bytes, read: 0, beginning: 0, piece: None, used: 0 }
+        }
+
         fn ready(&mut self) -> usize {
-            if self.piece.as_ref().is_none_or(|piece| piece.len() <= self.used) && !self.rest.is_empty() {
+            let rest = &self.bytes[self.read..];
+            if self.piece.as_ref().is_none_or(|piece| piece.len() <= self.used) && !rest.is_empty() {
                 (self.piece, self.used) = (None, 0);
                 let mut buffer = self.pool.take().unwrap();
-                let length = self.rest.len().min(buffer.len());
-                buffer[..length].copy_from_slice(&self.rest[..length]);
-                self.rest.drain(..length);
+                let size = buffer.len();
+                let up_to_a_beginning = size - (self.read + size - self.beginning % size) % size;
+                let length = rest.len().min(up_to_a_beginning);
+                buffer[..length].copy_from_slice(&rest[..length]);
+                self.read += length;
                 self.piece = Some(Piece::new(buffer, 0..length));
             }
             self.piece.as_ref().map_or(0, |piece| piece.len() - self.used)
@@ -407,13 +437,17 @@ mod tests {
             self.used += length;
             Ok(self.piece.as_ref().map(|piece| piece.slice(begin..begin + length)))
         }
+
+        fn begin_at(&mut self, offset: u64) {
+            self.beginning = offset as usize;
+        }
     }
 
     #[test]
     fn cells_in_one_piece_are_passed_on_without_a_copy_and_the_others_with_one() {
         let bytes = sample();
         let pool = Pool::new(SHARED + 1, 1 << 20).unwrap();
-        let source = Pieces { pool: pool.clone(), rest: bytes.clone(), piece: None, used: 0 };
+        let source = Pieces::new(bytes.clone(), pool.clone());
         let (mut all, mut runs, mut shared) = (Vec::new(), Vec::new(), 0);
         let (to, from) = way();
         std::thread::scope(|scope| {

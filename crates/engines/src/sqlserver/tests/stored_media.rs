@@ -5,6 +5,7 @@ use std::io::{Cursor, Read as _};
 use std::path::Path;
 
 use fullbore_core::media::ManifestStream;
+use fullbore_core::pool::Pool;
 use fullbore_core::source::Source;
 use fullbore_core::unpack::Target;
 use fullbore_core::{Error, Result};
@@ -20,6 +21,8 @@ use crate::compressed::Writer;
 use crate::engine::{ForeignFamily, Surveyed};
 use crate::foreign_set::bytes::InOrder;
 use crate::foreign_set::source::{Families, ForeignSource};
+use crate::foreign_set::tap::SHARED;
+use crate::foreign_set::tap::tests::Pieces;
 use crate::foreign_set::target::{FamilyFiles, StoredMedia};
 
 type Media = Vec<(String, Vec<u8>)>;
@@ -31,8 +34,12 @@ fn source(media: &Media) -> ForeignSource {
 
 /// The same. `accepts` judges what was read.
 fn source_that(media: &Media, accepts: impl Fn(&Surveyed) -> Result<()> + Send + Sync + 'static) -> ForeignSource {
-    let family =
-        |(device, bytes): (String, Vec<u8>)| ForeignFamily { device, bytes: Box::new(InOrder(Cursor::new(bytes))) };
+    // Buffers of 3 cells.
+    let pool = Pool::new(SHARED + 1, 3 * EXTENT).unwrap();
+    let family = move |(device, bytes): (String, Vec<u8>)| ForeignFamily {
+        device,
+        bytes: Box::new(Pieces::new(bytes, pool.clone())),
+    };
     let read = media.clone();
     ForeignSource::new(Families {
         names: media.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect(),
@@ -47,10 +54,12 @@ fn source_that(media: &Media, accepts: impl Fn(&Surveyed) -> Result<()> + Send +
 struct Stored {
     streams: Vec<ManifestStream>,
     bytes: BTreeMap<u32, Vec<u8>>,
+    /// Extents that were not copied.
+    lends: u64,
 }
 
 fn stored(source: &ForeignSource, readers: usize) -> Result<Stored> {
-    let mut bytes: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+    let (mut bytes, mut lends) = (BTreeMap::<u32, Vec<u8>>::new(), 0);
     for number in 0..readers {
         let mut reader = source.reader(number, readers).unwrap();
         let mut buffer = vec![0; 60 << 10];
@@ -60,7 +69,9 @@ fn stored(source: &ForeignSource, readers: usize) -> Result<Stored> {
             let end = at + extent.length as usize;
             stream.resize(end.max(stream.len()), 0xee);
             assert!(stream[at..end].iter().all(|byte| *byte == 0xee), "bytes are given twice");
-            stream[at..end].copy_from_slice(&buffer[..extent.length as usize]);
+            let lent = reader.lent();
+            lends += u64::from(lent.is_some());
+            stream[at..end].copy_from_slice(&lent.as_deref().unwrap_or(&buffer)[..extent.length as usize]);
         }
     }
     let streams = source.found()?.into_iter().map(|stream| ManifestStream {
@@ -79,7 +90,7 @@ fn stored(source: &ForeignSource, readers: usize) -> Result<Stored> {
     for stream in &streams {
         assert_eq!(bytes.entry(stream.id).or_default().len() as u64, stream.size, "{}", stream.name);
     }
-    Ok(Stored { streams, bytes })
+    Ok(Stored { streams, bytes, lends })
 }
 
 fn given_back(stored: &Stored, into: &Path) -> Result<()> {
@@ -172,6 +183,22 @@ fn large_stripes_come_back_byte_for_byte() {
     let packed = media.clone().map(|(name, plain)| (name, Writer::of_stream(&plain).container));
     assert_round_trip(&media.into());
     assert_round_trip(&packed.into());
+}
+
+#[test]
+fn cells_that_follow_each_other_are_lent_and_the_others_are_copied() {
+    let media = |extents: &[u32]| {
+        let mut set = sample_set(BackupKind::Full, 1);
+        set.copies = vec![sample_extents_of(extents, extents)];
+        set.configuration.files[0].size = 1 << 30;
+        vec![("a.bak".to_owned(), FamilyWriter::new(&sample_label(1, 1), 512).set(&set).finish())]
+    };
+    let all: Vec<u32> = (0..180).collect();
+    let lends = stored(&source(&media(&all)), 1).unwrap().lends;
+    // Buffers begin with a cell soon. Of two buffers, 384 KiB, one extent of 56 KiB is in both; six are lent.
+    assert!((175..=180).contains(&lends), "{lends}");
+    let apart: Vec<u32> = (0..180).step_by(2).collect();
+    assert_round_trip(&media(&apart));
 }
 
 #[test]
