@@ -49,6 +49,9 @@ pub struct Tasks {
     /// The repository: its name in the configuration, or a directory or prefix ending in / [default: FULLBORE_REPO].
     #[arg(long, value_name = "REPOSITORY")]
     pub repo: String,
+    /// Only runs on this database.
+    #[arg(long, value_name = "NAME")]
+    pub database: Option<String>,
     /// Only the newest N runs.
     #[arg(long, value_name = "N")]
     pub last: Option<usize>,

@@ -28,7 +28,8 @@ struct Run<'a> {
 pub fn list(args: &Tasks, config: &Config) -> Result<u8> {
     let conduct = super::stop_on_signals(&config.of_repository(&args.repo))?;
     let mut warnings = Vec::new();
-    let mut listed = tasks::list(Setting { name: &args.repo, config }, &conduct, &mut warnings)?;
+    let mut listed =
+        tasks::list(Setting { name: &args.repo, config }, args.database.as_deref(), &conduct, &mut warnings)?;
     listed.retain(|task| args.state.is_none_or(|state| state.name() == tables::state(task)));
     let listed = newest(listed, args.last);
     if args.shown.report.write("tasks", &Runs { tasks: &listed, warnings: &warnings })? {

@@ -135,8 +135,11 @@ fn a_script_in_utf_16_is_read_and_anything_else_is_refused() {
 fn the_procedures_of_rds_show_the_tasks_of_the_repository() {
     let world = world();
     world.run("backup sqlite:app.db --repo night").done();
-    let said = world.run_with(&["sql", "exec msdb.dbo.rds_task_status"]).done().text();
-    assert!(said.contains("SUCCESS") || said.contains("app"), "{said}");
+    for of_one in ["", " @db_name = 'shop'"] {
+        let said = world.run_with(&["sql", &format!("exec msdb.dbo.rds_task_status{of_one}")]).done().text();
+        assert!(said.contains("done") && said.contains("app.db"), "{said}");
+    }
+    assert!(!world.run("tasks --repo night --database other").done().text().contains("app.db"));
 }
 
 #[test]

@@ -304,7 +304,13 @@ impl Arguments {
             None => match self.take("db_name") {
                 Some(name) => {
                     let url = names.database(&name.text(), self.at)?;
-                    vec!["tasks".into(), "--repo".into(), repository, "--database".into(), url.to_owned()]
+                    // The tasks of a server have the name that the server gives.
+                    let file = url.split_once(':').map(|(_, path)| path).filter(|path| !path.starts_with("//"));
+                    let file = file.ok_or_else(|| {
+                        let thing = format!("{}: rds_task_status: @db_name", self.at);
+                        Error::usage(thing, "is a database of a server", "leave it out, or write @task_id")
+                    })?;
+                    vec!["tasks".into(), "--repo".into(), repository, "--database".into(), file.to_owned()]
                 }
                 None => vec!["tasks".into(), "--repo".into(), repository],
             },

@@ -166,11 +166,13 @@ fn the_procedures_of_rds_are_command_lines() {
         ),
         ("exec msdb.dbo.rds_finish_restore @db_name='shop'", "restore --recovery --into sqlite:/srv/shop.db"),
         ("exec msdb.dbo.rds_task_status", "tasks --repo nightly"),
+        ("exec msdb.dbo.rds_task_status @db_name='shop'", "tasks --repo nightly --database /srv/shop.db"),
         ("exec msdb..rds_cancel_task @task_id=7", "cancel 7 --repo nightly"),
     ] {
         assert_eq!(lines(script), [line]);
     }
     refused("exec msdb.dbo.rds_backup_database @source_db_name='shop'", &["@s3_arn_to_backup_to"]);
+    refused("exec rds_task_status @db_name='live'", &["@db_name", "of a server"]);
     refused("exec msdb.dbo.rds_task_status @tsk_id=7", &["@tsk_id", "column"]);
     refused("exec sp_who2", &["sp_who2"]);
     refused("exec other.dbo.rds_task_status", &["other.dbo", "msdb.dbo"]);

@@ -93,10 +93,13 @@ pub(super) fn is_known(sets: &[StoredSet], wanted: &str) -> bool {
 }
 
 fn is_called(set: &StoredSet, wanted: &str) -> bool {
-    let path = Path::new(&set.record.database);
-    set.record.database == wanted
-        || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
-        || is_called_with_host(set, wanted)
+    is_named(&set.record.database, wanted) || is_called_with_host(set, wanted)
+}
+
+/// True if a database has this name, or if its file has it, with or without the extension.
+pub(super) fn is_named(database: &str, wanted: &str) -> bool {
+    let path = Path::new(database);
+    database == wanted || [path.file_name(), path.file_stem()].contains(&Some(wanted.as_ref()))
 }
 
 /// `HOST:/data/app.db`, also if no other machine has this database.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Setting;
+use super::databases::is_named;
 use fullbore_core::conduct::Conduct;
 use fullbore_repository::format::TaskState;
 use fullbore_repository::ids;
@@ -63,14 +64,25 @@ pub struct ListedTask {
     pub error: Option<String>,
 }
 
-/// All runs, oldest first; an unreadable record is a warning.
+/// The runs on a database, or all, oldest first; an unreadable record is a warning.
 ///
 /// # Errors
 /// The repository cannot be reached.
-pub fn list(setting: Setting<'_>, conduct: &Conduct, warnings: &mut Vec<String>) -> Result<Vec<ListedTask>> {
+pub fn list(
+    setting: Setting<'_>,
+    database: Option<&str>,
+    conduct: &Conduct,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<ListedTask>> {
     let repository = setting.open(conduct)?;
     let now = repository.about_now().map_err(|error| conduct.why_halted(error))?;
-    Ok(readable_tasks(&repository, warnings)?.iter().map(|task| listed(task, now)).collect())
+    let is_wanted = |task: &&KnownTask| match (database, &task.record.database) {
+        (None, _) => true,
+        (Some(wanted), Some(known)) => is_named(known, wanted) || *known == repository.named(wanted),
+        (Some(_), None) => false,
+    };
+    let known = readable_tasks(&repository, warnings)?;
+    Ok(known.iter().filter(is_wanted).map(|task| listed(task, now)).collect())
 }
 
 /// The run whose id begins or ends with `part`.
