@@ -361,7 +361,7 @@ impl Worker<'_> {
     /// Makes a block of the first data bytes of an extent, whose length and digest are `plain` and whose runs are `runs`.
     fn emit(&mut self, mut filled: Filled, plain: (usize, [u8; DIGEST]), runs: &[Run]) -> Result<()> {
         let packed = self.pack(&filled.data()[..plain.0], runs)?;
-        if packed.is_none() {
+        if packed.is_none() && plain.0 > 0 {
             filled.own();
         }
         let Filled { mut buffer, extent, order, lent } = filled;
