@@ -338,6 +338,8 @@ fn room_that_a_killed_backup_has_reserved_is_free_for_the_next_one() {
     let world = &small.world;
     world.run("backup sqlite:app.db --to full/app.bore --compression none").done();
     let size = world.read("full/app.bore").len();
+    // Made empty first: a child process of another test may still have it open, and then its room would not be free.
+    world.write("full/app.bore", b"");
     fs::remove_file(world.at("full/app.bore")).unwrap();
     let dead = "app.bore.new-0192f0c1-2b3a-7c4d-8e5f-001122334455";
     world.write(&format!("full/{dead}"), &vec![0; (3 << 20) - size / 2]);
@@ -347,6 +349,7 @@ fn room_that_a_killed_backup_has_reserved_is_free_for_the_next_one() {
     world.run(line).done().says(&["note: removed", dead]);
     assert_eq!(world.names("full"), ["app.bore"]);
     // Also when that is not enough, what was removed is told.
+    world.write("full/app.bore", b"");
     fs::remove_file(world.at("full/app.bore")).unwrap();
     world.write(&format!("full/{dead}"), &[1; 4096]);
     world.write("full/other", &vec![0; (3 << 20) - size / 2]);

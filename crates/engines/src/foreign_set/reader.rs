@@ -103,7 +103,8 @@ impl<'a> ForeignReader<'a> {
             if self.left.is_empty() && (self.leaves_the_rest(filled, buffer.len()) || !self.next_bytes()?) {
                 break;
             }
-            if let Some((place, piece)) = self.lendable(buffer.len()).filter(|_| filled == 0) {
+            let lent = if filled == 0 { self.lendable(buffer.len()) } else { None };
+            if let Some((place, piece)) = lent {
                 self.use_placed(piece.len());
                 (begun, filled, self.lent) = (Some(place), piece.len(), Some(piece));
                 break;

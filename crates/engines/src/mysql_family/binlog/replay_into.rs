@@ -167,7 +167,7 @@ impl LogReplay for ReplayByStatements {
             warnings.push(format!("{count} about tables of the server itself left out, such as those of accounts"));
         }
         if !statements.prepared.is_empty() {
-            let ids = first_of(&statements.prepared, NAMED_MAX);
+            let ids = first_of(statements.prepared.keys(), NAMED_MAX);
             warnings.push(format!(
                 "XA transactions are prepared, as they were at the source: {ids}. They hold locks until XA COMMIT or XA \
                  ROLLBACK"

@@ -1,7 +1,7 @@
 //! The events of a log as statements for a running server, as `mysqlbinlog` prints them: `BINLOG` for rows, and each other
 //! statement with the settings of its session. A transaction is committed as a whole, or not at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fullbore_core::{Error, Result};
@@ -56,8 +56,9 @@ pub struct Statements {
     temporary: BTreeSet<u32>,
     /// A table that the current group has created, with rows that may fail.
     pub(super) half: Option<Statement>,
-    /// The XA transactions that are prepared.
-    pub prepared: BTreeSet<String>,
+    /// The XA transactions that are prepared. MariaDB: each with the session that has prepared it. A session that ends gives
+    /// its transaction away before InnoDB can find it: an XA COMMIT of another session would then succeed without effect.
+    pub prepared: BTreeMap<String, Option<Target>>,
     /// The GTID and the place of the current group, for errors.
     pub(super) group: String,
     /// The GTID of the current group, as the target takes it.
@@ -92,7 +93,7 @@ impl Statements {
             empty: false,
             temporary: BTreeSet::new(),
             half: None,
-            prepared: BTreeSet::new(),
+            prepared: BTreeMap::new(),
             group: String::new(),
             next: String::new(),
             renamed: 0,

@@ -1,20 +1,10 @@
 //! XA transactions: their ids as events and statements have them, and how they are prepared and end.
 
-use std::time::{Duration, Instant};
-
 use fullbore_core::Result;
 
 use super::statements::Statements;
 use super::target::Target;
-use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::event::take;
-use crate::mysql_family::connection::Failure;
-
-/// XAER_NOTA.
-const UNKNOWN_XID: u32 = 1397;
-/// How long a server may need to take a prepared transaction from a session that has ended.
-const DETACHED: Duration = Duration::from_secs(10);
-const TICK: Duration = Duration::from_millis(20);
 
 impl Statements {
     /// The end of the first half of an XA transaction.
@@ -32,11 +22,11 @@ impl Statements {
         let statement = if one_phase { format!("XA COMMIT {id} ONE PHASE") } else { format!("XA PREPARE {id}") };
         self.run(statement.as_bytes())?;
         self.open = false;
-        if !one_phase {
-            self.prepared.insert(spelled(&id));
+        let session = self.of_xa.take();
+        match one_phase {
+            false => drop(self.prepared.insert(spelled(&id), session)),
+            true => session.into_iter().for_each(Target::quit),
         }
-        // The prepared transaction stays when its session ends.
-        self.of_xa.take().into_iter().for_each(Target::quit);
         Ok(())
     }
 
@@ -49,7 +39,7 @@ impl Statements {
         if !ends || self.open {
             return self.run(statement);
         }
-        if !self.prepared.remove(&id) {
+        let Some(session) = self.prepared.remove(&id) else {
             if verb == "ROLLBACK" {
                 // It was prepared before the set was made, so the set has nothing of it.
                 return Ok(());
@@ -57,20 +47,15 @@ impl Statements {
             return Err(self.odd(
                 "it commits an XA transaction that was prepared before the set was made: its rows are in neither",
             ));
-        }
-        let until = Instant::now() + DETACHED;
+        };
         self.empty = false;
-        loop {
-            match self.main.run(statement) {
-                // The session that has prepared it may not have ended yet. MySQL prepares in this one.
-                Err(Failure::Server(error))
-                    if error.code == UNKNOWN_XID && self.dialect == Dialect::MariaDb && Instant::now() < until =>
-                {
-                    std::thread::sleep(TICK);
-                }
-                done => return done.map_err(|failure| self.failed(failure)),
-            }
-        }
+        let Some(mut session) = session else {
+            // MySQL prepares in the main session.
+            return self.main.run(statement).map_err(|failure| self.failed(failure));
+        };
+        session.run(statement).map_err(|failure| self.failed(failure))?;
+        session.quit();
+        Ok(())
     }
 }
 
