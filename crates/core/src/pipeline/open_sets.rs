@@ -49,7 +49,8 @@ fn fill(bytes: &mut [u8], offset: u64, value: u8) {
     }
 }
 
-/// Plays steps to its readers, and lends some of their bytes. A stream is known from its first step on, and is gone at the end if its size is `GONE`.
+/// Plays steps to its readers, and lends some of their bytes. A stream is known from its first step on, and is gone at
+/// the end if its size is `GONE`.
 pub(super) struct Growing {
     state: Mutex<State>,
     sizes: Vec<u64>,

@@ -109,9 +109,10 @@ impl<'a> ForeignReader<'a> {
                 (begun, filled, self.lent) = (Some(place), piece.len(), Some(piece));
                 break;
             }
-            match self.left.pop_front() {
+            match self.left.front().copied() {
                 None => {}
                 Some(Part::Kept(length)) => {
+                    self.left.pop_front();
                     let bytes = self.bytes.as_ref().and_then(|passed| passed.bytes.get(self.used..self.used + length));
                     let bytes = bytes.unwrap_or_default();
                     self.kept.extend_from_slice(bytes);
@@ -120,9 +121,8 @@ impl<'a> ForeignReader<'a> {
                         break;
                     }
                 }
-                Some(part @ Part::Placed { file, offset, length }) => {
+                Some(Part::Placed { file, offset, length }) => {
                     let (first, begin) = begun.unwrap_or((file, offset));
-                    self.left.push_front(part);
                     if file != first || offset != begin + filled as u64 {
                         break;
                     }
