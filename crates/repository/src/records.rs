@@ -207,8 +207,9 @@ impl Records {
             return;
         }
         // Not zeros: some file systems allocate no space for zeros.
-        let noise = std::iter::repeat_with(|| Uuid::new_v4().into_bytes()).take(bytes / 16).flatten();
-        let _ = self.create(name, &noise.collect::<Vec<u8>>());
+        let mut noise = vec![0; bytes];
+        fastrand::fill(&mut noise);
+        let _ = self.create(name, &noise);
     }
 
     /// Frees that space. If it cannot be removed, the next write fails.

@@ -46,9 +46,10 @@ fn all_bytes_pool() -> Result<Arc<Pool>> {
     Pool::new(AHEAD + 1, READ)
 }
 
-/// The same for a device whose bytes wait for a backup too. A buffer has whole cells, and fits into one block of the set.
-fn shared_bytes_pool() -> Result<Arc<Pool>> {
-    Pool::new(AHEAD + 1 + SHARED, READ - CELL as usize)
+/// The same for a device whose bytes wait for a backup too. If they are packed where they are, a buffer has whole cells,
+/// and fits into one block of the set.
+fn shared_bytes_pool(is_packed_there: bool) -> Result<Arc<Pool>> {
+    Pool::new(AHEAD + 1 + SHARED, if is_packed_there { READ - CELL as usize } else { READ })
 }
 
 /// Devices with media of another program.

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use fullbore_core::codec::Compression;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::device::Destination;
 use fullbore_core::meter::Progress;
@@ -19,17 +20,19 @@ use serde_json::{Value, json};
 
 use super::places::Place;
 use super::{ForeignDevices, shared_bytes_pool};
+use crate::job::copy::Request;
 
-/// Opens a media set for a backup, which reads and judges it. With `continue_after_error`, damaged pages are warnings.
+/// Opens a media set for a backup, which reads and judges it.
 ///
 /// # Errors
 /// A device cannot be read.
 pub fn open(
     found: &ForeignDevices,
     set: &ForeignMediaSet,
-    continue_after_error: bool,
+    request: &Request,
     conduct: &Conduct,
 ) -> Result<ForeignSession> {
+    let continue_after_error = request.continue_after_error;
     let (mut names, mut used) = (Vec::new(), BTreeSet::new());
     for device in &set.devices {
         let length = found.length_of(device)?;
@@ -38,7 +41,9 @@ pub fn open(
     let stamps: Vec<Option<Stamp>> = set.devices.iter().map(|name| stamp(found, name)).collect();
     // The backup counts what it stores as progress.
     let silent = Conduct { progress: Arc::new(Progress::default()), ..conduct.clone() };
-    let pool = shared_bytes_pool()?;
+    // Without a codec every byte is copied, and full blocks are written faster than blocks of whole cells.
+    let lends = request.compression.unwrap_or_default() != Compression::None;
+    let pool = shared_bytes_pool(lends)?;
     let (media, devices, reads) = (found.media, set.devices.clone(), found.clone());
     let source = ForeignSource::new(Families {
         names,
@@ -48,6 +53,7 @@ pub fn open(
         }),
         sample: sample(found, set),
         accepts: accepts(found, set, stamps, continue_after_error),
+        lends,
     });
     Ok(ForeignSession {
         engine: found.media.engine().name(),

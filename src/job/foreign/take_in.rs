@@ -41,7 +41,7 @@ pub fn take_in(found: &ForeignDevices, request: &Request, conduct: &Conduct, rep
         if request.dry_run {
             return plan(found, set, request, report);
         }
-        let session = stored::open(found, set, request.continue_after_error, conduct)?;
+        let session = stored::open(found, set, request, conduct)?;
         write(&session, set, &backup_of(found, set, request)?, Predecessor::None, None, conduct, report).map(drop)
     })
 }

@@ -77,7 +77,7 @@ impl Target<'_> {
         if self.request.dry_run {
             return foreign::plan(self.found, set, self.request, report);
         }
-        let session = stored::open(self.found, set, self.request.continue_after_error, conduct)?;
+        let session = stored::open(self.found, set, self.request, conduct)?;
         let mut backup = foreign::backup_of(self.found, set, self.request)?;
         let base = match set.has_pages_by_place && !backup.copy_only {
             true => self.base(&backup, conduct, report)?,

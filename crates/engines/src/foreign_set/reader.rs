@@ -103,7 +103,7 @@ impl<'a> ForeignReader<'a> {
             if self.left.is_empty() && (self.leaves_the_rest(filled, buffer.len()) || !self.next_bytes()?) {
                 break;
             }
-            let lent = if filled == 0 { self.lendable(buffer.len()) } else { None };
+            let lent = if filled == 0 && self.source.lends { self.lendable(buffer.len()) } else { None };
             if let Some((place, piece)) = lent {
                 self.use_placed(piece.len());
                 (begun, filled, self.lent) = (Some(place), piece.len(), Some(piece));
@@ -165,7 +165,7 @@ impl<'a> ForeignReader<'a> {
     fn leaves_the_rest(&self, filled: usize, most: usize) -> bool {
         let is_lendable =
             |passed: &PassedBytes| matches!(&passed.bytes, Bytes::Shared(piece) if fills(piece.len(), most));
-        filled >= most / 2 && self.bytes.as_ref().is_some_and(is_lendable)
+        self.source.lends && filled >= most / 2 && self.bytes.as_ref().is_some_and(is_lendable)
     }
 
     /// The next `count` bytes, which have a place, are in an extent.

@@ -52,6 +52,8 @@ pub struct Families {
     pub sample: SampleFamily,
     /// Refuses what was read: it is damaged, or it is not what it was.
     pub accepts: Accepts,
+    /// Extents are lent where a read has most of one. Otherwise all are copied, and are as long as a block takes.
+    pub lends: bool,
 }
 
 /// The source. Streams have these numbers, from 1: the layouts of the families, their kept bytes, the files.
@@ -61,6 +63,7 @@ pub struct ForeignSource {
     read: Mutex<Option<ReadFamilies>>,
     sample: SampleFamily,
     accepts: Accepts,
+    pub(super) lends: bool,
     known: Mutex<ReadSoFar>,
 }
 
@@ -99,7 +102,7 @@ pub(super) enum Content {
 impl ForeignSource {
     /// Nothing is read before the first reader is there.
     pub fn new(families: Families) -> Self {
-        let Families { names, read, sample, accepts } = families;
+        let Families { names, read, sample, accepts, lends } = families;
         let count = names.len() as u32;
         let stream = |(id, number, size): (u32, u32, u64)| Stream { id, name: kept_name(number), unit: UNIT, size };
         let at_start = names.iter().zip(1..).map(|((_, length), number)| stream((count + number, number, *length)));
@@ -107,7 +110,7 @@ impl ForeignSource {
         let known =
             ReadSoFar { families: names.iter().map(|_| FamilySoFar::default()).collect(), ..ReadSoFar::default() };
         let names = names.into_iter().map(|(name, _)| name).collect();
-        Self { names, at_start, read: Mutex::new(Some(read)), sample, accepts, known: Mutex::new(known) }
+        Self { names, at_start, read: Mutex::new(Some(read)), sample, accepts, lends, known: Mutex::new(known) }
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, ReadSoFar> {

@@ -29,11 +29,15 @@ type Media = Vec<(String, Vec<u8>)>;
 
 /// The media as a source.
 fn source(media: &Media) -> ForeignSource {
-    source_that(media, |_| Ok(()))
+    source_that(media, true, |_| Ok(()))
 }
 
 /// The same. `accepts` judges what was read.
-fn source_that(media: &Media, accepts: impl Fn(&Surveyed) -> Result<()> + Send + Sync + 'static) -> ForeignSource {
+fn source_that(
+    media: &Media,
+    lends: bool,
+    accepts: impl Fn(&Surveyed) -> Result<()> + Send + Sync + 'static,
+) -> ForeignSource {
     // Buffers of 3 cells.
     let pool = Pool::new(SHARED + 1, 3 * EXTENT).unwrap();
     let family = move |(device, bytes): (String, Vec<u8>)| ForeignFamily {
@@ -46,6 +50,7 @@ fn source_that(media: &Media, accepts: impl Fn(&Surveyed) -> Result<()> + Send +
         read: Box::new(move |to| survey(read.into_iter().map(family).collect(), to)),
         sample: Box::new(|_, _, _| Ok(0)),
         accepts: Box::new(accepts),
+        lends,
     })
 }
 
@@ -113,14 +118,16 @@ fn given_back(stored: &Stored, into: &Path) -> Result<()> {
 /// Gives the source when all was read.
 fn assert_round_trip(media: &Media) -> ForeignSource {
     let mut last = None;
-    for readers in [1, 3] {
+    for (readers, lends) in [(1, true), (3, true), (1, false)] {
         let folder = tempfile::tempdir().unwrap();
-        let source = source_that(media, |surveyed| {
+        let source = source_that(media, lends, |surveyed| {
             assert!(surveyed.verification.damage.is_empty(), "{:?}", surveyed.verification.damage);
             assert_eq!(surveyed.media_sets.len(), 1);
             Ok(())
         });
-        given_back(&stored(&source, readers).unwrap(), folder.path()).unwrap();
+        let stored = stored(&source, readers).unwrap();
+        assert!(lends || stored.lends == 0);
+        given_back(&stored, folder.path()).unwrap();
         for (name, bytes) in media {
             assert!(std::fs::read(folder.path().join(name)).unwrap() == *bytes, "{name}");
         }
@@ -228,7 +235,7 @@ fn what_was_read_is_judged_before_a_set_is_complete() {
     for (spoil, what) in [(&cut as &dyn Fn(&mut Media), "cut off"), (&flipped, "checksum")] {
         let mut media = striped();
         spoil(&mut media);
-        let source = source_that(&media, move |surveyed| {
+        let source = source_that(&media, true, move |surveyed| {
             let damage: Vec<String> = surveyed.verification.damage.iter().map(Error::one_line).collect();
             assert!(damage.iter().any(|damage| damage.contains(what)), "{what}: {damage:?}");
             Err(Error::refused("media", "damaged", ""))
@@ -279,6 +286,7 @@ fn the_first_error_of_a_device_is_the_one_that_is_told() {
         }),
         sample: Box::new(|_, _, _| Ok(0)),
         accepts: Box::new(|_| Ok(())),
+        lends: true,
     });
     let error = stored(&source, 1).err().unwrap();
     assert!(error.to_string().contains("it was cut during the read"), "{error}");
@@ -303,6 +311,7 @@ fn a_reader_that_is_dropped_ends_the_thread_that_reads() {
         }),
         sample: Box::new(|_, _, _| Ok(0)),
         accepts: Box::new(|_| Ok(())),
+        lends: true,
     });
     let mut reader = source.reader(0, 1).unwrap();
     reader.next(&mut vec![0; 60 << 10]).unwrap();
