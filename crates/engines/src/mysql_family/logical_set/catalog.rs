@@ -1,5 +1,8 @@
 //! The catalog of a logical set: one line of JSON for each object of a database, with the statement that creates it.
 
+use std::borrow::Borrow;
+use std::sync::Arc;
+
 use fullbore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +11,7 @@ use super::super::logical::names::quoted;
 use super::super::logical::tables::has_rows;
 
 /// A column whose values are stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StoredColumn {
     /// Its name.
     pub name: String,
@@ -28,13 +31,17 @@ pub struct TableObject {
     /// As SHOW CREATE TABLE has it.
     pub create: String,
     /// The columns of the stored rows, in their order.
-    pub columns: Vec<StoredColumn>,
+    pub columns: Arc<[StoredColumn]>,
     /// The names of the columns of the primary key, in their order; empty without one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub primary: Vec<String>,
+    #[serde(default, skip_serializing_if = "has_none")]
+    pub primary: Arc<[String]>,
     /// Only the rows that fulfil this condition are stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
+}
+
+fn has_none(names: &Arc<[String]>) -> bool {
+    names.is_empty()
 }
 
 impl TableObject {
@@ -174,14 +181,17 @@ pub enum Object {
 }
 
 /// The text of a catalog.
-pub fn written(objects: &[Object]) -> Vec<u8> {
+pub fn written(objects: impl IntoIterator<Item = impl Borrow<Object>>) -> Vec<u8> {
     let mut text = Vec::new();
-    for object in objects {
-        // A vector takes everything.
-        let _ = serde_json::to_writer(&mut text, object);
-        text.push(b'\n');
-    }
+    objects.into_iter().for_each(|object| write(&mut text, object.borrow()));
     text
+}
+
+/// Appends an object to the text of a catalog.
+pub fn write(text: &mut Vec<u8>, object: &Object) {
+    // A vector takes everything.
+    let _ = serde_json::to_writer(&mut *text, object);
+    text.push(b'\n');
 }
 
 /// The objects of a catalog. `stream` is its name, for errors.

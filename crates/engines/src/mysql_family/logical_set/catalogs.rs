@@ -2,19 +2,43 @@
 
 use fullbore_core::{Error, Result};
 
+use super::out::{Out, STEP};
 use super::session::{LogicalSession, NewDetail, NewStream};
 use super::{catalog, lock, set};
 
+/// The catalog of a database, on its way into a stream: not all of its text is in memory.
+pub(super) struct CatalogOut {
+    /// The stream.
+    pub out: Out,
+    schema: String,
+    /// How many objects it has so far.
+    objects: usize,
+}
+
 impl LogicalSession {
-    /// The stream of a catalog, and its text.
+    /// Begins the catalog of the database at this place.
     ///
     /// # Errors
     /// There are too many streams.
-    pub(super) fn catalog(&self, place: usize) -> Result<(NewStream, Vec<u8>)> {
+    pub(super) fn catalog(&self, place: usize) -> Result<CatalogOut> {
         let schema = self.listing.databases.get(place).cloned().ok_or(Error::Halted)?;
-        let objects = lock(&self.described).objects(&self.listing, &schema);
         let name = set::catalog_name(&schema, place);
-        Ok((self.new_stream(|_| name, NewDetail::Catalog(schema))?, catalog::written(&objects)))
+        let out = Out::new(self.new_stream(|_| name, NewDetail::Catalog(schema.clone()))?);
+        Ok(CatalogOut { out, schema, objects: 0 })
+    }
+
+    /// Appends the next objects to a catalog, or closes it.
+    pub(super) fn fill(&self, CatalogOut { out, schema, objects }: &mut CatalogOut) {
+        let (described, begun) = (lock(&self.described), out.text.len());
+        out.closed = true;
+        for object in described.objects(&self.listing, schema, *objects) {
+            catalog::write(&mut out.text, &object);
+            *objects += 1;
+            if out.text.len() - begun >= STEP {
+                out.closed = false;
+                break;
+            }
+        }
     }
 
     /// The stream of the accounts, and its text.
@@ -35,7 +59,7 @@ impl LogicalSession {
     pub fn catalogs(&self) -> Result<Vec<(String, Vec<u8>)>> {
         let mut described = lock(&self.described);
         described.tables(&mut lock(&self.control), &self.listing)?;
-        let text = |schema: &String| catalog::written(&described.objects(&self.listing, schema));
+        let text = |schema: &String| catalog::written(described.objects(&self.listing, schema, 0));
         let schemas = described.catalogs.keys().enumerate();
         Ok(schemas.map(|(at, schema)| (set::catalog_name(schema, at), text(schema))).collect())
     }

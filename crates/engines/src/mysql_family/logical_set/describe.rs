@@ -152,18 +152,29 @@ impl Described {
         Ok(())
     }
 
-    /// All objects of a database whose definitions are there: tables follow the database and its sequences.
-    pub fn objects(&self, listing: &Listing, schema: &str) -> Vec<Object> {
-        let mut objects = self.catalogs.get(schema).cloned().unwrap_or_default();
-        let first = objects.iter().take_while(|object| !matches!(object, Object::Code(_))).count();
-        let begun = listing.tables.partition_point(|table| *table.object.schema < *schema);
-        let of_schema = listing.tables.iter().enumerate().skip(begun).take_while(|(_, it)| it.object.schema == schema);
-        let tables = of_schema.filter_map(|(place, table)| {
-            let create = self.creates.get(&place)?.clone();
-            Some(Object::Table(TableObject { create, ..table.object.clone() }))
-        });
-        objects.splice(first..first, tables);
-        objects
+    /// All objects of a database whose definitions are there: tables follow the database and its sequences. The first
+    /// `begin` of them are left out.
+    pub fn objects<'a>(
+        &'a self,
+        listing: &'a Listing,
+        schema: &'a str,
+        begin: usize,
+    ) -> impl Iterator<Item = Object> + 'a {
+        enum Part<'a> {
+            Object(&'a Object),
+            Table(&'a TableObject, &'a str),
+        }
+        let objects = self.catalogs.get(schema).map_or(&[][..], Vec::as_slice);
+        let (before, code) = objects.split_at(objects.partition_point(|object| !matches!(object, Object::Code(_))));
+        let first = listing.tables.partition_point(|table| *table.object.schema < *schema);
+        let of_schema =
+            listing.tables.iter().enumerate().skip(first).take_while(move |(_, it)| it.object.schema == schema);
+        let tables = of_schema.filter_map(|(place, it)| Some(Part::Table(&it.object, self.creates.get(&place)?)));
+        let parts = before.iter().map(Part::Object).chain(tables).chain(code.iter().map(Part::Object));
+        parts.skip(begin).map(|part| match part {
+            Part::Object(object) => object.clone(),
+            Part::Table(object, create) => Object::Table(TableObject { create: create.to_owned(), ..object.clone() }),
+        })
     }
 
     fn code(&mut self, connection: &mut Connection, wanted: Vec<Wanted>) -> Result<()> {

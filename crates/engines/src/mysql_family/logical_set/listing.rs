@@ -1,6 +1,6 @@
 //! The databases and tables of a server, in bulk: a few statements for all of them.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use fullbore_core::checksum::xxh3_128;
 use fullbore_core::{Error, Result};
@@ -9,6 +9,7 @@ use super::catalog::{StoredColumn, TableObject};
 use super::key::{can_be_cut, has_text};
 use super::selection::Selection;
 use super::server::each_row;
+use super::shapes::{Shapes, Shared};
 use super::storage;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
@@ -16,9 +17,6 @@ use crate::mysql_family::logical::columns::{Column, is_generated};
 
 /// Most tables of a backup set: a small table has no stream of its own, so only memory bounds them.
 const TABLES_MAX: usize = 1 << 20;
-
-/// The places of tables by database and name.
-type Places = HashMap<(String, String), usize>;
 
 /// A table with fewer estimated bytes is read by one statement.
 const CUT_FROM: u64 = 32 << 20;
@@ -35,7 +33,7 @@ pub enum Kind {
 }
 
 /// A column of a primary key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyColumn {
     /// Its name.
     pub name: String,
@@ -53,7 +51,7 @@ pub struct Listed {
     /// What it is.
     pub kind: Kind,
     /// The primary key.
-    pub key: Vec<KeyColumn>,
+    pub key: Arc<[KeyColumn]>,
     /// The estimates of the server: rows, and bytes on disk.
     pub rows: u64,
     /// The same.
@@ -67,6 +65,11 @@ pub struct Listed {
 }
 
 impl Listed {
+    /// Its database and its name: tables are in this order.
+    pub fn name(&self) -> (&String, &String) {
+        (&self.object.schema, &self.object.name)
+    }
+
     /// Whether a reader reads rows of it.
     pub fn has_rows(&self) -> bool {
         self.kind == Kind::Table && self.object.has_rows()
@@ -108,6 +111,29 @@ fn columns_of(selection: &Selection) -> String {
     )
 }
 
+/// The statement that lists all tables. The first six columns do not change with the rows.
+fn tables_of(selection: &Selection) -> String {
+    let within = selection.databases_in("table_schema");
+    format!(
+        "SELECT table_schema, table_name, table_type, engine, create_options, create_time, table_rows, data_length FROM \
+         information_schema.tables WHERE {within}"
+    )
+}
+
+/// Reads the columns, which the server lists on the second connection, if there is one.
+fn each_column(
+    connection: &mut Connection,
+    beside: &mut Option<Connection>,
+    selection: &Selection,
+    each: impl FnMut(&[Option<&[u8]>]) -> Result<()>,
+) -> Result<()> {
+    if let Some(beside) = beside {
+        return Ok(each_row(beside, each)?);
+    }
+    connection.send_ahead(&[columns_of(selection)])?;
+    Ok(each_row(connection, each)?)
+}
+
 /// A column of one row.
 fn text(row: &[Option<&[u8]>], column: usize) -> String {
     row.get(column).copied().flatten().map_or_else(String::new, |value| String::from_utf8_lossy(value).into_owned())
@@ -128,36 +154,9 @@ impl Listing {
         dialect: Dialect,
         selection: &Selection,
     ) -> Result<Self> {
-        let (mut listing, places) = Self::tables_with_places(connection, beside, dialect, selection, true)?;
-        listing.list_keys(connection, selection, &places)?;
-        Ok(listing)
-    }
-
-    /// The same without columns and keys, to compare it with another one. It takes a fraction of the memory.
-    ///
-    /// # Errors
-    /// As [`ask`](Self::ask).
-    pub fn outline(
-        connection: &mut Connection,
-        beside: &mut Option<Connection>,
-        dialect: Dialect,
-        selection: &Selection,
-    ) -> Result<Self> {
-        Ok(Self::tables_with_places(connection, beside, dialect, selection, false)?.0)
-    }
-
-    /// `beside` is a second connection: the server lists columns while it lists tables.
-    fn tables_with_places(
-        connection: &mut Connection,
-        beside: &mut Option<Connection>,
-        dialect: Dialect,
-        selection: &Selection,
-        with_columns: bool,
-    ) -> Result<(Self, Places)> {
         let mut listing = Self::default();
-        let columns = columns_of(selection);
         if let Some(beside) = beside {
-            beside.send_ahead(std::slice::from_ref(&columns))?;
+            beside.send_ahead(&[columns_of(selection)])?;
         }
         let within = selection.databases_in("schema_name");
         connection.send_ahead(&[format!("SELECT schema_name FROM information_schema.schemata WHERE {within}")])?;
@@ -169,29 +168,75 @@ impl Listing {
             Ok(())
         })?;
         listing.databases.sort();
-        let places = listing.list_tables(connection, selection)?;
-        match beside {
-            Some(beside) => listing.list_columns(beside, &places, with_columns)?,
-            None => {
-                connection.send_ahead(&[columns])?;
-                listing.list_columns(connection, &places, with_columns)?;
-            }
+        listing.list_tables(connection, selection)?;
+        // Before the columns: only those of the key are noted twice.
+        listing.list_keys(connection, selection)?;
+        listing.list_columns(connection, beside, selection)?;
+        let mut prints = vec![0; listing.tables.len()];
+        storage::each_number(connection, dialect, &listing.tables, |place, number| add(&mut prints, place, number))?;
+        for (table, print) in listing.tables.iter_mut().zip(prints) {
+            table.fingerprint = table.fingerprint.wrapping_add(print);
         }
-        let tables = &mut listing.tables;
-        storage::each_number(connection, dialect, &places, |place, number| {
-            if let Some(table) = tables.get_mut(place) {
-                table.fingerprint = table.fingerprint.wrapping_add(xxh3_128(0, number));
-            }
-        })?;
-        Ok((listing, places))
+        Ok(listing)
     }
 
-    fn list_tables(&mut self, connection: &mut Connection, selection: &Selection) -> Result<Places> {
-        let within = selection.databases_in("table_schema");
-        connection.send_ahead(&[format!(
-            "SELECT table_schema, table_name, table_type, engine, create_options, create_time, table_rows, data_length \
-             FROM information_schema.tables WHERE {within}"
-        )])?;
+    /// What is not as it was when this was listed: a name with what happened to it. It takes no second list in memory.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub fn changed(
+        &self,
+        connection: &mut Connection,
+        beside: &mut Option<Connection>,
+        dialect: Dialect,
+        selection: &Selection,
+    ) -> Result<Option<String>> {
+        if let Some(beside) = beside {
+            beside.send_ahead(&[columns_of(selection)])?;
+        }
+        let (mut there, mut new) = (vec![false; self.tables.len()], None);
+        let mut prints = vec![0; self.tables.len()];
+        connection.send_ahead(&[tables_of(selection)])?;
+        each_row(connection, |row| {
+            let (schema, name) = (text(row, 0), text(row, 1));
+            match self.place(&schema, &name) {
+                Some(place) => {
+                    add(&mut prints, place, &joined(row.get(..6).unwrap_or_default()));
+                    there.get_mut(place).into_iter().for_each(|there| *there = true);
+                }
+                None if new.is_none() && selection.takes_table(&schema, &name) => {
+                    new = Some(format!("{schema}.{name}"))
+                }
+                None => {}
+            }
+            Ok(())
+        })?;
+        each_column(connection, beside, selection, |row| {
+            if let Some(place) = self.place(&text(row, 0), &text(row, 1)) {
+                add(&mut prints, place, &joined(row));
+            }
+            Ok(())
+        })?;
+        storage::each_number(connection, dialect, &self.tables, |place, number| add(&mut prints, place, number))?;
+        Ok(self.difference(&there, &prints).or_else(|| new.map(|name| format!("{name} was created"))))
+    }
+
+    /// The first table that is not there, or has another fingerprint now.
+    fn difference(&self, there: &[bool], prints: &[u128]) -> Option<String> {
+        self.tables.iter().zip(there).zip(prints).find_map(|((table, there), print)| match there {
+            false => Some(format!("{} was dropped or renamed", table.object.shown())),
+            true if *print != table.fingerprint => Some(format!("the definition of {} changed", table.object.shown())),
+            true => None,
+        })
+    }
+
+    /// The place of the table with these names.
+    pub fn place(&self, schema: &String, name: &String) -> Option<usize> {
+        self.tables.binary_search_by(|table| table.name().cmp(&(schema, name))).ok()
+    }
+
+    fn list_tables(&mut self, connection: &mut Connection, selection: &Selection) -> Result<()> {
+        connection.send_ahead(&[tables_of(selection)])?;
         let mut tables = Vec::new();
         each_row(connection, |row| {
             let (schema, name, kind) = (text(row, 0), text(row, 1), text(row, 2));
@@ -211,102 +256,85 @@ impl Listing {
                     "SEQUENCE" => Kind::Sequence,
                     _ => Kind::Table,
                 },
-                key: Vec::new(),
+                key: Arc::default(),
                 rows: number(row, 6),
                 bytes: number(row, 7),
                 versioned: kind == "SYSTEM VERSIONED",
-                fingerprint: digest(&row[..row.len().min(6)]),
+                fingerprint: xxh3_128(0, &joined(row.get(..6).unwrap_or_default())),
                 unknown: None,
             });
             Ok(())
         })?;
-        tables.sort_by(|one, other| {
-            (&one.object.schema, &one.object.name).cmp(&(&other.object.schema, &other.object.name))
-        });
+        tables.sort_by(|one, other| one.name().cmp(&other.name()));
+        tables.shrink_to_fit();
         self.tables = tables;
-        let name = |table: &Listed| (table.object.schema.clone(), table.object.name.clone());
-        Ok(self.tables.iter().enumerate().map(|(place, table)| (name(table), place)).collect())
+        Ok(())
     }
 
-    /// Reads the answer to [`columns_of`]. `keep`: the columns too, and not only their digest.
-    fn list_columns(&mut self, connection: &mut Connection, places: &Places, keep: bool) -> Result<()> {
-        each_row(connection, |row| {
-            let Some(table) = places.get(&(text(row, 0), text(row, 1))).and_then(|at| self.tables.get_mut(*at)) else {
-                return Ok(());
-            };
-            table.fingerprint = table.fingerprint.wrapping_add(digest(row));
-            if !keep || is_generated(&text(row, 4)) {
+    fn list_columns(
+        &mut self,
+        connection: &mut Connection,
+        beside: &mut Option<Connection>,
+        selection: &Selection,
+    ) -> Result<()> {
+        let mut shapes = Shapes::default();
+        each_column(connection, beside, selection, |row| {
+            let Some(place) = self.place(&text(row, 0), &text(row, 1)) else { return Ok(()) };
+            shapes.begin(place, &mut self.tables);
+            let Some(table) = self.tables.get_mut(place) else { return Ok(()) };
+            table.fingerprint = table.fingerprint.wrapping_add(xxh3_128(0, &joined(row)));
+            if is_generated(&text(row, 4)) {
                 return Ok(());
             }
             let (name, data_type) = (text(row, 2), text(row, 3).to_lowercase());
             if Column::of(&name, &data_type).is_none() && table.unknown.is_none() {
                 table.unknown = Some(format!("its column `{name}` has the type `{data_type}`"));
             }
-            // The key comes later: until then, this is every column.
-            let character_set = text(row, 5);
-            table.key.push(KeyColumn { name: name.clone(), data_type: data_type.clone(), character_set });
-            table.object.columns.push(StoredColumn { name, data_type });
+            if table.object.primary.contains(&name) {
+                let character_set = text(row, 5);
+                shapes.key.push(KeyColumn { name: name.clone(), data_type: data_type.clone(), character_set });
+            }
+            shapes.columns.push(StoredColumn { name, data_type });
             Ok(())
         })?;
+        shapes.end(&mut self.tables);
         Ok(())
     }
 
-    fn list_keys(&mut self, connection: &mut Connection, selection: &Selection, places: &Places) -> Result<()> {
+    /// The names of the columns of the primary keys, in their order.
+    fn list_keys(&mut self, connection: &mut Connection, selection: &Selection) -> Result<()> {
         let within = selection.databases_in("table_schema");
         connection.send_ahead(&[format!(
-            "SELECT table_schema, table_name, column_name, ordinal_position FROM \
-             information_schema.key_column_usage WHERE constraint_name = 'PRIMARY' AND {within}"
+            "SELECT table_schema, table_name, column_name FROM information_schema.key_column_usage WHERE \
+             constraint_name = 'PRIMARY' AND {within} ORDER BY ordinal_position"
         )])?;
-        let mut keys: HashMap<usize, Vec<(u64, String)>> = HashMap::new();
+        let mut keys = vec![Vec::new(); self.tables.len()];
         each_row(connection, |row| {
-            if let Some(place) = places.get(&(text(row, 0), text(row, 1))) {
-                keys.entry(*place).or_default().push((number(row, 3), text(row, 2)));
-            }
+            let key = self.place(&text(row, 0), &text(row, 1)).and_then(|place| keys.get_mut(place));
+            key.into_iter().for_each(|key| key.push(text(row, 2)));
             Ok(())
         })?;
-        for (place, table) in self.tables.iter_mut().enumerate() {
-            let mut key = keys.remove(&place).unwrap_or_default();
-            key.sort();
-            let columns = std::mem::take(&mut table.key);
-            let column = |(_, name): &(u64, String)| columns.iter().find(|column| column.name == *name).cloned();
-            // A key with a generated column is of no use: its values are not stored.
-            table.key = key.iter().map(column).collect::<Option<_>>().unwrap_or_default();
-            table.object.primary = key.into_iter().map(|(_, name)| name).collect();
+        let mut known = Shared::default();
+        for (table, key) in self.tables.iter_mut().zip(keys) {
+            table.object.primary = known.one(key);
         }
         Ok(())
-    }
-
-    /// What is not as in a later listing: a name with what happened to it.
-    pub fn changed(&self, later: &Self) -> Option<String> {
-        // Both are in the order of their names.
-        let same = |tables: &[Listed], wanted: &TableObject| {
-            let order =
-                |table: &Listed| (&table.object.schema, &table.object.name).cmp(&(&wanted.schema, &wanted.name));
-            tables.binary_search_by(order).ok().and_then(|place| tables.get(place)).map(|table| table.fingerprint)
-        };
-        for table in &self.tables {
-            let shown = || table.object.shown();
-            match same(&later.tables, &table.object) {
-                None => return Some(format!("{} was dropped or renamed", shown())),
-                Some(fingerprint) if fingerprint != table.fingerprint => {
-                    return Some(format!("the definition of {} changed", shown()));
-                }
-                Some(_) => {}
-            }
-        }
-        let new = later.tables.iter().find(|table| same(&self.tables, &table.object).is_none());
-        new.map(|table| format!("{} was created", table.object.shown()))
     }
 }
 
-/// The digest of a row, with its NULLs and the lengths of its values.
-fn digest(row: &[Option<&[u8]>]) -> u128 {
+/// Adds the digest of `bytes` to the fingerprint at a place.
+fn add(prints: &mut [u128], place: usize, bytes: &[u8]) {
+    prints.get_mut(place).into_iter().for_each(|print| *print = print.wrapping_add(xxh3_128(0, bytes)));
+}
+
+/// The values of a row, with its NULLs and their lengths.
+fn joined(row: &[Option<&[u8]>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for value in row {
         bytes.extend_from_slice(&value.map_or(u64::MAX, |value| value.len() as u64).to_le_bytes());
         bytes.extend_from_slice(value.unwrap_or_default());
     }
-    xxh3_128(0, &bytes)
+    bytes
 }
 
 #[cfg(test)]
@@ -318,7 +346,7 @@ mod tests {
         let table = |(name, fingerprint): &(&str, u128)| Listed {
             object: TableObject { schema: "s".into(), name: (*name).into(), ..TableObject::default() },
             kind: Kind::Table,
-            key: Vec::new(),
+            key: Arc::default(),
             rows: 0,
             bytes: 0,
             versioned: false,
@@ -329,20 +357,16 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_changed_went_or_came_is_named() {
-        let before = listing(&[("a", 1), ("b", 2)]);
-        assert_eq!(before.changed(&before), None);
-        for (later, told) in [
-            (&[("a", 1), ("b", 3)][..], "the definition of s.b changed"),
-            (&[("a", 1)], "s.b was dropped or renamed"),
-            (&[("a", 1), ("b", 2), ("c", 1)], "s.c was created"),
-        ] {
-            assert_eq!(before.changed(&listing(later)).unwrap(), told);
-        }
+    fn a_table_that_changed_or_went_is_named() {
+        let listing = listing(&[("a", 1), ("b", 2)]);
+        assert_eq!(listing.difference(&[true, true], &[1, 2]), None);
+        let told = |there, print| listing.difference(&[true, there], &[1, print]).unwrap();
+        assert_eq!(told(true, 3), "the definition of s.b changed");
+        assert_eq!(told(false, 0), "s.b was dropped or renamed");
     }
 
     #[test]
     fn null_is_not_the_empty_text() {
-        assert_ne!(digest(&[None, Some(b"")]), digest(&[Some(b""), None]));
+        assert_ne!(joined(&[None, Some(b"")]), joined(&[Some(b""), None]));
     }
 }

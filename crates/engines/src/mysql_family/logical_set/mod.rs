@@ -26,6 +26,7 @@ mod rowing;
 pub mod selection;
 pub mod server;
 pub mod session;
+mod shapes;
 mod set;
 mod small;
 mod snapshot;

@@ -4,6 +4,7 @@ use fullbore_core::source::{Extent, Reader};
 use fullbore_core::{Error, Result};
 
 use super::ahead::{Ahead, Step};
+use super::catalogs::CatalogOut;
 use super::describe::{create_of, not_described};
 use super::key::{From, Range};
 use super::listing::Listed;
@@ -12,7 +13,7 @@ use super::query::{changed, explained, middle, rows_ahead, rows_of, select, sele
 use super::queue::{Next, Running, Work};
 use super::rowing::{Part, Reading, Rowing};
 use super::server::first_row;
-use super::session::{LogicalSession, NewStream};
+use super::session::LogicalSession;
 use super::small::{SMALL_MAX, Section};
 use super::snapshot::GIVE_BACK;
 use super::tsv::Tally;
@@ -37,6 +38,7 @@ pub struct TableReader<'a> {
     rowing: Option<Rowing>,
     /// Small tables that were asked for.
     ahead: Ahead,
+    catalog: Option<CatalogOut>,
     chunk: Option<Out>,
     small: Option<Out>,
     /// Streams that have ended, with text that was not given yet.
@@ -54,13 +56,15 @@ impl<'a> TableReader<'a> {
     /// On a connection with the snapshot.
     pub fn new(session: &'a LogicalSession, index: usize, connection: Connection) -> Self {
         let (ahead, ended, row, scratch) = (Ahead::default(), Vec::new(), Vec::new(), vec![0; 64 << 10]);
-        let (rowing, chunk, small, spare, at_end, holds_tables) = (None, None, None, Vec::new(), false, false);
+        let (rowing, catalog, chunk, small, spare) = (None, None, None, None, Vec::new());
+        let (at_end, holds_tables) = (false, false);
         Self {
             session,
             index,
             connection,
             rowing,
             ahead,
+            catalog,
             chunk,
             small,
             ended,
@@ -73,7 +77,8 @@ impl<'a> TableReader<'a> {
     }
 
     fn give(&mut self, buffer: &mut [u8]) -> Option<Extent> {
-        let outs = self.ended.iter_mut().chain(&mut self.chunk).chain(&mut self.small);
+        let catalog = self.catalog.iter_mut().map(|catalog| &mut catalog.out);
+        let outs = self.ended.iter_mut().chain(catalog).chain(&mut self.chunk).chain(&mut self.small);
         let extent = outs.into_iter().find_map(|out| out.give(buffer));
         let session = self.session;
         self.ended.retain(|out| {
@@ -98,12 +103,20 @@ impl<'a> TableReader<'a> {
             self.answered(step)?;
             return Ok(true);
         }
+        if let Some(catalog) = &mut self.catalog {
+            self.session.fill(catalog);
+            self.ended.extend(self.catalog.take_if(|catalog| catalog.out.closed).map(|catalog| catalog.out));
+            return Ok(true);
+        }
         if std::mem::take(&mut self.holds_tables) {
             self.connection.query(GIVE_BACK)?;
         }
         match self.session.queue.next(self.index, self.session.halt())? {
-            Next::Work(Work::Catalog(place)) => self.whole(self.session.catalog(place)?),
-            Next::Work(Work::Accounts) => self.whole(self.session.accounts()?),
+            Next::Work(Work::Catalog(place)) => self.catalog = Some(self.session.catalog(place)?),
+            Next::Work(Work::Accounts) => {
+                let (stream, text) = self.session.accounts()?;
+                self.ended.push(Out::whole(stream, text));
+            }
             Next::Work(Work::Small(tables)) => {
                 let session = self.session;
                 let listed =
@@ -129,11 +142,6 @@ impl<'a> TableReader<'a> {
 
     fn table(&self, place: usize) -> Result<&'a Listed> {
         self.session.listing.tables.get(place).ok_or(Error::Halted)
-    }
-
-    /// A stream whose text is there.
-    fn whole(&mut self, (stream, text): (NewStream, Vec<u8>)) {
-        self.ended.push(Out::whole(stream, text));
     }
 
     /// Takes the next answer of what was sent ahead, or begins to.

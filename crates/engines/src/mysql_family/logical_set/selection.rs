@@ -42,6 +42,11 @@ impl Selection {
             return Err(Error::usage(format!("--database {own}"), why, "leave it out"));
         }
         let tables = given.texts(&TABLE).iter().map(|name| TableName::parse(name)).collect::<Result<Vec<_>>>()?;
+        if let Some(table) = tables.iter().find(|table| databases.contains(&table.schema)) {
+            let why = format!("the URL or --database takes all tables of `{}` already", table.schema);
+            let hint = "name the database in --table only";
+            return Err(Error::usage(format!("--table {}.{}", table.schema, table.table), why, hint));
+        }
         let mut selection = Self { databases, tables, ..Self::default() };
         for name in given.texts(&EXCLUDE) {
             match name.strip_suffix(".*") {
@@ -180,5 +185,11 @@ mod tests {
         {
             assert_eq!(selection("mysql://h", &[(option, text)]).unwrap_err().exit_kind().exit_code(), 2, "{text}");
         }
+    }
+
+    #[test]
+    fn a_table_of_a_database_that_is_taken_whole_is_refused() {
+        let error = selection("mysql://h/shop", &[(&TABLE, "shop.item")]).unwrap_err();
+        assert!(error.to_string().contains("takes all tables of `shop` already"), "{error}");
     }
 }

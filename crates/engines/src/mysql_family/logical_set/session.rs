@@ -112,12 +112,11 @@ impl LogicalSession {
         judge::demand_known(&login, &facts)?;
         let mut attempt = 0;
         let (listing, taken) = loop {
-            let before = Listing::outline(&mut control, &mut beside, facts.dialect, &selection)?;
-            let taken = snapshot::take(&login, options.readers, &mut control, &facts, &before, options.lock_timeout)?;
-            let after = Listing::ask(&mut control, &mut beside, facts.dialect, &selection)?;
+            let listing = Listing::ask(&mut control, &mut beside, facts.dialect, &selection)?;
+            let taken = snapshot::take(&login, options.readers, &mut control, &facts, &listing, options.lock_timeout)?;
             attempt += 1;
-            match before.changed(&after) {
-                None => break (after, taken),
+            match listing.changed(&mut control, &mut beside, facts.dialect, &selection)? {
+                None => break (listing, taken),
                 Some(_) if attempt < ATTEMPTS => {}
                 Some(what) => return Err(judge::changed(&login, &what)),
             }
@@ -177,8 +176,7 @@ impl LogicalSession {
     pub(super) fn chunk(&self, table: &Listed) -> Result<NewStream> {
         let object = &table.object;
         let of_schema = self.listing.databases.binary_search(&object.schema).unwrap_or(0);
-        let order = |other: &Listed| (&other.object.schema, &other.object.name).cmp(&(&object.schema, &object.name));
-        let number = self.listing.tables.binary_search_by(order).unwrap_or(0);
+        let number = self.listing.place(&object.schema, &object.name).unwrap_or(0);
         let folder = set::table_folder(&object.schema, of_schema, &object.name, number);
         let name = |streams: &mut Streams| {
             let number = streams.chunks.entry(folder.clone()).or_default();
@@ -260,8 +258,8 @@ impl LogicalSession {
     /// It names a table that is not.
     pub fn demand_unchanged(&self) -> Result<()> {
         let (mut control, mut beside) = (lock(&self.control), lock(&self.beside));
-        let now = Listing::outline(&mut control, &mut beside, self.facts.dialect, &self.selection)?;
-        self.listing.changed(&now).map_or(Ok(()), |what| Err(judge::changed(&self.login, &what)))
+        let changed = self.listing.changed(&mut control, &mut beside, self.facts.dialect, &self.selection)?;
+        changed.map_or(Ok(()), |what| Err(judge::changed(&self.login, &what)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use fullbore_core::Result;
 
+use super::listing::Listed;
 use super::server::each_row;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure, PRIVILEGE_MISSING};
@@ -20,11 +21,11 @@ const NO_TABLE: [u32; 2] = [1109, 1146];
 pub fn each_number(
     connection: &mut Connection,
     dialect: Dialect,
-    places: &HashMap<(String, String), usize>,
+    tables: &[Listed],
     mut each: impl FnMut(usize, &[u8]),
 ) -> Result<()> {
-    let stored: HashMap<String, usize> =
-        places.iter().map(|((schema, table), place)| (stored_name(schema, table), *place)).collect();
+    let names = tables.iter().map(|table| stored_name(&table.object.schema, &table.object.name));
+    let stored: HashMap<String, usize> = names.zip(0..).collect();
     // MySQL 5.7 and MariaDB have the older name.
     let lists: &[&str] = match dialect {
         Dialect::MySql => &["innodb_tables", "innodb_sys_tables"],

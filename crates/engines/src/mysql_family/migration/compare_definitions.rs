@@ -77,7 +77,7 @@ fn objects(login: &Login, facts: &Facts, selection: &Selection, depth: Depth) ->
     let listing = Listing::ask(&mut connection, &mut None, facts.dialect, selection)?;
     let mut described = describe(&mut connection, facts, selection, &listing)?;
     described.tables(&mut connection, &listing)?;
-    let all = listing.databases.iter().flat_map(|schema| described.objects(&listing, schema));
+    let all = listing.databases.iter().flat_map(|schema| described.objects(&listing, schema, 0));
     let mut found: Objects = all.filter_map(|object| compared(object, depth)).collect();
     if depth < Depth::Texts {
         shapes(&mut connection, selection, &mut found)?;
