@@ -173,6 +173,24 @@ pub fn unpack(report: &Report, shown: &OutputFlags) -> Vec<String> {
     out
 }
 
+/// What was migrated out of a repository.
+pub fn refresh(report: &Report, shown: &OutputFlags) -> Vec<String> {
+    if report.status == "planned" {
+        return plan(report);
+    }
+    let into = value(report.into.as_deref().unwrap_or_default());
+    let mut out = vec![format!("MIGRATE: {} into {into}{}", of_database(report), point(report, " up to ", shown))];
+    out.extend(binary_log(report, shown));
+    match report.sets.len() {
+        0 => out.push("  no set was read".to_owned()),
+        sets => out.push(format!("  {}: {}", counted(sets as u64, "set"), moved(report))),
+    }
+    if !report.sets.is_empty() {
+        tail(report, shown, &mut out);
+    }
+    out
+}
+
 /// What was migrated.
 pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let Some(migration) = &report.migration else { return Vec::new() };

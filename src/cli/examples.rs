@@ -58,12 +58,12 @@ const ALL: [Examples; 30] = [
     (
         &["migrate"],
         [
-            ("Foresee the time and the downtime", "migrate mysql://root@db1 --into mysql://root@db2 --plan"),
             (
                 "Follow the source until Ctrl-C",
                 "migrate mysql://root@db1 --into mysql://root@db2 --password-file pw1 --into-password-file pw2",
             ),
             ("Continue, and switch over", "migrate mysql://root@db1 --into mysql://root@db2 --resume --cut-over"),
+            ("Out of a repository; again later: what came since", "migrate --repo nightly --into mysql://root@db2"),
         ],
     ),
     (

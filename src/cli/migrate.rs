@@ -17,7 +17,7 @@ use fullbore_engines::engine::{GivenIn, OptionValue, PASSWORD_FILE, Standing, re
 use super::args::{How, OutputFlags};
 use super::progress::Display;
 use super::show::{self, Terminal};
-use super::{closing, log};
+use super::{closing, log, refresh};
 
 /// The time between two plain lines while the log is followed.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -29,17 +29,27 @@ const REDRAWN: Duration = Duration::from_millis(250);
 /// A full goes straight from the source into the target. Then the log of the source is applied to the target while
 /// applications write to the source. --cut-over makes the source read-only, applies the last changes, compares all rows,
 /// and reports the downtime. Without it, fullbore follows the source until a signal.
+///
+/// With --repo and without a source, the newest logical full and the log sets behind it come out of the repository. Each
+/// later run applies the log sets that came since. With a source and --cut-over, it ends the same way as above.
 #[derive(Debug, Args)]
 pub struct Migrate {
     /// The source: mysql://USER@HOST or mariadb://USER@HOST; with /NAME only this database.
-    #[arg(value_name = "SOURCE")]
-    pub source: String,
+    #[arg(value_name = "SOURCE", required_unless_present = "repo")]
+    pub source: Option<String>,
     /// The target: another running server, which is empty or has other databases.
     #[arg(long, value_name = "TARGET")]
     pub into: String,
-    /// Only this database of the source. Repeatable.
+    /// Take the sets of this repository: its name in the configuration, or a directory or prefix ending in /. Without SOURCE,
+    /// the target gets all sets that it does not have. With SOURCE and --cut-over, the last log set is made first.
+    #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["no_follow", "max_lag", "lasting", "task_in"])]
+    pub repo: Option<String>,
+    /// Only this database of the source. Repeatable. With --repo: the database in the repository [default: the only one].
     #[arg(long, value_name = "NAME")]
     pub database: Vec<String>,
+    /// The key that opens encrypted sets of the repository.
+    #[arg(long, value_name = "KEYFILE", requires = "repo")]
+    pub key: Option<PathBuf>,
     /// Drop what the target holds under the same names first.
     #[arg(long)]
     pub replace: bool,
@@ -108,6 +118,9 @@ pub enum CutOverCheck {
 
 /// Runs the verb; gives the exit code.
 pub fn run(args: &Migrate, config: &Config) -> Result<u8> {
+    if let Some(name) = &args.repo {
+        return refresh::run(args, name, &config.of_repository(name));
+    }
     let config = &args.task_in.as_ref().map_or_else(|| config.clone(), |name| config.of_repository(name));
     let request = request(args, config)?;
     super::with_report(
@@ -129,18 +142,28 @@ pub fn run(args: &Migrate, config: &Config) -> Result<u8> {
     )
 }
 
-fn request(args: &Migrate, config: &Config) -> Result<Request> {
-    let with_file = |file: Option<&PathBuf>| {
-        let value = file.map(|file| OptionValue::File(file.clone()));
-        value.into_iter().fold(GivenOptions::default(), |mut given, value| {
-            given.add(&PASSWORD_FILE, value, GivenIn::Flag);
-            given
-        })
-    };
-    let of_source = with_file(args.password_file.as_ref());
-    let of_target = with_file(args.into_password_file.as_ref().or(args.password_file.as_ref()));
-    let (source, source_options) = resolve_options(&args.source, &of_source, &config.engine)?;
-    let (target, target_options) = resolve_options(&args.into, &of_target, &config.engine)?;
+/// The option of a file with a password.
+pub fn with_file(file: Option<&PathBuf>) -> GivenOptions {
+    let value = file.map(|file| OptionValue::File(file.clone()));
+    value.into_iter().fold(GivenOptions::default(), |mut given, value| {
+        given.add(&PASSWORD_FILE, value, GivenIn::Flag);
+        given
+    })
+}
+
+/// The options of the target.
+pub fn of_target(args: &Migrate) -> GivenOptions {
+    with_file(args.into_password_file.as_ref().or(args.password_file.as_ref()))
+}
+
+/// The migration that was asked for.
+///
+/// # Errors
+/// A URL or a time is wrong.
+pub fn request(args: &Migrate, config: &Config) -> Result<Request> {
+    let source = args.source.as_deref().unwrap_or_default();
+    let (source, source_options) = resolve_options(source, &with_file(args.password_file.as_ref()), &config.engine)?;
+    let (target, target_options) = resolve_options(&args.into, &of_target(args), &config.engine)?;
     let time = |flag: &str, text: Option<&String>| text.map(|text| log::duration(flag, text)).transpose();
     Ok(Request {
         source,

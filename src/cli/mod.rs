@@ -26,6 +26,7 @@ mod migrate;
 mod outside;
 mod progress;
 mod prune;
+mod refresh;
 mod repository_args;
 mod restore;
 mod restore_test;

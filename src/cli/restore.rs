@@ -47,6 +47,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         needed: restore::NeededSets::default(),
         stop: stop.filter(|stop| stop.time().is_none()),
         target_options,
+        refresh: None,
     };
     super::refuse_report_in_database(args.shown.report.to().as_ref(), &fullbore_engines::identity(&args.into))?;
     super::with_report(

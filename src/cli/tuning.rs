@@ -6,7 +6,7 @@ use fullbore::{Result, units};
 use fullbore_core::plan::{BlockSize, Knobs, TransferSize};
 
 /// Buffers and threads that backup, restore and verify share.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Tuning {
     /// Buffers in the pool (BUFFERCOUNT). This number times the transfer size is all the data memory of the job
     /// [default: from stripes, threads and queue depth].
@@ -47,7 +47,7 @@ pub struct RestoreTuning {
 }
 
 /// Buffers and threads of a backup, with the settings that only a backup has.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct BackupTuning {
     /// Buffers and threads.
     #[command(flatten)]

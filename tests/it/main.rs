@@ -69,6 +69,8 @@ mod mariadb_refusals;
 mod mariadb_tables;
 mod migrate;
 mod migrate_cut_over;
+mod migrate_refresh;
+mod migrate_refresh_cut_over;
 mod mysql;
 mod mysql_differential;
 mod mysql_logical;

@@ -61,7 +61,7 @@ impl Target {
 pub fn content(server: &Server) -> String {
     let tables = server.sql(
         "SELECT CONCAT(table_schema, '\t', table_name) FROM information_schema.tables WHERE table_schema NOT IN ('mysql', 'sys', \
-         'performance_schema', 'information_schema') AND table_type = 'BASE TABLE' AND table_name NOT LIKE 'fullbore%' \
+         'performance_schema', 'information_schema', 'fullbore_migrate') AND table_type = 'BASE TABLE' AND table_name NOT LIKE 'fullbore%' \
          ORDER BY 1",
     );
     let mut content = String::new();

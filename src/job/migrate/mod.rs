@@ -127,7 +127,7 @@ pub fn run(request: &Request, conduct: &Conduct, told: &dyn Fn(Event), report: &
 }
 
 /// The engine that migrates from the source to the target.
-fn engine(request: &Request) -> Result<&'static dyn MigrationEngine> {
+pub(in crate::job) fn engine(request: &Request) -> Result<&'static dyn MigrationEngine> {
     let of = |url: &DatabaseUrl, flag: &str| {
         url.engine().and_then(|engine| engine.migration()).ok_or_else(|| {
             let why = "a migration is from a MySQL or MariaDB server into another one";
@@ -138,7 +138,7 @@ fn engine(request: &Request) -> Result<&'static dyn MigrationEngine> {
     of(&request.source, "")
 }
 
-fn order(request: &Request, halt: &Halt) -> MigrationOrder {
+pub(in crate::job) fn order(request: &Request, halt: &Halt) -> MigrationOrder {
     let options = |given: &GivenOptions| Options {
         lock_timeout: request.lock_timeout,
         halt: Some(halt.clone()),

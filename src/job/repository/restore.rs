@@ -64,7 +64,8 @@ pub fn run(
         return restore::run(&request, conduct, report);
     }
     report.engine = chain.engine();
-    setting.as_reader(&repository, ("restore", chain.database(), &ids), conduct, report, |report| {
+    let verb = if request.refresh.is_some() { crate::job::migrate::COMMAND } else { "restore" };
+    setting.as_reader(&repository, (verb, chain.database(), &ids), conduct, report, |report| {
         let done = restore::run(&request, conduct, report);
         if done.is_ok() && request.recovery == restore::Recovery::Later {
             report.notes.push(UNLEASED.into());

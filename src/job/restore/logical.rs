@@ -16,7 +16,7 @@ use super::super::reading;
 use super::directory::{manifests, size_of, unpack, unpack_files};
 use super::media::of_a_database;
 use super::replay::Prepared;
-use super::{Check, Into, Owner, Request, log, new_directory, of_another_engine, plan_line, unfinished};
+use super::{Check, Into, Owner, Request, log, new_directory, of_another_engine, plan_line, refresh, unfinished};
 use crate::report::Report;
 
 /// The longest catalog of one database, in bytes: it is held in memory. A million columns are less.
@@ -160,13 +160,21 @@ fn load(
     report: &mut Report,
 ) -> Result<()> {
     let Into::Server { url, .. } = &request.into else { return Err(Error::Halted) };
-    let order = order(logical, manifest, opened, request)?;
+    let mut order = order(logical, manifest, opened, request)?;
     let halt = conduct.halt();
     let options = Options { halt: Some(halt.clone()), given: request.target_options.clone(), ..Options::default() };
     let position = manifest.position.last.value();
     // Before the first row: the target must be able to apply the log.
-    let replay = || Prepared::into_server(url, &options, manifest, &position, &order);
-    let replay = if logs.is_empty() { None } else { Some(conduct.until_signalled(&halt, replay)?) };
+    let mut replay = conduct.until_signalled(&halt, || match &request.refresh {
+        Some(refresh) => {
+            refresh.behind_rows(logical, (url, &options), (found, manifest, &position), &mut order).map(Some)
+        }
+        None if logs.is_empty() => Ok(None),
+        None => Prepared::into_server(url, &options, manifest, &position, &order).map(Some),
+    })?;
+    if let Some(replay) = replay.as_mut().filter(|_| !request.dry_run) {
+        replay.loads()?;
+    }
     let load =
         conduct.until_signalled(&halt, || report.timed("creating tables", |_| logical.load(url, order, &options)))?;
     if request.dry_run {
@@ -177,11 +185,14 @@ fn load(
         return Ok(());
     }
     if let Err(error) = fill(load.as_ref(), (opened, found), &halt, conduct, report) {
-        report.notes.push(load.left());
+        report.notes.push(if request.refresh.is_some() { refresh::HALF.into() } else { load.left() });
         return Err(error);
     }
     let Some(mut replay) = replay else { return Ok(()) };
     conduct.until_signalled(&halt, || replay.mark())?;
+    if request.refresh.is_some() {
+        return refresh::apply(replay, logs, request, key, conduct, report);
+    }
     let scratch = PrivateDirectory::new(&scratch_directory(), "logs")?;
     let applied =
         conduct.until_signalled(&halt, || replay.run(scratch.path(), logs, request, key, conduct, &mut *report));
@@ -248,6 +259,7 @@ pub(super) fn order(
         tables: request.tables().to_vec(),
         maps: request.set_options.flags().texts(&MAP).iter().map(|text| mapped(text)).collect::<Result<_>>()?,
         replace: request.replace,
+        leave_events: false,
         new_server: false,
         resume: request.resume,
         check: request.check == Some(Check::Full),

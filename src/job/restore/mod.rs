@@ -10,6 +10,7 @@ mod object;
 mod outside;
 mod owner;
 mod other_tables;
+pub mod refresh;
 mod replay;
 mod resume;
 mod start;
@@ -191,6 +192,8 @@ pub struct Request {
     pub needed: NeededSets,
     /// The options of the server that rows are loaded into.
     pub target_options: GivenOptions,
+    /// `migrate --repo`: the server remembers how far it is.
+    pub refresh: Option<refresh::Refresh>,
 }
 
 impl Request {
@@ -210,6 +213,7 @@ impl Request {
             stop: None,
             needed: NeededSets::default(),
             target_options: fullbore_engines::GivenOptions::default(),
+            refresh: None,
         }
     }
 

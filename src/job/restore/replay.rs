@@ -10,7 +10,8 @@ use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
 use fullbore_engines::engine::{
-    GivenOptions, LoadOrder, LogReplay, ReplayInto, ReplayOn, SERVER_OPTION, SERVER_PROGRAM, SetEnd, UnpackedLog,
+    GivenOptions, LoadOrder, LogReplay, RefreshBase, RefreshOrder, ReplayInto, ReplayOn, SERVER_OPTION, SERVER_PROGRAM,
+    SetEnd, UnpackedLog,
 };
 use fullbore_repository::chain;
 use fullbore_repository::discovery;
@@ -85,6 +86,22 @@ impl<'a> Prepared<'a> {
             Error::refused("media set", "its log sets are not for a running server", "restore into a file")
         })?;
         Ok(Self { replay, stands: log::end_of(manifest)? })
+    }
+
+    /// The same for a server that remembers how far it is, and stands here. With a base, its rows are loaded first.
+    ///
+    /// # Errors
+    /// The server cannot be reached, cannot apply the log, or holds something else.
+    pub fn refreshing(order: &RefreshOrder<'_>, base: Option<&RefreshBase<'_>>, stands: SetEnd) -> Result<Self> {
+        Ok(Self { replay: super::refresh::engine_of(order.engine)?.refresh(order, base)?, stands })
+    }
+
+    /// The rows of a logical set are loaded now.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub fn loads(&mut self) -> Result<()> {
+        self.replay.loads()
     }
 
     /// Marks a running server as not complete.

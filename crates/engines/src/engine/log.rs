@@ -174,7 +174,15 @@ pub struct ReplayOn<'a> {
 
 /// Log sets on their way into a restored directory: staged one by one, and applied in one run of the server.
 pub trait LogReplay {
-    /// Marks the target as not complete, until [`run`](Self::run) has ended well.
+    /// The rows of the set below the log are loaded now.
+    ///
+    /// # Errors
+    /// The target refuses.
+    fn loads(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The rows are there. Marks the target as not complete, until [`run`](Self::run) has ended well.
     ///
     /// # Errors
     /// The target refuses.

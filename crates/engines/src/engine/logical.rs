@@ -58,6 +58,8 @@ pub struct LoadOrder {
     pub maps: Vec<(String, String)>,
     /// What the target holds under these names may be dropped.
     pub replace: bool,
+    /// The events of the set are left out: they would run on the target.
+    pub leave_events: bool,
     /// The target was made for this load: its root account may be replaced.
     pub new_server: bool,
     /// Continues an interrupted load of the same set.

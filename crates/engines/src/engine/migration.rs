@@ -9,7 +9,7 @@ use fullbore_core::meter::{Progress, Stage};
 use fullbore_core::pool::Pool;
 
 use crate::Options;
-use crate::engine::Loaded;
+use crate::engine::{Loaded, LogReplay, SetEnd};
 
 /// An engine whose servers can be migrated.
 pub trait MigrationEngine: Sync {
@@ -25,6 +25,72 @@ pub trait MigrationEngine: Sync {
     /// # Errors
     /// A server cannot be reached, or the target holds no such migration.
     fn abort(&self, order: MigrationOrder) -> Result<Vec<String>>;
+
+    /// How far a target is that gets sets of a repository.
+    ///
+    /// # Errors
+    /// It cannot be reached, or holds another migration.
+    fn refreshed(&self, order: &RefreshOrder<'_>) -> Result<Refreshed>;
+
+    /// Prepares to apply log sets to a target that remembers how far it is. With a base, its rows are loaded first.
+    ///
+    /// # Errors
+    /// The target cannot be reached, cannot take the log, or holds something else.
+    fn refresh(&self, order: &RefreshOrder<'_>, base: Option<&RefreshBase<'_>>) -> Result<Box<dyn LogReplay>>;
+
+    /// Prepares the cut-over of such a target: the source of the order is `database` in the repository. The caller brings
+    /// the last log sets into the target; [`Migration::full`] and [`Migration::follow`] have nothing to do.
+    ///
+    /// # Errors
+    /// A server cannot be reached or refuses, or the target does not hold sets of this source.
+    fn cut_over(&self, order: MigrationOrder, database: &str) -> Result<Box<dyn Migration>>;
+
+    /// The target becomes an ordinary server, and keeps what it has. Gives what the user should know.
+    ///
+    /// # Errors
+    /// It cannot be reached, or holds no such migration.
+    fn end_refresh(&self, order: &RefreshOrder<'_>) -> Result<Vec<String>>;
+}
+
+/// A target that gets the sets of a database in a repository.
+#[derive(Clone, Copy)]
+pub struct RefreshOrder<'a> {
+    /// The URL of the target.
+    pub url: &'a str,
+    /// How it is reached.
+    pub options: &'a Options,
+    /// The database, as the repository names it.
+    pub database: &'a str,
+    /// The engine of the sets.
+    pub engine: &'a str,
+}
+
+/// The full whose rows are loaded into such a target.
+#[derive(Clone, Copy)]
+pub struct RefreshBase<'a> {
+    /// The version of the server that was backed up.
+    pub engine_version: &'a str,
+    /// Its position.
+    pub position: &'a serde_json::Value,
+    /// Its catalogs: the name of a stream, and its bytes.
+    pub catalogs: &'a [(String, Vec<u8>)],
+    /// When it was finished, in microseconds since 1970.
+    pub finished: i64,
+    /// It is encrypted.
+    pub encrypted: bool,
+    /// What the target holds of another migration counts for nothing.
+    pub replace: bool,
+}
+
+/// How far such a target is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Refreshed {
+    /// It holds nothing of this migration.
+    Nothing,
+    /// The full was not loaded to its end.
+    Begun,
+    /// Everything up to here is there. True: the full was encrypted.
+    UpTo(SetEnd, bool),
 }
 
 /// What is migrated, and how.

@@ -46,7 +46,8 @@ pub use log::{
 };
 pub use logical::{Load, LoadOrder, Loaded, LogicalEngine};
 pub use migration::{
-    Compared, Flow, Foreseen, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, Standing,
+    Compared, Flow, Foreseen, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, RefreshBase,
+    RefreshOrder, Refreshed, Standing,
 };
 pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
 pub(crate) use options::names as option_names;

@@ -61,6 +61,18 @@ impl RestoredState {
 /// # Errors
 /// No set continues the state of the target, or only after a gap.
 pub fn go_on(found: &[FoundSet], standing: &RestoredState, choice: &Choice) -> Result<Sequence> {
+    let sequence = following(found, standing, choice)?;
+    match sequence.sets.is_empty() && choice.stop_at.is_none() {
+        true => Err(nothing(found, standing)),
+        false => Ok(sequence),
+    }
+}
+
+/// The same. Without a set that follows, the sequence is empty.
+///
+/// # Errors
+/// Sets follow only after a gap.
+pub fn following(found: &[FoundSet], standing: &RestoredState, choice: &Choice) -> Result<Sequence> {
     let stands = standing.as_found();
     let may_follow = |set: &FoundSet| match set.kind {
         // It was applied: `choose` would take it for a copy of the target's state.
@@ -79,9 +91,6 @@ pub fn go_on(found: &[FoundSet], standing: &RestoredState, choice: &Choice) -> R
     let mut sequence = choose(&known, &Choice { latest: choice.set.is_none(), ..choice.clone() })?;
     sequence.sets.retain(|&at| at != here);
     sequence.sets.iter_mut().for_each(|at| *at = places[*at]);
-    if sequence.sets.is_empty() && choice.stop_at.is_none() {
-        return Err(nothing(found, standing));
-    }
     Ok(sequence)
 }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::event::{MAGIC, is_file_name};
+use super::event::{MAGIC, file_number, is_file_name};
 use super::gtid::Gtids;
 use super::walk::Tail;
 use crate::mysql_family::Dialect;
@@ -196,8 +196,13 @@ fn of_full(dialect: Dialect, position: &Value) -> Result<End, String> {
     }
 }
 
+/// Whether an offset in a file is a place up to another one.
+pub fn is_up_to(file: &str, offset: u64, (other, limit): &(String, u64)) -> bool {
+    file_number(file).zip(file_number(other)).is_some_and(|(file, other)| (file, offset) <= (other, *limit))
+}
+
 /// The place in the log where a logical set was complete: a file and an offset. None: it is unknown.
-pub(super) fn complete_at(position: &Value) -> Option<(String, u64)> {
+pub fn complete_at(position: &Value) -> Option<(String, u64)> {
     let (file, offset) = position.get("complete_at")?.as_str()?.rsplit_once(':')?;
     Some((file.to_owned(), offset.parse().ok()?))
 }
@@ -214,7 +219,7 @@ pub(super) fn micros(text: &str) -> Option<i64> {
 }
 
 /// Microseconds since 1970 as a manifest has them.
-pub(super) fn show_time(micros: i64) -> String {
+pub fn show_time(micros: i64) -> String {
     Timestamp::from_microsecond(micros).map(|time| format!("{time:.6}")).unwrap_or_default()
 }
 

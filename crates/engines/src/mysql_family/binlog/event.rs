@@ -321,6 +321,12 @@ pub mod group {
     pub const COMPLETED_XA: u8 = 128;
 }
 
+/// The event that describes the format of the others, among the first events of a file.
+pub fn format_in(head: &[u8]) -> Option<&[u8]> {
+    let size = head.first_chunk::<HEADER>().and_then(Header::parse)?.size;
+    head.get(..size as usize).filter(|event| event.get(4) == Some(&kind::FORMAT))
+}
+
 /// Computes the checksum at the end of an event again.
 pub fn seal(event: &mut [u8]) {
     let Some((covered, stored)) = event.split_last_chunk_mut::<CRC>() else { return };

@@ -26,7 +26,7 @@ pub(super) mod relays;
 pub mod replay;
 mod replay_into;
 pub mod session;
-mod stage;
+pub(super) mod stage;
 pub mod statement;
 #[cfg(test)]
 mod stage_tests;

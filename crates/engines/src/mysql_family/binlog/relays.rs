@@ -14,7 +14,7 @@ pub(super) const RELAY: &str = "fullbore-relay";
 const BUFFER: usize = 1 << 20;
 
 /// The relay logs of a restore.
-pub(super) struct Relays {
+pub struct Relays {
     directory: PathBuf,
     /// Their names, in order.
     pub names: Vec<String>,

@@ -160,11 +160,16 @@ fn expected(connection: &mut Connection, place: &Place) -> Result<Option<u64>> {
     Ok(now.map(|now| now.offset.saturating_sub(place.offset)))
 }
 
-pub(super) fn set_end(end: &End, position: serde_json::Value) -> SetEnd {
+/// The end of a set in the terms of all engines.
+pub fn set_end(end: &End, position: serde_json::Value) -> SetEnd {
     SetEnd { position, time: end.time(), file_bytes: None }
 }
 
-pub(super) fn as_json(position: &impl serde::Serialize, server: &str) -> Result<serde_json::Value> {
+/// A position for a manifest.
+///
+/// # Errors
+/// It cannot be written.
+pub fn as_json(position: &impl serde::Serialize, server: &str) -> Result<serde_json::Value> {
     let failed = |error| Error::refused(server, format!("its position cannot be written: {error}"), "");
     serde_json::to_value(position).map_err(failed)
 }

@@ -7,7 +7,7 @@ use fullbore_core::{Error, Result};
 
 use super::cut::{Cut, holds_place, place_of};
 use super::end::{End, LogEnd, Piece, Place, micros, show_time};
-use super::event::{Body, CRC, Group, HEADER, Header, MAGIC, kind};
+use super::event::{Body, CRC, Group, HEADER, Header, MAGIC, format_in, kind};
 use super::events::Events;
 use super::gtid::{GtidList, GtidSet, Gtids};
 use super::range::place;
@@ -16,22 +16,54 @@ use super::session::bytes_of;
 use super::statement::{Kind, Statement};
 use super::through::statements::Statements;
 use super::walk::Walk;
-use crate::engine::{LogStop, UnpackedLog};
+use crate::engine::{LogStop, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 
 /// Where the events go.
-pub(super) enum Way {
+pub enum Way {
     /// Into relay logs: nothing is applied yet.
-    Relays(Relays),
+    Relays(Box<Relays>),
     /// To a running server, at once.
     Statements(Box<Statements>),
+    /// To a running server that remembers how far it is.
+    Kept(Box<dyn Kept>),
+}
+
+/// Takes events one after the other, and remembers the place behind them.
+pub trait Kept {
+    /// The longest event that it takes, in bytes.
+    fn longest(&self) -> usize;
+
+    /// The format of the events that follow.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    fn describe(&mut self, format: &[u8]) -> Result<()>;
+
+    /// Takes an event. `walk` is behind it.
+    ///
+    /// # Errors
+    /// The server does not take it.
+    fn event(&mut self, event: &[u8], walk: &Walk) -> Result<()>;
+
+    /// A set ends here, or the restore stops here.
+    ///
+    /// # Errors
+    /// It ends within a group, or the server refuses.
+    fn end_of_set(&mut self, end: &End) -> Result<()>;
+
+    /// The log of another server follows, from this place on.
+    fn leave_server(&mut self, begin: End);
+
+    /// The result.
+    fn told(&self) -> Replayed;
 }
 
 /// The longest statement that is looked at, in bytes.
 const STATEMENT_MAX: u32 = 1 << 20;
 
 /// The staged sets.
-pub(super) struct Stage {
+pub struct Stage {
     dialect: Dialect,
     /// The end of the base.
     pub base: End,
@@ -44,7 +76,7 @@ pub(super) struct Stage {
     /// The servers that made the events.
     pub servers: BTreeSet<u32>,
     /// Where it stops.
-    pub cut: Cut,
+    pub(super) cut: Cut,
     /// Where the events go.
     pub way: Way,
     /// The first set is staged.
@@ -55,12 +87,14 @@ pub(super) struct Stage {
     pub complete: Option<u128>,
     /// Before that place, the log changes definitions.
     pub redefines: bool,
+    /// The event on its way to [`Kept`].
+    event: Vec<u8>,
 }
 
 impl Stage {
     /// Nothing is staged yet; relay logs go into `directory`.
     pub fn new(dialect: Dialect, directory: &Path, base: &End) -> Self {
-        Self::by(Way::Relays(Relays::new(directory, &base.binlog.file)), dialect, base)
+        Self::by(Way::Relays(Box::new(Relays::new(directory, &base.binlog.file))), dialect, base)
     }
 
     /// Nothing is staged yet.
@@ -82,6 +116,7 @@ impl Stage {
             met_base: false,
             complete: None,
             redefines: false,
+            event: Vec::new(),
         }
     }
 
@@ -106,6 +141,10 @@ impl Stage {
         self.cut.begin_set(holds_place(&begin, &last.end.binlog, stop));
         let mut walk = Walk::new(&begin.file, Gtids::parse(self.dialect, &first.binlog.gtid));
         walk.offset = begin.offset;
+        walk.file_crc = [&last.end.binlog, &first.binlog]
+            .iter()
+            .find(|place| place.file == begin.file)
+            .and_then(|place| place.file_crc);
         let until = micros(&last.until).ok_or_else(|| broken("its position is invalid: the time".into()))?;
         self.cut.until = until;
         walk.believe(self.stands.time(), until);
@@ -123,6 +162,7 @@ impl Stage {
         match &mut self.way {
             Way::Relays(relays) => relays.flush()?,
             Way::Statements(statements) => statements.end_of_set()?,
+            Way::Kept(_) => {}
         }
         self.begun = true;
         let file_crc = walk.file_crc.or(last.end.binlog.file_crc.filter(|_| walk.file == last.end.binlog.file));
@@ -141,6 +181,9 @@ impl Stage {
             at: newest.map(show_time).unwrap_or_default(),
             finished: None,
         };
+        if let Way::Kept(kept) = &mut self.way {
+            kept.end_of_set(&self.stands)?;
+        }
         self.servers.extend(walk.servers);
         Ok(())
     }
@@ -150,7 +193,7 @@ impl Stage {
     fn must_continue(&mut self, name: &str, first: &End, begin: &Place, last: &LogEnd) -> Result<()> {
         let fails_over = first.server != last.end.server;
         if fails_over && self.stands.server == first.server && self.ends_at(&first.binlog) {
-            return self.leave_server(name, first);
+            return self.leave_server(name, first, End { binlog: begin.clone(), ..last.end.clone() });
         }
         let (stands, from, to) = (place(&self.stands.binlog), place(begin), place(&last.end.binlog));
         let same_file = begin.file != self.stands.binlog.file || agree(begin.file_crc, self.stands.binlog.file_crc);
@@ -182,7 +225,7 @@ impl Stage {
     }
 
     /// The log of another server follows: from now on, places are in its files.
-    fn leave_server(&mut self, name: &str, first: &End) -> Result<()> {
+    fn leave_server(&mut self, name: &str, first: &End, begin: End) -> Result<()> {
         let known = [&self.stands, first].map(|end| Gtids::parse(self.dialect, &end.binlog.gtid));
         if let [Some(stands), Some(first)] = &known
             && !self.stands.binlog.gtid.is_empty()
@@ -203,12 +246,19 @@ impl Stage {
                 statements.leave_server(&first.binlog);
                 Ok(())
             }
+            Way::Kept(kept) => {
+                kept.leave_server(begin);
+                Ok(())
+            }
         }
     }
 
     /// Stages the events of a piece.
     fn piece(&mut self, reader: &mut Events<'_>, piece: &Piece, walk: &mut Walk, stop: Option<&LogStop>) -> Result<()> {
         let head = reader.bytes(piece.head)?;
+        if let (Way::Kept(kept), Some(format)) = (&mut self.way, format_in(&head)) {
+            kept.describe(format)?;
+        }
         let broken = |why: String| Error::incomplete(reader.set, why, "use another copy of the set");
         if piece.file == walk.file && piece.from == walk.offset {
             // It continues the same file.
@@ -232,6 +282,10 @@ impl Stage {
             }
             let crc = self.stage(walk.offset, (&header, &body), reader, piece, &head)?;
             walk.pass(&header, &body, crc).map_err(|why| reader.broken(&why))?;
+            if let (Way::Kept(kept), false) = (&mut self.way, self.event.is_empty()) {
+                kept.event(&self.event, walk)?;
+                self.event.clear();
+            }
         }
         self.meet_base(walk).map_err(|why| reader.broken(&why))
     }
@@ -282,7 +336,8 @@ impl Stage {
     ) -> Result<u32> {
         // Of the file that the base ends in, the first events are needed.
         let first = matches!(header.kind, kind::FORMAT | kind::PREVIOUS_GTIDS | kind::MARIADB_GTID_LIST);
-        if self.cut.is_in_base(&piece.file, at) && !(first && piece.file == self.base.binlog.file) {
+        let is_in_base = self.cut.is_in_base(&piece.file, at);
+        if is_in_base && !(first && piece.file == self.base.binlog.file) {
             return reader.pass(header, |_| Ok(()));
         }
         if let Body::Group(group) = body {
@@ -318,7 +373,13 @@ impl Stage {
                 statements.event(at, header, body, event)?;
                 Ok(crc)
             }
+            Way::Kept(kept) => keep(kept.as_mut(), &mut self.event, (header, is_in_base), reader),
         }
+    }
+
+    /// Whether the place to stop at was reached.
+    pub fn is_stopped(&self) -> bool {
+        self.cut.stopped
     }
 
     /// The error if a stop by GTID or by place was never reached.
@@ -330,12 +391,35 @@ impl Stage {
     }
 
     /// The relay logs.
-    pub fn relays(&mut self) -> Result<&mut Relays> {
+    pub(super) fn relays(&mut self) -> Result<&mut Relays> {
         match &mut self.way {
             Way::Relays(relays) => Ok(relays),
-            Way::Statements(_) => Err(Error::Halted),
+            Way::Statements(_) | Way::Kept(_) => Err(Error::Halted),
         }
     }
+}
+
+/// Reads an event for [`Kept`] into `event`. Of what the base has, it gets the format only.
+fn keep(
+    kept: &mut dyn Kept,
+    event: &mut Vec<u8>,
+    (header, is_in_base): (&Header, bool),
+    reader: &mut Events<'_>,
+) -> Result<u32> {
+    let longest = kept.longest();
+    if header.size as usize > longest {
+        let why = format!("an event has {} bytes, and a packet of the target takes {longest}", header.size);
+        return Err(Error::refused(reader.set, why, "raise max_allowed_packet on the target, up to 1 GiB"));
+    }
+    let crc = reader.pass(header, |bytes| {
+        event.extend_from_slice(bytes);
+        Ok(())
+    })?;
+    if is_in_base {
+        format_in(event).map_or(Ok(()), |format| kept.describe(format))?;
+        event.clear();
+    }
+    Ok(crc)
 }
 
 /// Whether two checksums are equal, as far as both are known.

@@ -69,6 +69,11 @@ impl Selection {
         Ok(selection)
     }
 
+    /// These databases; without names, all of them.
+    pub fn of_databases(names: &[String]) -> Self {
+        Self { databases: names.to_vec(), ..Self::default() }
+    }
+
     /// Whether options leave something out. A database in the URL is a whole of its own.
     pub fn is_part(&self, address: &ServerAddress) -> bool {
         let of_url = Self { databases: address.database.iter().cloned().collect(), ..Self::default() };

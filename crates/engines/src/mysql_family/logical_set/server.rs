@@ -137,7 +137,7 @@ impl Facts {
 }
 
 /// The first two numbers of a version.
-fn series(version: &str) -> (u16, u16) {
+pub fn series(version: &str) -> (u16, u16) {
     let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }

@@ -49,6 +49,12 @@ impl Before {
         undo
     }
 
+    /// What the user has to do if this migration does not know the source.
+    pub fn left_by_hand(&self, dialect: Dialect) -> String {
+        let (server, undo) = (&self.server, self.undo(dialect).join("; "));
+        format!("an earlier migration has left its source {server} read-only: run {undo} on it")
+    }
+
     /// Makes the source what it was, also after a signal.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Migrations of MySQL and MariaDB: a full straight into the target, then the log of the source, then the cut-over.
 //! `docs/decisions/0025-migration.md` has the reasons, `docs/verbs/migrate.md` the rules.
 //!
-//! The full is a logical backup without media (`logical_set/load/straight.rs`). [`onto`] applies the log; [`state`] keeps
-//! the place on the target; [`freeze`] makes the source read-only; [`compare`] reads all rows of both servers, and
+//! The full is a logical backup without media (`logical_set/load/straight.rs`). [`onto`] reads the log of the source, [`refresh`] log
+//! sets; [`landing`] applies both, and [`state`] keeps the place on the target; [`freeze`] makes the source read-only; [`compare`] reads all rows of both servers, and
 //! [`compare_definitions`] everything else; [`events`] come last.
 
 mod compare;
@@ -11,7 +11,9 @@ mod definitions;
 mod events;
 mod foresee;
 mod freeze;
+mod landing;
 mod onto;
+mod refresh;
 mod servers;
 mod state;
 
@@ -22,18 +24,20 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::binlog::end::End;
+use super::binlog::preflight::{Server, is_beyond, status};
 use super::logical_set::describe;
 use super::logical_set::load::{ServerLoad, control};
 use super::logical_set::selection::Selection;
 use super::logical_set::session::LogicalSession;
 use crate::Session;
 use crate::engine::{
-    Compared, Flow, Foreseen, LoadOrder, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, Standing,
+    Compared, Flow, Foreseen, LoadOrder, LogReplay, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved,
+    RefreshBase, RefreshOrder, Refreshed, Standing,
 };
 use freeze::Freeze;
 use onto::Onto;
 use servers::Servers;
-use state::{Phase, State};
+use state::{Origin, Phase, State};
 
 /// The longest step of [`Migration::follow`].
 const STEP: Duration = Duration::from_millis(500);
@@ -60,6 +64,22 @@ impl MigrationEngine for Migrations {
         State::remove(&mut servers.control)?;
         notes.push(format!("{name} keeps what was moved so far: drop its databases if nobody needs them"));
         Ok(notes)
+    }
+
+    fn refreshed(&self, order: &RefreshOrder<'_>) -> Result<Refreshed> {
+        refresh::refreshed(order)
+    }
+
+    fn refresh(&self, order: &RefreshOrder<'_>, base: Option<&RefreshBase<'_>>) -> Result<Box<dyn LogReplay>> {
+        Ok(Box::new(refresh::Refresh::begin(order, base)?))
+    }
+
+    fn cut_over(&self, order: MigrationOrder, database: &str) -> Result<Box<dyn Migration>> {
+        Ok(Box::new(ServerMigration::behind_sets(order, database)?))
+    }
+
+    fn end_refresh(&self, order: &RefreshOrder<'_>) -> Result<Vec<String>> {
+        refresh::end(order)
     }
 }
 
@@ -130,6 +150,51 @@ impl ServerMigration {
             }
         }
         Ok(this)
+    }
+
+    /// The cut-over of a target that has the log sets of the source.
+    fn behind_sets(order: MigrationOrder, database: &str) -> Result<Self> {
+        let mut servers = Servers::connect(&order)?;
+        servers.demand_log()?;
+        Freeze::demand_allowed(&mut servers.asking, &servers.source, &servers.facts)?;
+        let [source, target] = [&servers.source, &servers.target].map(|login| login.address.name());
+        if status(&mut servers.asking)?.is_none() {
+            let why = "the account may not see the end of its log";
+            return Err(Error::refused(source, why, "grant REPLICATION CLIENT (MySQL) or BINLOG MONITOR (MariaDB)"));
+        }
+        let found = State::read(&mut servers.control)?;
+        let Some(state) = found.filter(|state| state.selection == state::selection_of_sets(database)) else {
+            let why = "it does not hold the sets of this database";
+            return Err(Error::refused(target, why, "fill it first: the same command without SOURCE and --cut-over"));
+        };
+        let Phase::Following { place, mark } = &state.phase else {
+            let why = "the full is not complete in it";
+            return Err(Error::refused(target, why, "fill it first: the same command without SOURCE and --cut-over"));
+        };
+        let (server, _) = Server::of(&servers.source)?;
+        if server.identity != place.server {
+            let why = format!(
+                "the log sets in the target are of another server ({}; this is {})",
+                place.server, server.identity
+            );
+            return Err(Error::refused(source, why, "name the server that the backups are of"));
+        }
+        let mut plan = MigrationPlan { servers: servers.named(), is_full_done: true, ..MigrationPlan::default() };
+        plan.notes.extend(unfreeze(&mut servers, &state, true)?);
+        let selection = Selection::of_databases(&mark.origin.databases);
+        // Of a run that was killed in its cut-over.
+        events::drop_all(&mut servers.control, &selection)?;
+        Ok(Self {
+            order,
+            servers,
+            selection,
+            plan,
+            session: None,
+            again: false,
+            onto: None,
+            freeze: None,
+            compares_definitions: false,
+        })
     }
 
     /// Takes the snapshot, and checks what would end the migration later.
@@ -208,6 +273,7 @@ impl ServerMigration {
             replace: self.order.replace || self.again,
             dry_run: self.order.dry_run,
             at_once: session.connections(),
+            leave_events: true,
             ..LoadOrder::default()
         })
     }
@@ -245,7 +311,15 @@ impl ServerMigration {
 
     /// The source must not have changed since it became read-only: an account that may write all the same has not.
     fn demand_still(&mut self) -> Result<()> {
-        let (Some(freeze), Some(onto)) = (&mut self.freeze, &mut self.onto) else { return Ok(()) };
+        let Some(freeze) = &mut self.freeze else { return Ok(()) };
+        let Some(onto) = &mut self.onto else {
+            freeze.unlock()?;
+            let found = State::read(&mut self.servers.control)?.map(|state| state.phase);
+            let Some(Phase::Following { place, .. }) = found else { return Err(Error::Halted) };
+            let now = status(&mut self.servers.asking)?;
+            let is_still = now.is_some_and(|now| !is_beyond(&now, &place.binlog));
+            return if is_still { Ok(()) } else { Err(freeze.written()) };
+        };
         let before = onto.standing_now().transactions;
         freeze.unlock()?;
         let standing = loop {
@@ -263,8 +337,7 @@ fn unfreeze(servers: &mut Servers, state: &State, same: bool) -> Result<Option<S
     let Some(before) = &state.source else { return Ok(None) };
     let undo = before.undo(servers.source.address.dialect).join("; ");
     if !same {
-        let server = &before.server;
-        return Ok(Some(format!("an earlier migration has left its source {server} read-only: run {undo} on it")));
+        return Ok(Some(before.left_by_hand(servers.source.address.dialect)));
     }
     before.restore(&servers.source)?;
     State::keep_source(&mut servers.control, None)?;
@@ -296,8 +369,7 @@ impl Migration for ServerMigration {
             )?);
         }
         State::begin(&mut self.servers.control, &selected, &session.databases())?;
-        let mut load = ServerLoad::begin(&self.order.target, order, &self.order.target_options)?;
-        load.leave_events();
+        let load = ServerLoad::begin(&self.order.target, order, &self.order.target_options)?;
         let (bytes, stages) = load.take_snapshot(&session, flow)?;
         if !self.order.follow {
             session.demand_unchanged()?;
@@ -306,7 +378,7 @@ impl Migration for ServerMigration {
         drop(session);
         let loaded = crate::engine::Load::finish(&load)?;
         if let Some(place) = place {
-            State::follow(&mut self.servers.control, &place)?;
+            State::follow(&mut self.servers.control, &place, Origin::default())?;
             self.begin_following()?;
         }
         Ok(Moved { loaded, bytes, stages, writers_blocked })

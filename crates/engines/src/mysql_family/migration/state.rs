@@ -23,6 +23,26 @@ pub struct Mark {
     pub before: Option<String>,
     /// The databases of that digest.
     pub about: Vec<String>,
+    /// Of log sets: what the full was.
+    #[serde(default, skip_serializing_if = "Origin::is_nothing")]
+    pub origin: Origin,
+}
+
+/// What a migration out of log sets has to know about its full until the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Only these databases are applied; empty: all of them.
+    pub databases: Vec<String>,
+    /// The place where the full was complete: definitions may be of any moment up to here.
+    pub complete: Option<(String, u64)>,
+    /// It was encrypted: log sets in clear are not applied.
+    pub encrypted: bool,
+}
+
+impl Origin {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How far a migration is.
@@ -53,6 +73,11 @@ pub struct State {
     pub step: u64,
     /// What the source was, if a run has made it read-only and has not made it writable again.
     pub source: Option<Before>,
+}
+
+/// The digest of a migration out of a repository: the database there.
+pub fn selection_of_sets(database: &str) -> String {
+    format!("{:032x}", xxh3_128(0, json!(["log sets", database]).to_string().as_bytes()))
 }
 
 /// The digest of what is migrated: the source and its databases.
@@ -132,8 +157,8 @@ impl State {
     ///
     /// # Errors
     /// The target refuses.
-    pub fn follow(connection: &mut Connection, place: &End) -> Result<()> {
-        connection.query(&note(place, &Mark::default(), 0))?;
+    pub fn follow(connection: &mut Connection, place: &End, origin: Origin) -> Result<()> {
+        connection.query(&note(place, &Mark { origin, ..Mark::default() }, 0))?;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use fullbore_core::{Error, Result};
 
 use super::batch::{Batch, is_rows, table_of};
 use super::settings::Names;
+use super::statements::MADE_ALREADY;
 use super::target::{Target, Trouble};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::event::{CRC, HEADER, Header, group, is_part_of_an_alter, kind, seal};
@@ -216,17 +217,18 @@ impl Applier {
     }
 
     /// Runs a statement that changes a definition, with `more` behind it. It commits what came before it, so the caller
-    /// commits first.
+    /// commits first. `known`: the target may have the change already.
     ///
     /// # Errors
     /// The target refuses it.
-    pub fn define(&mut self, statement: &Statement, more: Option<&str>) -> Result<()> {
+    pub fn define(&mut self, statement: &Statement, more: Option<&str>, known: bool) -> Result<()> {
         self.in_transaction = false;
         self.target.prepare(statement).map_err(|trouble| self.trouble(trouble))?;
         let text = [&statement.runnable(), more.unwrap_or_default().as_bytes()].concat();
         match self.target.run(&text) {
             Ok(()) => {}
             Err(Failure::Server(error)) if statement.error != 0 && error.code == u32::from(statement.error) => {}
+            Err(Failure::Server(error)) if known && MADE_ALREADY.contains(&error.code) => {}
             Err(Failure::Server(error)) => {
                 let what = format!("the statement {}", statement.shown());
                 let why = format!("the target refuses {what}: {}", error.without_values());

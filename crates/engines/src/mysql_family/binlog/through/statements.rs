@@ -12,7 +12,7 @@ use super::target::{Target, Trouble};
 use super::{groups, values};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::end::{Piece, Place};
-use crate::mysql_family::binlog::event::{Body, CRC, HEADER, Header, kind};
+use crate::mysql_family::binlog::event::{Body, CRC, HEADER, Header, format_in, kind};
 use crate::mysql_family::binlog::gtid::GtidSet;
 use crate::mysql_family::binlog::payload;
 use crate::mysql_family::binlog::statement::{Kind, Statement};
@@ -22,7 +22,7 @@ use crate::mysql_family::connection::{Connection, Failure};
 const EVENT_MAX: u64 = 256 << 20;
 /// What a server says of an object that exists already, or does not: a database, a table or view, a routine, a trigger, an
 /// event. A set may hold definitions of a moment after its rows.
-const MADE_ALREADY: [u32; 9] = [1007, 1008, 1050, 1051, 1304, 1305, 1359, 1360, 1537];
+pub(super) const MADE_ALREADY: [u32; 9] = [1007, 1008, 1050, 1051, 1304, 1305, 1359, 1360, 1537];
 /// Of an event that does not exist.
 const NO_EVENT: u32 = 1539;
 /// Makes another connection to the server.
@@ -129,11 +129,7 @@ impl Statements {
             return Ok(());
         }
         self.file.clone_from(&piece.file);
-        let size = head.get(9..13).and_then(|size| size.first_chunk()).map(|size| u32::from_le_bytes(*size) as usize);
-        match size.and_then(|size| head.get(..size)).filter(|event| event.get(4) == Some(&kind::FORMAT)) {
-            Some(format) => self.describe(format),
-            None => Ok(()),
-        }
+        format_in(head).map_or(Ok(()), |format| self.describe(format))
     }
 
     /// The log of another server follows. What came before ended at a place in the log of the first one.

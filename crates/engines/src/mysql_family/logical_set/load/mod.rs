@@ -86,6 +86,9 @@ impl ServerLoad {
         let facts = Facts::ask(&mut control, dialect)?;
         let other_vendor = order.engine != dialect.name();
         let mut plan = Plan::of(&order, other_vendor)?;
+        if order.leave_events {
+            plan.code.retain(|code| code.kind != "EVENT");
+        }
         let disables = options.given.has(&DISABLE_REDO);
         if disables {
             redo::demand_possible(&facts)?;
@@ -154,11 +157,6 @@ impl ServerLoad {
             connection.query("SET NAMES binary")?;
         }
         Loader::new(connection, self.way)
-    }
-
-    /// Leaves out the events of the set: they would run on the target.
-    pub fn leave_events(&mut self) {
-        self.plan.code.retain(|code| code.kind != "EVENT");
     }
 
     /// Does something with each wanted table, on several connections.
