@@ -69,6 +69,7 @@ mod mariadb_refusals;
 mod mariadb_tables;
 mod migrate;
 mod migrate_cut_over;
+mod migrate_sqlite;
 mod mysql;
 mod mysql_differential;
 mod mysql_logical;

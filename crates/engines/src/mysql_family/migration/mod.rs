@@ -13,7 +13,7 @@ mod foresee;
 mod freeze;
 mod onto;
 mod servers;
-mod state;
+pub mod state;
 
 use std::time::Duration;
 
@@ -21,7 +21,9 @@ use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+use super::Dialect;
 use super::binlog::end::End;
+use super::from_sqlite::FromSqlite;
 use super::logical_set::describe;
 use super::logical_set::load::{ServerLoad, control};
 use super::logical_set::selection::Selection;
@@ -39,6 +41,14 @@ use state::{Phase, State};
 const STEP: Duration = Duration::from_millis(500);
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
+
+/// How databases of the engine with the name `source` are migrated into servers of both vendors.
+pub fn migration_from(source: &str) -> Option<&'static dyn MigrationEngine> {
+    match source {
+        "sqlite" => Some(&FromSqlite),
+        _ => Dialect::named(source).map(|_| -> &dyn MigrationEngine { &Migrations }),
+    }
+}
 
 /// Migrations of both engines.
 pub struct Migrations;
