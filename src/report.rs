@@ -21,7 +21,7 @@ mod server;
 
 pub use followed::{BacklogReport, FollowingReport, StretchReport};
 pub use judge::{CalibratedReport, CostReport, UseReport, VerdictReport, WhatIfReport};
-pub use migration::{ForeseenReport, MigrationReport};
+pub use migration::{DefinitionReport, ForeseenReport, MigrationReport};
 pub use point::PointReport;
 pub use server::ServerReport;
 

@@ -196,16 +196,24 @@ pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let Some(migration) = &report.migration else { return Vec::new() };
     let [source, target] = [&report.database, &report.into].map(|name| value(name.as_deref().unwrap_or_default()));
     let (tables, versions) = (counted(migration.tables, "table"), migration.servers.join(" into "));
+    let is_mapped = !migration.definitions.is_empty();
     if report.status == "planned" {
         let bytes = show_bytes(migration.expected_bytes);
+        let what = if is_mapped { "of values" } else { "on disk" };
         let mut out =
-            vec![format!("MIGRATE: {source} into {target} ({versions})"), format!("  {tables}, {bytes} on disk")];
+            vec![format!("MIGRATE: {source} into {target} ({versions})"), format!("  {tables}, {bytes} {what}")];
         if let Some(foreseen) = migration.foreseen {
             let span = |[least, most]: [f64; 2]| format!("{} to {}", show_seconds(least), show_seconds(most));
             let per_second = |bytes: f64| format!("{:.1} MiB/s", mib_per_s(bytes as u64, 1.0));
             let (read, log) = (per_second(foreseen.read_bytes_per_s), per_second(foreseen.log_bytes_per_s));
-            out.push(format!("  full {}; the source is read at {read}, its log grows by {log}", span(foreseen.full_s)));
+            let log = if is_mapped { String::new() } else { format!(", its log grows by {log}") };
+            out.push(format!("  full {}; the source is read at {read}{log}", span(foreseen.full_s)));
             out.push(format!("  downtime {}", span(foreseen.downtime_s)));
+        }
+        for table in &migration.definitions {
+            let (rows, bytes) = (counted(table.rows, "row"), show_bytes(table.bytes));
+            out.push(format!("  {}: {rows}, {bytes}", value(&table.table)));
+            out.extend(table.create.lines().map(|line| format!("    {}", value(line))));
         }
         return out;
     }
@@ -221,14 +229,16 @@ pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
         let lag = migration.lag_s.map_or_else(|| "unknown".to_owned(), seconds);
         out.push(format!("  log: {count} applied, {bytes}; lag {lag}"));
     }
-    if let Some(down) = migration.downtime_s.filter(|_| migration.cut_over) {
-        let compared = match migration.compared {
-            Some((tables, rows)) => {
-                format!("; {} with {} compared, and equal", counted(tables, "table"), counted(rows, "row"))
-            }
-            None => "; rows were not compared".to_owned(),
-        };
-        out.push(format!("  downtime {}{compared}", seconds(down)));
+    let compared = migration.compared.map(|(tables, rows)| {
+        format!("{} with {} compared, and equal", counted(tables, "table"), counted(rows, "row"))
+    });
+    match (migration.downtime_s.filter(|_| migration.cut_over), compared) {
+        (Some(down), compared) => {
+            let compared = compared.unwrap_or_else(|| "rows were not compared".to_owned());
+            out.push(format!("  downtime {}; {compared}", seconds(down)));
+        }
+        (None, Some(compared)) => out.push(format!("  {compared}")),
+        (None, None) => {}
     }
     if migration.full_s > 0.0 {
         tail(report, shown, &mut out);

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use fullbore::Result;
 use fullbore::config::Config;
 use fullbore::job::migrate::{self, COMMAND, Comparison, Event, Request};
 use fullbore::job::repository::{self, Setting};
 use fullbore::units::{counted, show_bytes};
+use fullbore::{Error, Result};
+
 use fullbore_core::conduct::Conduct;
 use fullbore_engines::GivenOptions;
 use fullbore_engines::engine::{GivenIn, OptionValue, PASSWORD_FILE, Standing, resolve_options};
@@ -24,7 +25,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The time between two drawings on a terminal.
 const REDRAWN: Duration = Duration::from_millis(250);
 
-/// Move a running MySQL or MariaDB server into another one.
+/// Move a running MySQL or MariaDB server into another one, or an SQLite database into such a server.
 ///
 /// A full goes straight from the source into the target. Then the log of the source is applied to the target while
 /// applications write to the source. --cut-over makes the source read-only, applies the last changes, compares all rows,
@@ -32,12 +33,16 @@ const REDRAWN: Duration = Duration::from_millis(250);
 ///
 /// With --repo and without a source, the newest logical full and the log sets behind it come out of the repository. Each
 /// later run applies the log sets that came since. With a source and --cut-over, it ends the same way as above.
+///
+/// SQLite has no log that can be followed: the migration ends after the rows, and --cut-over keeps writers out from the
+/// beginning to the end.
 #[derive(Debug, Args)]
 pub struct Migrate {
-    /// The source: mysql://USER@HOST or mariadb://USER@HOST; with /NAME only this database.
+    /// The source: mysql://USER@HOST or mariadb://USER@HOST; with /NAME only this database. Or sqlite:PATH.
     #[arg(value_name = "SOURCE", required_unless_present = "repo")]
     pub source: Option<String>,
-    /// The target: another running server, which is empty or has other databases.
+    /// The target: another running server, which is empty or has other databases. For SQLite with /NAME, the database that
+    /// takes the tables.
     #[arg(long, value_name = "TARGET")]
     pub into: String,
     /// Take the sets of this repository: its name in the configuration, or a directory or prefix ending in /. Without SOURCE,
@@ -60,7 +65,7 @@ pub struct Migrate {
     /// target. What was moved stays there.
     #[arg(long, conflicts_with_all = ["replace", "resume", "plan", "no_follow", "cut_over", "max_lag", "lasting"])]
     pub abort: bool,
-    /// Foresee the full, the log and the downtime. Moves nothing.
+    /// Foresee the full, the log and the downtime. Moves nothing. For SQLite, list the tables as the target will have them.
     #[arg(long)]
     pub plan: bool,
 
@@ -162,6 +167,10 @@ pub fn of_target(args: &Migrate) -> GivenOptions {
 /// A URL or a time is wrong.
 pub fn request(args: &Migrate, config: &Config) -> Result<Request> {
     let source = args.source.as_deref().unwrap_or_default();
+    if args.password_file.is_some() && fullbore_engines::of_url(source).is_some_and(|engine| !engine.is_server()) {
+        let why = "it is the password of the source, and only a server asks for one";
+        return Err(Error::usage("--password-file", why, "use --into-password-file for the target"));
+    }
     let (source, source_options) = resolve_options(source, &with_file(args.password_file.as_ref()), &config.engine)?;
     let (target, target_options) = resolve_options(&args.into, &of_target(args), &config.engine)?;
     let time = |flag: &str, text: Option<&String>| text.map(|text| log::duration(flag, text)).transpose();
@@ -181,7 +190,7 @@ pub fn request(args: &Migrate, config: &Config) -> Result<Request> {
             CutOverCheck::Full => Comparison::All,
         },
         abort: args.abort,
-        max_lag: time("--max-lag", args.max_lag.as_ref())?.unwrap_or(Duration::from_secs(1)),
+        max_lag: time("--max-lag", args.max_lag.as_ref())?,
         lasting: time("--for", args.lasting.as_ref())?,
         lock_timeout: Duration::from_secs(args.lock_timeout),
         readers: args.readers.map(usize::from),
@@ -223,7 +232,7 @@ impl Line {
             }
             Event::FullDone(summary) => {
                 self.end_of_full();
-                format!("{COMMAND}: {summary}; following the log")
+                format!("{COMMAND}: {summary}")
             }
             Event::Standing(standing) => return self.standing(&standing),
             Event::KeepsUp(_) => format!("{COMMAND}: the target has caught up"),
@@ -231,7 +240,7 @@ impl Line {
                 self.clear();
                 return show::warning(&format!("the target falls behind: {}", standing_line(&standing)));
             }
-            Event::Frozen => format!("{COMMAND}: the source is read-only"),
+            Event::Frozen => format!("{COMMAND}: writers of the source are kept out"),
         };
         self.clear();
         if !self.quiet {

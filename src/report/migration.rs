@@ -1,5 +1,6 @@
 //! Of a migration: what was moved, how far the target is, and how long the source was read-only.
 
+use fullbore_engines::engine::Definition;
 use serde::Serialize;
 
 /// A migration.
@@ -39,6 +40,29 @@ pub struct MigrationReport {
     pub compare_s: Option<f64>,
     /// Tables and rows that were compared, and found equal.
     pub compared: Option<(u64, u64)>,
+    /// The tables as the target has them, if they were made from those of another kind of database.
+    pub definitions: Vec<DefinitionReport>,
+}
+
+/// A table that was made from one of another kind of database.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct DefinitionReport {
+    /// Its name.
+    pub table: String,
+    /// Its rows in the source.
+    pub rows: u64,
+    /// Bytes of its values, about as text.
+    pub bytes: u64,
+    /// The statement that makes it.
+    pub create: String,
+}
+
+impl DefinitionReport {
+    /// Of the engine.
+    pub fn of(definition: &Definition) -> Self {
+        let Definition { table, rows, bytes, create } = definition.clone();
+        Self { table, rows, bytes, create }
+    }
 }
 
 /// What `--plan` foresees.

@@ -71,6 +71,7 @@ mod migrate;
 mod migrate_cut_over;
 mod migrate_refresh;
 mod migrate_refresh_cut_over;
+mod migrate_sqlite;
 mod mysql;
 mod mysql_differential;
 mod mysql_logical;

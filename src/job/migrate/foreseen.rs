@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fullbore_engines::engine::{Foreseen, MigrationPlan};
 
-use super::{Comparison, Request};
+use super::{Comparison, MAX_LAG, Request};
 use crate::report::ForeseenReport;
 
 /// How long rows are read to know the speed of the source.
@@ -15,22 +15,26 @@ const LOADING: f64 = 20.0;
 /// Seconds of a cut-over besides the last changes and the comparison.
 const STEPS: f64 = 0.3;
 
-/// The times, in seconds, as the least and the most.
-pub fn foreseen(plan: &MigrationPlan, seen: &Foreseen, request: &Request) -> ForeseenReport {
+/// The times, in seconds, as the least and the most. Without a log that is followed, writers wait from the first look at the
+/// source to the end.
+pub fn foreseen(plan: &MigrationPlan, seen: &Foreseen, request: &Request, follows: bool) -> ForeseenReport {
     let seconds = seen.read.as_secs_f64().max(0.001);
     let bytes_per_s = seen.read_bytes as f64 / seconds;
     // Rows as text are about as long as on disk.
     let bytes = if seen.is_all { seen.read_bytes } else { plan.bytes.max(seen.read_bytes) };
     let reading = if seen.read_bytes == 0 { 0.0 } else { bytes as f64 / bytes_per_s };
     // The last changes are at most those of the lag, and take at most as long as they took to happen.
-    let last = request.max_lag.as_secs_f64();
+    let last = request.max_lag.unwrap_or(MAX_LAG).as_secs_f64();
     let (least, most) = if request.compare != Comparison::None { (reading, 2.0 * reading) } else { (0.0, 0.0) };
     ForeseenReport {
         bytes,
         read_bytes_per_s: bytes_per_s,
         log_bytes_per_s: seen.log_bytes as f64 / seconds,
         full_s: [reading, LOADING * reading],
-        downtime_s: [least, most + last + STEPS],
+        downtime_s: match follows {
+            true => [least, most + last + STEPS],
+            false => [2.0 * reading + least, (1.0 + LOADING) * reading + most + STEPS],
+        },
     }
 }
 
@@ -53,7 +57,7 @@ mod tests {
             follow: true,
             cut_over: true,
             compare,
-            max_lag: Duration::from_secs(1),
+            max_lag: None,
             lasting: None,
             lock_timeout: Duration::from_secs(10),
             readers: None,
@@ -62,11 +66,14 @@ mod tests {
         };
         let plan = MigrationPlan { bytes: 1000, ..MigrationPlan::default() };
         let seen = Foreseen { read_bytes: 200, read: Duration::from_secs(2), is_all: false, log_bytes: 10 };
-        let made = foreseen(&plan, &seen, &request(Comparison::All));
+        let made = foreseen(&plan, &seen, &request(Comparison::All), true);
         assert_eq!((made.full_s, made.downtime_s), ([10.0, 200.0], [10.0, 21.3]));
         assert_eq!((made.log_bytes_per_s, made.bytes), (5.0, 1000));
-        assert_eq!(foreseen(&plan, &seen, &request(Comparison::None)).downtime_s, [0.0, 1.3]);
-        let nothing = foreseen(&plan, &Foreseen::default(), &request(Comparison::All));
+        assert_eq!(foreseen(&plan, &seen, &request(Comparison::None), true).downtime_s, [0.0, 1.3]);
+        let nothing = foreseen(&plan, &Foreseen::default(), &request(Comparison::All), true);
         assert_eq!(nothing.full_s, [0.0, 0.0]);
+        // A look, the full, and the comparison, while writers wait.
+        let at_once = foreseen(&plan, &seen, &request(Comparison::All), false);
+        assert_eq!(at_once.downtime_s, [30.0, 230.3]);
     }
 }

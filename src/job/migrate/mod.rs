@@ -1,5 +1,5 @@
 //! `migrate`: a running server into another running server. A full straight through, then the log of the source, then the
-//! cut-over.
+//! cut-over. A source without a log that can be followed goes into a server at once.
 
 mod foreseen;
 mod pace;
@@ -13,13 +13,15 @@ use fullbore_core::halt::Halt;
 use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::{
-    Compared, DatabaseUrl, Flow, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, Standing,
+    Compared, DatabaseUrl, Engine, Flow, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, Standing,
 };
 use fullbore_engines::{GivenOptions, Options};
 
-use crate::report::{MigrationReport, PoolReport, Report};
+use crate::report::{DefinitionReport, MigrationReport, PoolReport, Report};
 use pace::Pace;
 
+/// How far the target may be behind at the beginning of the cut-over, unless the user says another time.
+pub const MAX_LAG: Duration = Duration::from_secs(1);
 /// The name of the command in reports.
 pub const COMMAND: &str = "migrate";
 /// Connections to each server, unless the user says another number.
@@ -56,8 +58,8 @@ pub struct Request {
     pub compare: Comparison,
     /// `--abort`: an interrupted migration is ended.
     pub abort: bool,
-    /// `--max-lag`
-    pub max_lag: Duration,
+    /// `--max-lag`; without it, [`MAX_LAG`].
+    pub max_lag: Option<Duration>,
     /// `--for`: following ends by itself after this time.
     pub lasting: Option<Duration>,
     /// `--lock-timeout`
@@ -105,6 +107,10 @@ pub fn run(request: &Request, conduct: &Conduct, told: &dyn Fn(Event), report: &
     report.database = Some(request.source.shown().to_owned());
     report.into = Some(request.target.shown().to_owned());
     let engine = engine(request)?;
+    let follows = request.follow && engine.follows();
+    if !engine.follows() {
+        refuse_flags_of_logs(request)?;
+    }
     let halt = conduct.halt();
     let begun = Instant::now();
     let done = conduct.until_signalled(&halt, || {
@@ -114,7 +120,8 @@ pub fn run(request: &Request, conduct: &Conduct, told: &dyn Fn(Event), report: &
             return Ok(());
         }
         let mut migration = report.timed("connecting and the snapshot", |_| engine.begin(order))?;
-        let mut run = Run { request, conduct, halt: &halt, told, report, found: MigrationReport::default() };
+        let found = MigrationReport::default();
+        let mut run = Run { request, follows, conduct, halt: &halt, told, report, found };
         let done = run.all(&mut *migration);
         if done.is_err() {
             run.report.notes.extend(migration.give_up());
@@ -126,16 +133,43 @@ pub fn run(request: &Request, conduct: &Conduct, told: &dyn Fn(Event), report: &
     done
 }
 
-/// The engine that migrates from the source to the target.
+/// How the source is migrated into the target.
 pub(in crate::job) fn engine(request: &Request) -> Result<&'static dyn MigrationEngine> {
-    let of = |url: &DatabaseUrl, flag: &str| {
-        url.engine().and_then(|engine| engine.migration()).ok_or_else(|| {
-            let why = "a migration is from a MySQL or MariaDB server into another one";
-            Error::usage(format!("{flag}{}", url.shown()), why, "write mysql://USER@HOST or mariadb://USER@HOST")
-        })
+    let target = request.target.engine();
+    let from = |engine: &dyn Engine| target.and_then(|target| target.migration_from(engine.name()));
+    if let Some(found) = request.source.engine().and_then(from) {
+        return Ok(found);
+    }
+    // A server that takes its own kind is one that can be a target.
+    let (flag, url) = match target.is_some_and(|target| target.migration_from(target.name()).is_some()) {
+        true => ("", &request.source),
+        false => ("--into ", &request.target),
     };
-    of(&request.target, "--into ")?;
-    of(&request.source, "")
+    let why =
+        "a migration is from a MySQL or MariaDB server, or from an SQLite database, into a MySQL or MariaDB server";
+    let hint = "write mysql://USER@HOST or mariadb://USER@HOST; the source may be sqlite:PATH";
+    Err(Error::usage(format!("{flag}{}", url.shown()), why, hint))
+}
+
+/// A source without a log has nothing that these flags are about.
+fn refuse_flags_of_logs(request: &Request) -> Result<()> {
+    let given = [
+        ("--no-follow", !request.follow),
+        ("--max-lag", request.max_lag.is_some()),
+        ("--for", request.lasting.is_some()),
+        ("--database", !request.databases.is_empty()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some(("--database", _)) => {
+            let why = "the source is one database";
+            Err(Error::usage("--database", why, "name the database of the target in its URL: --into mysql://…/NAME"))
+        }
+        Some((flag, _)) => {
+            let why = format!("{} has no log that could be followed", request.source.shown());
+            Err(Error::usage(flag, why, "leave it out: the migration ends after the rows"))
+        }
+    }
 }
 
 pub(in crate::job) fn order(request: &Request, halt: &Halt) -> MigrationOrder {
@@ -163,6 +197,8 @@ pub(in crate::job) fn order(request: &Request, halt: &Halt) -> MigrationOrder {
 /// A migration that runs.
 struct Run<'a> {
     request: &'a Request,
+    /// The log of the source is followed after the full.
+    follows: bool,
     conduct: &'a Conduct,
     halt: &'a Halt,
     told: &'a dyn Fn(Event),
@@ -177,20 +213,31 @@ impl Run<'_> {
         self.report.notes.extend(plan.notes.iter().cloned());
         self.found.servers = plan.servers.to_vec();
         (self.found.tables, self.found.expected_bytes) = (plan.tables, plan.bytes);
+        self.found.definitions = plan.definitions.iter().map(DefinitionReport::of).collect();
         if self.request.plan {
             let pool = self.pool()?;
             let flow = Flow { pool: &pool, progress: &self.conduct.progress, halt: self.halt };
             let seen = migration.foresee(&flow, foreseen::LOOK)?;
-            self.found.foreseen = Some(foreseen::foreseen(&plan, &seen, self.request));
+            self.found.foreseen = Some(foreseen::foreseen(&plan, &seen, self.request, self.follows));
             self.report.status = "planned".into();
             return Ok(());
         }
         (self.told)(Event::Begins(plan.clone()));
+        if let Some(since) = plan.frozen_since {
+            (self.told)(Event::Frozen);
+            self.full(migration, &plan)?;
+            let ended = self.compared_and_ended(migration);
+            self.found.downtime_s = Some(since.elapsed().as_secs_f64());
+            self.report.notes.extend(ended.map_err(|error| self.conduct.why_halted(error))?);
+            self.found.cut_over = true;
+            return Ok(());
+        }
         if !plan.is_full_done {
             self.full(migration, &plan)?;
         }
-        if !self.request.follow {
-            let notes = migration.end()?;
+        if !self.follows {
+            // Rows of a source that is written to cannot be read again as they were: only the engine knows what it read.
+            let notes = if self.request.follow { self.compared_and_ended(migration)? } else { migration.end()? };
             self.report.notes.extend(notes);
             return Ok(());
         }
@@ -234,7 +281,7 @@ impl Run<'_> {
         }
         let summary = loaded.notes.last().cloned().unwrap_or_default();
         self.report.notes.extend(loaded.notes);
-        (self.told)(Event::FullDone(summary));
+        (self.told)(Event::FullDone(if self.follows { format!("{summary}; following the log") } else { summary }));
         Ok(())
     }
 
@@ -242,7 +289,7 @@ impl Run<'_> {
     fn follow(&mut self, migration: &mut dyn Migration) -> Result<Ended> {
         let begun = Instant::now();
         let deadline = self.request.lasting.and_then(|lasting| begun.checked_add(lasting));
-        let mut pace = Pace::new(self.request.max_lag);
+        let mut pace = Pace::new(self.request.max_lag.unwrap_or(MAX_LAG));
         loop {
             if self.conduct.check().is_err() {
                 return Ok(Ended::Asked);
@@ -303,6 +350,13 @@ impl Run<'_> {
             ends += u32::from(standing.at_end);
         }
         self.found.last_bytes_s = Some(since.elapsed().as_secs_f64());
+        let notes = self.compared_and_ended(migration)?;
+        self.found.cut_over = true;
+        Ok(notes)
+    }
+
+    /// Compares both sides, and ends the migration.
+    fn compared_and_ended(&mut self, migration: &mut dyn Migration) -> Result<Vec<String>> {
         if self.request.compare != Comparison::None {
             let since = Instant::now();
             let Compared { tables, rows } = migration.compare(self.request.compare == Comparison::All)?;
@@ -310,9 +364,7 @@ impl Run<'_> {
             self.found.compare_s = Some(since.elapsed().as_secs_f64());
         }
         self.conduct.check()?;
-        let notes = migration.end()?;
-        self.found.cut_over = true;
-        Ok(notes)
+        migration.end()
     }
 
     /// Following has ended, and the target is not the source yet.

@@ -36,11 +36,14 @@ pub fn run(
     report: &mut Report,
 ) -> Result<()> {
     let source = &request.migration.source;
+    let engine = migrate::engine(&request.migration)?.out_of_sets().ok_or_else(|| {
+        let why = "only MySQL and MariaDB have log sets that a running server takes";
+        Error::usage(source.shown(), why, "leave --repo out")
+    })?;
     let name = name_of(request, database, setting, conduct, report)?;
     report.engine = source.engine().map(|engine| engine.name().to_owned());
     report.database = Some(source.shown().to_owned());
     report.into = Some(request.migration.target.shown().to_owned());
-    let engine = migrate::engine(&request.migration)?;
     let halt = conduct.halt();
     conduct.until_signalled(&halt, || {
         let mut migration = engine.cut_over(migrate::order(&request.migration, &halt), &name)?;

@@ -10,7 +10,7 @@ use fullbore_core::units::{counted, show_bytes};
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
 use fullbore_engines::engine::{
-    LoadOrder, LogicalEngine, MigrationEngine, RefreshBase, RefreshOrder, Refreshed, SetEnd,
+    LoadOrder, LogicalEngine, MigrationEngine, RefreshBase, RefreshEngine, RefreshOrder, Refreshed, SetEnd,
 };
 use fullbore_repository::chain::steps::RestoredState;
 use fullbore_repository::{chain, discovery};
@@ -34,8 +34,9 @@ pub struct Refresh {
 }
 
 /// The engine that brings log sets into servers.
-pub(super) fn engine_of(name: &str) -> Result<&'static dyn MigrationEngine> {
-    fullbore_engines::named(name).and_then(|engine| engine.migration()).ok_or_else(|| {
+pub(super) fn engine_of(name: &str) -> Result<&'static dyn RefreshEngine> {
+    let engine = fullbore_engines::named(name).and_then(|engine| engine.migration_from(name));
+    engine.and_then(MigrationEngine::out_of_sets).ok_or_else(|| {
         let why = format!("only sets of MySQL and MariaDB are applied to a running server, and these are of `{name}`");
         Error::usage("--repo", why, "restore them: fullbore restore --repo NAME --into …")
     })
@@ -46,7 +47,7 @@ fn asked<T>(
     request: &Request,
     (database, engine): (&str, &str),
     conduct: &Conduct,
-    ask: impl FnOnce(&dyn MigrationEngine, &RefreshOrder<'_>) -> Result<T>,
+    ask: impl FnOnce(&dyn RefreshEngine, &RefreshOrder<'_>) -> Result<T>,
 ) -> Result<T> {
     let Into::Server { url, .. } = &request.into else { return Err(of_no_server(&request.into)) };
     let halt = conduct.halt();

@@ -1,7 +1,7 @@
 //! Migrations: what a running server holds goes into another running server, while the source is written to.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fullbore_core::Result;
 use fullbore_core::halt::Halt;
@@ -26,6 +26,20 @@ pub trait MigrationEngine: Sync {
     /// A server cannot be reached, or the target holds no such migration.
     fn abort(&self, order: MigrationOrder) -> Result<Vec<String>>;
 
+    /// Whether the source has a log that is applied to the target after the full. Without one, a cut-over keeps writers out
+    /// from before the full on, and a migration has one database of the target.
+    fn follows(&self) -> bool {
+        true
+    }
+
+    /// The same out of the sets of a repository; `None` for an engine whose log sets no running server takes.
+    fn out_of_sets(&self) -> Option<&dyn RefreshEngine> {
+        None
+    }
+}
+
+/// An engine whose sets go from a repository into a running server, step by step.
+pub trait RefreshEngine: Sync {
     /// How far a target is that gets sets of a repository.
     ///
     /// # Errors
@@ -139,10 +153,27 @@ pub struct MigrationPlan {
     pub bytes: u64,
     /// The full is in the target already: only the log is applied.
     pub is_full_done: bool,
+    /// Writers of the source are kept out since then: it has no log that is applied later.
+    pub frozen_since: Option<Instant>,
+    /// The tables as the target will have them, if they are made from those of another kind of database.
+    pub definitions: Vec<Definition>,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// Facts that need no action.
     pub notes: Vec<String>,
+}
+
+/// A table of the source, and its statement for the target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Definition {
+    /// Its name.
+    pub table: String,
+    /// Its rows.
+    pub rows: u64,
+    /// Bytes of its values, about as text.
+    pub bytes: u64,
+    /// CREATE TABLE.
+    pub create: String,
 }
 
 /// What a look at the source says about a migration.

@@ -46,8 +46,8 @@ pub use log::{
 };
 pub use logical::{Load, LoadOrder, Loaded, LogicalEngine};
 pub use migration::{
-    Compared, Flow, Foreseen, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, RefreshBase,
-    RefreshOrder, Refreshed, Standing,
+    Compared, Definition, Flow, Foreseen, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved,
+    RefreshBase, RefreshEngine, RefreshOrder, Refreshed, Standing,
 };
 pub use option::{AlsoIn, EngineOption, GivenIn, GivenOptions, OptionKind, OptionValue};
 pub(crate) use options::names as option_names;
@@ -124,8 +124,9 @@ pub trait Engine: Sync {
         None
     }
 
-    /// Its servers, if they can be migrated into other servers.
-    fn migration(&self) -> Option<&dyn MigrationEngine> {
+    /// How databases of the engine with the name `source` are migrated into its servers, if they can be.
+    fn migration_from(&self, source: &str) -> Option<&dyn MigrationEngine> {
+        let _ = source;
         None
     }
 

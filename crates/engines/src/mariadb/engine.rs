@@ -14,7 +14,7 @@ use crate::mysql_family::binlog::engine::Binlog;
 use crate::mysql_family::innodb::verify::InnodbPages;
 use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::logical_set::{self, LogicalSets};
-use crate::mysql_family::migration::Migrations;
+use crate::mysql_family::migration;
 use crate::mysql_family::server_options::{
     ACCEPT_UNVERIFIED, DATABASE, EXCLUDE, METHOD, OF_RESTORES, PASSWORD_FILE, TABLE, USERS, WHERE,
 };
@@ -95,8 +95,8 @@ impl Engine for MariaDb {
         Some(&LogicalSets)
     }
 
-    fn migration(&self) -> Option<&dyn MigrationEngine> {
-        Some(&Migrations)
+    fn migration_from(&self, source: &str) -> Option<&dyn MigrationEngine> {
+        migration::migration_from(source)
     }
 
     fn pages(&self) -> Option<&dyn PageEngine> {

@@ -8,6 +8,7 @@ pub mod connection;
 pub mod credentials;
 mod dialect;
 pub mod emptied;
+pub mod from_sqlite;
 pub mod innodb;
 pub mod logical;
 pub mod logical_set;

@@ -94,6 +94,19 @@ impl QuietConnection {
         })
     }
 
+    /// Starts a transaction that keeps other writers out and lets readers in. It writes nothing.
+    pub fn begin_alone(&self, path: &Path, patience: &Patience) -> Result<()> {
+        let begun = self.insist(path, patience, || {
+            self.end()?;
+            // SQLite refuses the transaction of a writer otherwise.
+            self.pragma_update(None, "query_only", false)?;
+            self.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            self.pragma_update(None, "query_only", true)?;
+            self.prepare_cached("SELECT count(*) FROM sqlite_schema")?.query_row([], |_| Ok(()))
+        });
+        begun.map_err(|error| error.noting("fullbore waits for the transactions of writers, to keep them out"))
+    }
+
     /// Tries until there is an answer, a permanent error, or the timeout.
     fn insist<T>(&self, path: &Path, patience: &Patience, attempt: impl Fn() -> rusqlite::Result<T>) -> Result<T> {
         loop {

@@ -198,8 +198,8 @@ fn clock(value: &[u8], hours: u64, decimals: u8, text: &mut Vec<u8>) -> Option<(
     Some(())
 }
 
-/// Appends the fewest digits that mean this number, where a server writes an exponent with one.
-fn double(number: f64, text: &mut Vec<u8>) {
+/// Appends the fewest digits that mean this number, which is finite, where a server writes an exponent with one.
+pub fn double(number: f64, text: &mut Vec<u8>) {
     let mut buffer = zmij::Buffer::new();
     let written = buffer.format_finite(number);
     // Most numbers have their point where the server has it.

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 
+pub use binary::double;
 pub use handshake::Greeting;
 pub use local_data::Changed;
 pub use result_set::{ResultSet, take_integer};

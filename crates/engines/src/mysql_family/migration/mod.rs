@@ -15,7 +15,7 @@ mod landing;
 mod onto;
 mod refresh;
 mod servers;
-mod state;
+pub mod state;
 
 use std::time::Duration;
 
@@ -23,8 +23,10 @@ use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
+use super::Dialect;
 use super::binlog::end::End;
 use super::binlog::preflight::{Server, is_beyond, status};
+use super::from_sqlite::FromSqlite;
 use super::logical_set::describe;
 use super::logical_set::load::{ServerLoad, control};
 use super::logical_set::selection::Selection;
@@ -32,7 +34,7 @@ use super::logical_set::session::LogicalSession;
 use crate::Session;
 use crate::engine::{
     Compared, Flow, Foreseen, LoadOrder, LogReplay, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved,
-    RefreshBase, RefreshOrder, Refreshed, Standing,
+    RefreshBase, RefreshEngine, RefreshOrder, Refreshed, Standing,
 };
 use freeze::Freeze;
 use onto::Onto;
@@ -43,6 +45,14 @@ use state::{Origin, Phase, State};
 const STEP: Duration = Duration::from_millis(500);
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
+
+/// How databases of the engine with the name `source` are migrated into servers of both vendors.
+pub fn migration_from(source: &str) -> Option<&'static dyn MigrationEngine> {
+    match source {
+        "sqlite" => Some(&FromSqlite),
+        _ => Dialect::named(source).map(|_| -> &dyn MigrationEngine { &Migrations }),
+    }
+}
 
 /// Migrations of both engines.
 pub struct Migrations;
@@ -66,6 +76,12 @@ impl MigrationEngine for Migrations {
         Ok(notes)
     }
 
+    fn out_of_sets(&self) -> Option<&dyn RefreshEngine> {
+        Some(self)
+    }
+}
+
+impl RefreshEngine for Migrations {
     fn refreshed(&self, order: &RefreshOrder<'_>) -> Result<Refreshed> {
         refresh::refreshed(order)
     }

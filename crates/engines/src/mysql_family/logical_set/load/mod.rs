@@ -3,6 +3,7 @@
 mod accounts;
 pub mod check;
 mod ddl;
+mod given;
 pub mod notes;
 pub mod objects;
 mod plan;
@@ -23,6 +24,7 @@ use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 pub use ddl::token_end as quoted_end;
+pub use given::Feed;
 pub use prepare::{control, session_names};
 pub use vendor::nearest as nearest_collation;
 
@@ -77,11 +79,19 @@ impl ServerLoad {
     /// As for [`LogicalEngine::load`](crate::engine::LogicalEngine::load).
     pub fn begin(url: &str, order: LoadOrder, options: &Options) -> Result<Self> {
         let login = Login::of(url, &options.given, options.halt.clone())?;
-        let dialect = login.address.dialect;
         if login.address.database.is_some() {
             let why = "a load goes into the databases of the set";
             return Err(Error::usage("--into", why, "leave the database out, and rename with --map OLD=NEW"));
         }
+        Self::on(login, order, options)
+    }
+
+    /// The same on a server with this login; a database in its address says nothing.
+    ///
+    /// # Errors
+    /// As for [`begin`](Self::begin).
+    pub fn on(login: Login, order: LoadOrder, options: &Options) -> Result<Self> {
+        let dialect = login.address.dialect;
         let mut control = prepare::control(&login)?;
         let facts = Facts::ask(&mut control, dialect)?;
         let other_vendor = order.engine != dialect.name();
