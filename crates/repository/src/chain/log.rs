@@ -158,9 +158,17 @@ impl<'a> Logs<'a> {
         let path_until = path.sets.last().and_then(|&at| self.until(at)).unwrap_or(path.until);
         // A set that ends at the same position as the path adds nothing, whatever its time is.
         let ends_there = |range: &LogRange| range.last.as_ref().zip(end).is_some_and(|(last, end)| last.is(end));
+        // Some servers know only whole seconds.
+        let is_farther = |range: &LogRange| {
+            let ends = range.last.as_ref().zip(end);
+            ends.is_some_and(|(last, end)| last.history == end.history && last.at > end.at)
+        };
         let beyond = |at: &usize| {
-            let later = self.until(*at).is_some_and(|until| until > path_until);
-            later && same(*at) && !taken.contains(at) && !self.range(*at).is_some_and(ends_there)
+            let is_later = match self.until(*at) {
+                Some(until) if until == path_until => self.range(*at).is_some_and(is_farther),
+                until => until.is_some_and(|until| until > path_until),
+            };
+            is_later && same(*at) && !taken.contains(at) && !self.range(*at).is_some_and(ends_there)
         };
         // The predecessor of the first of them is missing.
         let broken = self

@@ -280,6 +280,15 @@ mod logs {
     }
 
     #[test]
+    fn a_gap_within_one_second_of_a_servers_clock_is_refused() {
+        let mut found = [full_at(1, 10), log(2, 1, 10, 20), log(4, 3, 30, 40)];
+        let range = found[2].log_range.as_mut().unwrap();
+        (range.at, range.until) = (20, 20);
+        assert!(text(&found, &Choice::default()).contains("is not there"));
+        assert_eq!(choose(&found[..2], &Choice::default()).unwrap().sets, [0, 1]);
+    }
+
+    #[test]
     fn a_time_at_which_nobody_followed_the_log_is_refused_with_the_times_on_both_sides() {
         let mut found = vec![full_at(1, 10), log(2, 1, 10, 20), full_at(3, 40), log(4, 3, 40, 50)];
         for other in [2, 3] {
