@@ -237,7 +237,8 @@ fn what_the_account_may_not_do_is_named_and_a_table_that_changes_ends_the_backup
     as_user("locker", "--to nul:").with_code(4).says(&["REPLICATION CLIENT"]);
     as_user("blind", "--to nul:").refused(1, "shop.v", "SHOW VIEW");
     for (options, thing, why) in [
-        ("--table shop.none", "mysql://", "table shop.none does not exist"),
+        ("--table other.none", "mysql://", "table other.none does not exist"),
+        ("--table shop.item", "--table shop.item", "takes all tables of `shop` already"),
         ("--database none", "mysql://", "database none does not exist"),
         ("--where shop.item", "--where", "no condition"),
         ("--kind differential --base a", "", "differential"),

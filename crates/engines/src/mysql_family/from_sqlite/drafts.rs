@@ -9,6 +9,8 @@ use crate::sqlite::outgoing::schema::{Column, ForeignKey, Index, Table};
 
 /// The most characters of a name in the target.
 const NAME_MAX: usize = 64;
+/// The most columns of a table of InnoDB.
+const COLUMNS_MAX: usize = 1017;
 /// The most bytes of a row besides its LONGTEXT and LONGBLOB: 65,535, less what the server needs.
 const ROW_MAX: u64 = 65_000;
 /// How many names a note lists.
@@ -58,7 +60,7 @@ impl Draft {
     /// A value or a name that the target does not hold.
     pub fn of(table: Table, facts: TableFacts, limits: &Limits, told: &mut Told) -> Result<Self> {
         let mut draft = Self { table, facts, kinds: Vec::new() };
-        draft.demand_names()?;
+        draft.demand_names_and_columns()?;
         for (column, facts) in draft.table.columns.iter().zip(&draft.facts.columns) {
             let kind = Kind::choose(&column.declared, facts).map_err(|misfit| draft.misfit(column, &misfit))?;
             if facts.largest.0 >= limits.value {
@@ -98,7 +100,13 @@ impl Draft {
         Error::refused(format!("table {}", self.table.name), why, hint)
     }
 
-    fn demand_names(&self) -> Result<()> {
+    fn demand_names_and_columns(&self) -> Result<()> {
+        let count = self.table.columns.len();
+        if count > COLUMNS_MAX {
+            let why = format!("it has {count} columns, and a table of InnoDB has at most {COLUMNS_MAX}");
+            let hint = "make two tables of it in the source, and migrate again";
+            return Err(Error::refused(format!("table {}", self.table.name), why, hint));
+        }
         let columns = self.table.columns.iter().map(|column| (&column.name, "column"));
         for (name, what) in columns.chain([(&self.table.name, "table")]) {
             let why = match () {

@@ -7,6 +7,7 @@ use super::facts::TableFacts;
 use super::statements;
 use crate::Options;
 use crate::sqlite::outgoing::Outgoing;
+use crate::sqlite::outgoing::schema::{Column, Table};
 
 fn limits() -> Limits {
     let [binary, nocase, rtrim] = ["b", "ci", "r"].map(str::to_owned);
@@ -104,4 +105,11 @@ fn foreign_keys_need_a_key_of_the_same_types() {
         statements[0]
     );
     assert!(told.left_out.len() == 3 && statements[0].matches("FOREIGN").count() == 2, "{told:?}");
+}
+
+#[test]
+fn a_table_with_more_columns_than_innodb_has_is_refused_before_anything_is_made() {
+    let table = Table { name: "wide".into(), columns: vec![Column::default(); 1018], ..Table::default() };
+    let error = Draft::of(table, TableFacts::default(), &limits(), &mut Told::default()).unwrap_err().to_string();
+    assert!(error.contains("table wide") && error.contains("1018 columns"), "{error}");
 }
