@@ -112,7 +112,6 @@ impl<T> OrderWindow<T> {
     /// The number came before, or `release` says what is wrong.
     pub fn done(&self, number: u32, left: T, mut release: impl FnMut(T) -> Result<(), Flaw>) -> Result<(), Flaw> {
         let mut state = self.lock();
-        state.inside -= 1;
         if number < state.lowest || state.done.insert(number, left).is_some() {
             return Err(twice(number));
         }
@@ -122,6 +121,8 @@ impl<T> OrderWindow<T> {
             state.lowest = lowest;
             release(left)?;
         }
+        // A block with an error stays inside: those behind it end with the job, and do not call it missing.
+        state.inside -= 1;
         self.changed.notify_all();
         Ok(())
     }
@@ -220,6 +221,19 @@ mod tests {
             order.lock().waiting.clear();
         }
         assert!(order.finish().is_err());
+    }
+
+    #[test]
+    fn a_block_with_an_error_is_not_called_missing_by_those_that_wait_for_it() {
+        let (order, halt) = (OrderWindow::new(1), Halt::new());
+        order.admit(1, &halt, ALONE).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| order.admit(3, &halt, ALONE));
+            order.done(1, (), |()| Err(broken("it strays"))).unwrap_err();
+            std::thread::sleep(3 * TICK);
+            halt.stop(Error::Halted);
+            assert!(waiting.join().unwrap().is_err(), "the job ends with the error of block 1");
+        });
     }
 
     #[test]
