@@ -85,7 +85,8 @@ fn next(
     let sequence = chain::steps::following(&known, &standing, &choice);
     let sequence = sequence.map_err(|error| of_repository(error, &repository.name))?;
     let last = sequence.sets.last().and_then(|&at| end_of(&known[at].log_range)).or(end_of(&standing.log_range));
-    if let Some(gap) = last.and_then(|last| beyond_a_gap(&sets, &last)) {
+    let since = standing.log_range.as_ref().map_or(i64::MIN, |range| range.at);
+    if let Some(gap) = last.and_then(|last| beyond_a_gap(&sets, &last, since)) {
         return Err(of_repository(gap, &repository.name));
     }
     if sequence.sets.is_empty() {
@@ -121,10 +122,12 @@ fn is_applied(set: &StoredSet, standing: &Option<LogRange>) -> bool {
     set.record.kind == SetKind::Log && is_before && range.is_some_and(|range| range.at <= standing.at)
 }
 
-/// The error of a log set behind the chosen ones: their times may be the same, but not their places.
-fn beyond_a_gap(sets: &[&StoredSet], last: &LogPosition) -> Option<Error> {
+/// The error of a log set behind the chosen ones: their times may be the same, but not their places. A set that ends before
+/// `since`, the time of the target, is from before a reset of the log.
+fn beyond_a_gap(sets: &[&StoredSet], last: &LogPosition, since: i64) -> Option<Error> {
     let is_beyond = |set: &&&StoredSet| {
-        let end = end_of(&set.found().log_range);
+        let range = set.found().log_range.filter(|range| range.at >= since);
+        let end = end_of(&range);
         set.record.kind == SetKind::Log && end.is_some_and(|end| end.history == last.history && end.at > last.at)
     };
     let found = sets.iter().find(is_beyond)?.found();

@@ -95,7 +95,7 @@ struct Full {
 }
 
 impl Refresh {
-    /// Connects and checks. With a base, that one is loaded first.
+    /// Connects and checks. If there is a base, its rows are loaded first.
     ///
     /// # Errors
     /// The target cannot be reached, cannot take the log, or holds something else.
