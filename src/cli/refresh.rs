@@ -83,30 +83,14 @@ fn log(args: &Migrate, source: &str, config: &Config) -> Result<backup::Request>
     let options = migrate::with_file(args.password_file.as_ref());
     let (source, engine_options) = resolve_options(source, &options, &config.engine)?;
     Ok(backup::Request {
-        source,
-        to: Vec::new(),
         stripes: config.stripes,
         compression: config.compression.as_ref().map(|text| text.parse()).transpose()?.unwrap_or_default(),
-        auto: None,
         knobs: BackupTuning::default().knobs(config)?,
-        kind: SetKind::Log,
-        copy_only: false,
-        base: Vec::new(),
-        init: false,
-        mkdir: false,
-        wait: false,
-        dry_run: false,
-        measure_limit: false,
         encrypt_to: config.encrypt_to.clone(),
         key: args.key.clone().or_else(|| config.key.clone()),
-        name: String::new(),
-        description: String::new(),
-        media_name: String::new(),
-        mirror: None,
         name_template: config.name_template.clone(),
-        own_template: None,
         lock_timeout: Duration::from_secs(args.lock_timeout),
-        continue_after_error: false,
         engine_options,
+        ..backup::Request::plain(source, SetKind::Log)
     })
 }

@@ -189,6 +189,37 @@ pub(super) fn engine_options(
 }
 
 impl Request {
+    /// A backup of this kind with the default of every setting, and without a place to go to.
+    pub fn plain(source: DatabaseUrl, kind: SetKind) -> Self {
+        Self {
+            source,
+            to: Vec::new(),
+            stripes: None,
+            compression: Compression::default(),
+            auto: None,
+            knobs: Knobs::default(),
+            kind,
+            copy_only: false,
+            base: Vec::new(),
+            init: false,
+            mkdir: false,
+            wait: false,
+            dry_run: false,
+            measure_limit: false,
+            encrypt_to: Vec::new(),
+            key: None,
+            name: String::new(),
+            description: String::new(),
+            media_name: String::new(),
+            mirror: None,
+            name_template: None,
+            own_template: None,
+            lock_timeout: Duration::ZERO,
+            continue_after_error: false,
+            engine_options: GivenOptions::default(),
+        }
+    }
+
     /// The number of families, before their lengths are known.
     fn families(&self) -> usize {
         self.stripes.unwrap_or_else(|| self.places())

@@ -7,9 +7,9 @@ use fullbore_core::device::Device;
 use fullbore_core::media::SetKind;
 use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
+use fullbore_engines::ForeignMediaSet;
 use fullbore_engines::engine::DatabaseUrl;
 use fullbore_engines::foreign_set::session::ForeignSession;
-use fullbore_engines::{ForeignMediaSet, GivenOptions};
 use fullbore_repository::discovery;
 use fullbore_repository::format::SetRecord;
 use uuid::Uuid;
@@ -135,32 +135,20 @@ pub(in crate::job) fn backup_of(
     let mut knobs = request.reading.knobs.clone();
     knobs.throttle = request.throttle;
     Ok(backup::Request {
-        source: DatabaseUrl::of_name(found.media.engine(), &first.database),
         to: request.to.clone(),
         stripes: request.stripes,
         compression: request.compression.unwrap_or_default(),
-        auto: None,
         knobs,
-        kind: SetKind::Full,
         // Only a full of the other program begins a chain of this one.
         copy_only: !set.sets.iter().any(|set| set.is_full),
-        base: Vec::new(),
         init: request.init,
         mkdir: request.mkdir,
-        wait: false,
-        dry_run: false,
-        measure_limit: false,
         encrypt_to: encrypt_to.clone(),
         key: request.reading.key.clone(),
         name: first.summary.clone(),
         description: format!("media set {}", set.id),
-        media_name: String::new(),
-        mirror: None,
         name_template: request.name_template.clone(),
-        own_template: None,
-        lock_timeout: std::time::Duration::ZERO,
-        continue_after_error: false,
-        engine_options: GivenOptions::default(),
+        ..backup::Request::plain(DatabaseUrl::of_name(found.media.engine(), &first.database), SetKind::Full)
     })
 }
 

@@ -12,7 +12,7 @@ use fullbore_core::media::SetKind;
 use fullbore_core::plan::{Knobs, Plan, TransferSize};
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::DatabaseUrl;
-use fullbore_engines::{GivenOptions, ObjectMedia, UploadedObject};
+use fullbore_engines::{ObjectMedia, UploadedObject};
 use fullbore_gateway::storage::Done;
 use fullbore_gateway::{Failure, ObjectInfo, ObjectReader, Tell};
 use fullbore_repository::Repository;
@@ -288,30 +288,13 @@ fn template(config: &Config, writing: &Writing, repository: &Repository) -> Resu
     };
     let encrypt_to = if writing.encrypt_to.is_empty() { &config.encrypt_to } else { &writing.encrypt_to };
     Ok(backup::Request {
-        source: DatabaseUrl::default(),
         to: repository.places.clone(),
         stripes: writing.stripes.or(config.stripes),
         compression: writing.compression.or(configured).unwrap_or_default(),
-        auto: None,
         knobs,
-        kind: SetKind::Full,
-        copy_only: false,
-        base: Vec::new(),
-        init: false,
-        mkdir: false,
-        wait: false,
-        dry_run: false,
-        measure_limit: false,
         encrypt_to: encrypt_to.clone(),
         key: writing.key.clone().or_else(|| config.key.clone()),
-        name: String::new(),
-        description: String::new(),
-        media_name: String::new(),
-        mirror: None,
         name_template: config.name_template.clone(),
-        own_template: None,
-        lock_timeout: Duration::ZERO,
-        continue_after_error: false,
-        engine_options: GivenOptions::default(),
+        ..backup::Request::plain(DatabaseUrl::default(), SetKind::Full)
     })
 }

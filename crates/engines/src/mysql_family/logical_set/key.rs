@@ -192,6 +192,9 @@ fn middle_of_texts(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
         let digits = text.get(common..).unwrap_or_default().iter().copied().chain(std::iter::repeat(0));
         digits.take(MIDDLE_BYTES).fold(0_u128, |sum, digit| sum << 8 | u128::from(digit))
     };
+    if let Some(digits) = middle_of_digits(low.get(common..)?, high.get(common..)?) {
+        return Some([low.get(..common)?, digits.as_bytes()].concat());
+    }
     let (from, to) = (fraction(low), fraction(high));
     let middle = from.checked_add(to.checked_sub(from)? / 2).filter(|middle| *middle > from)?;
     let bytes = middle.to_be_bytes();
@@ -208,6 +211,19 @@ fn middle_of_texts(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
         text.pop();
     }
     (text[..] > *low).then_some(text)
+}
+
+/// The middle of two texts of digits, as fractions: between 19 and 20 there is no letter, but there is 195.
+fn middle_of_digits(low: &[u8], high: &[u8]) -> Option<String> {
+    let fraction = |text: &[u8]| {
+        let mut digits = text.iter().copied().chain(std::iter::repeat(b'0')).take(MIDDLE_BYTES);
+        digits.try_fold(0_u64, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u64::from(digit - b'0')))
+    };
+    let (from, to) = (fraction(low)?, fraction(high)?);
+    let middle = from + to.checked_sub(from)? / 2;
+    let longest = low.len().max(high.len()) + 1;
+    let text: String = format!("{middle:0width$}", width = MIDDLE_BYTES).chars().take(longest).collect();
+    (text.as_bytes() > low && text.as_bytes() < high).then_some(text)
 }
 
 #[cfg(test)]
@@ -268,6 +284,8 @@ mod tests {
             (b"a", b"b"),
             ("ä".as_bytes(), "ü".as_bytes()),
             (b"abc", b"abcd"),
+            (b"u01", b"u0100"),
+            (b"9", b"9zz"),
             (b"\x00\x01", b"\xff\xfe"),
         ] {
             if let Some(middle) = middle_of_texts(low, high) {
@@ -275,6 +293,8 @@ mod tests {
             }
         }
         assert_eq!(middle_of_texts(b"user0000", b"user9999").unwrap()[..5], *b"user4");
+        assert_eq!(middle_of_texts(b"user0019", b"user0020").unwrap(), b"user00195");
+        assert_eq!(middle_of_texts(b"0000000000000000001", b"0000000000000000003").unwrap(), b"00000000000000000020");
         assert_eq!(middle_of_texts(b"b", b"a"), None);
         assert_eq!(middle_of_texts(b"b", b"b"), None);
     }

@@ -42,11 +42,15 @@ pub fn existing(connection: &mut Connection, plan: &Plan) -> Result<Vec<String>>
     Ok(found)
 }
 
-/// The error of a target that holds something already.
-pub fn not_empty(server: &str, found: &[String]) -> Error {
+/// The error of a target that holds something already. A migration gives no database another name.
+pub fn not_empty(server: &str, found: &[String], is_migration: bool) -> Error {
     let named = first_of(found, NAMED_MAX);
-    let hint = "choose another server, give the database another name with --map OLD=NEW, or drop what is there with \
-                --replace";
+    let hint = match is_migration {
+        true => "choose another server, or drop what is there with --replace",
+        false => {
+            "choose another server, give the database another name with --map OLD=NEW, or drop what is there with --replace"
+        }
+    };
     Error::refused(server, format!("the target holds {named} already"), hint)
 }
 

@@ -112,7 +112,7 @@ pub fn prepared(
     }
     let found = objects::existing(control, plan)?;
     if !found.is_empty() && !order.replace {
-        return Err(objects::not_empty(&server, &found));
+        return Err(objects::not_empty(&server, &found, order.leave_events));
     }
     if order.dry_run {
         return Ok(notes::Earlier::default());
