@@ -2,10 +2,10 @@
 """Compares logical backups and loads of fullbore with mydumper, myloader, the server's own dump program, LOAD DATA, and a
 client that discards rows.
 
-    bench/mysql-logical/compare.py                     1 GiB, 4 rounds, MySQL 9 and MariaDB 11.8
+    bench/mysql-logical/compare.py                     512 MiB, 4 rounds, MySQL 9 and MariaDB 11.8
     bench/mysql-logical/compare.py --quick             64 MiB, 2 rounds: does everything run?
     bench/mysql-logical/compare.py --install           first installs mydumper with apt-get
-    bench/mysql-logical/compare.py --server mysql-9 --size 4GiB --tables 10000 --only load
+    bench/mysql-logical/compare.py --server mysql-9 --size 768MiB --tables 10000 --only load
 
 The same rows are stored in several shapes, each in a database of its own: a table with an integer key, with a string key, with
 a composite key, without a key, with two secondary indexes, and many small tables. `numeric` has 22 columns of numbers. Cases,
@@ -45,13 +45,15 @@ KEYS = {
     "nokey": ("id BIGINT", "n", None),
     "indexed": ("id BIGINT", "n", "PRIMARY KEY (id), KEY (name), KEY (at)"),
 }
+# Memory in sizes of a shape: the pool of the source, which holds all shapes; that of the target; and the sets and dumps in --out.
+POOL, TARGET_POOL, KEPT = 8, 3, 13
 SHAPES = ["integer", "string", "composite", "nokey"]
 TOOLS = ["integer", "numeric", "indexed"]
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=size_of, default=None, help="bytes of each shape (1GiB)")
+    parser.add_argument("--size", type=size_of, default=None, help="bytes of each shape (512MiB)")
     parser.add_argument("--tables", type=int, default=None, help="small tables (2000)")
     parser.add_argument("--rounds", type=int, default=None, help="rounds, the first of which is discarded (4)")
     parser.add_argument("--server", action="append", choices=KINDS, help="which server; may be given more than once")
@@ -65,9 +67,13 @@ def arguments():
     parser.add_argument("--install", action="store_true", help="apt-get install mydumper")
     parser.add_argument("--fullbore", default=os.path.join(TARGET, "release", "fullbore"))
     options = parser.parse_args()
-    options.size = options.size or (64 * MIB if options.quick else 1 << 30)
+    options.size = options.size or (64 * MIB if options.quick else 512 * MIB)
     options.tables = options.tables or (200 if options.quick else 2000)
     options.rounds = options.rounds or (2 if options.quick else 4)
+    with open("/proc/meminfo") as file:
+        free = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
+    if not options.made and (POOL + TARGET_POOL + KEPT) * options.size + (1 << 30) > free:
+        parser.error(f"--size: the servers and dumps need {POOL + TARGET_POOL + KEPT} times as much memory, and {free >> 20} MiB are free")
     options.server = options.server or ["mysql-9", "mariadb-11.8"]
     return options
 
@@ -271,15 +277,16 @@ def markdown(result):
 
 def started(options, kind, folder):
     """Both servers, filled."""
-    settings = ["--option", "innodb-flush-log-at-trx-commit=2", "--redo", "1G", "--option", "local-infile=1",
-                "--option", f"innodb-buffer-pool-size={8 * options.size + (1 << 28)}"]
+    settings = ["--option", "innodb-flush-log-at-trx-commit=2", "--redo", "1G", "--option", "local-infile=1"]
+    pool = ["--option", f"innodb-buffer-pool-size={POOL * options.size + (1 << 28)}"]
     owner = options.owner or os.getpid()
-    source = Server(kind, os.path.join(folder, "source"), *settings, "--binlog", owner=owner)
+    source = Server(kind, os.path.join(folder, "source"), *settings, *pool, "--binlog", owner=owner)
     if kind.startswith("mysql"):
         # mydumper reads its ranges out of the older form of EXPLAIN. Without it, it reads the table in one piece.
         source.sql("SET GLOBAL explain_format = TRADITIONAL")
     fill(source, options.size, options.tables)
-    target = Server(kind, os.path.join(folder, "target"), *settings, owner=owner)
+    pool = ["--option", f"innodb-buffer-pool-size={TARGET_POOL * options.size + (1 << 28)}"]
+    target = Server(kind, os.path.join(folder, "target"), *settings, *pool, owner=owner)
     return source, target
 
 
