@@ -7,7 +7,7 @@ use super::names::{literal, quoted};
 use super::tables::Table;
 
 /// How values are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
     /// Digits as they come: integers and DECIMAL.
     Number,
@@ -46,7 +46,7 @@ impl Form {
 }
 
 /// A column that is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Column {
     /// Its name.
     pub name: String,

@@ -199,14 +199,19 @@ pub fn write(text: &mut Vec<u8>, object: &Object) {
 /// # Errors
 /// A line is not the JSON of an object.
 pub fn read(stream: &str, text: &[u8]) -> Result<Vec<Object>> {
+    objects(stream, text).collect()
+}
+
+/// The same, one after the other: a catalog of 50,000 tables is long.
+pub fn objects(stream: &str, text: &[u8]) -> impl Iterator<Item = Result<Object>> {
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let object = |line| {
+    let object = move |line| {
         serde_json::from_slice(line).map_err(|error| {
             let why = format!("its catalog `{stream}` has a line that cannot be read: {error}");
             Error::incomplete("media set", why, "use another set, or a newer fullbore")
         })
     };
-    lines.map(object).collect()
+    lines.map(object)
 }
 
 #[cfg(test)]

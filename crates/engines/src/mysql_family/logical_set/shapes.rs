@@ -1,5 +1,6 @@
 //! Lists that many tables have in common: 50,000 tables of one program have few shapes.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ impl<T> Default for Shared<T> {
 
 impl<T: Eq + Hash> Shared<T> {
     /// The list that is equal to this one.
-    pub fn one(&mut self, list: Vec<T>) -> Arc<[T]> {
-        if let Some(known) = self.0.get(&list[..]) {
+    pub fn one(&mut self, list: impl Borrow<[T]> + Into<Arc<[T]>>) -> Arc<[T]> {
+        if let Some(known) = self.0.get(list.borrow()) {
             return known.clone();
         }
         let new: Arc<[T]> = list.into();

@@ -38,6 +38,18 @@ pub struct Split {
     pub foreign_keys: Option<String>,
 }
 
+impl Split {
+    /// Whether the table is created with foreign keys.
+    pub fn makes_foreign_keys(&self) -> bool {
+        self.create.contains(" FOREIGN KEY ")
+    }
+
+    /// Whether it has foreign keys in the end.
+    pub fn has_foreign_keys(&self) -> bool {
+        self.foreign_keys.is_some() || self.makes_foreign_keys()
+    }
+}
+
 /// The end of the token that begins at `at`: a quoted name, a text, a comment, or one byte.
 pub fn token_end(text: &[u8], at: usize) -> usize {
     let quote = match text.get(at) {

@@ -90,7 +90,7 @@ impl ServerLoad {
     ///
     /// # Errors
     /// As for [`begin`](Self::begin).
-    pub fn on(login: Login, order: LoadOrder, options: &Options) -> Result<Self> {
+    pub fn on(login: Login, mut order: LoadOrder, options: &Options) -> Result<Self> {
         let dialect = login.address.dialect;
         let mut control = prepare::control(&login)?;
         let facts = Facts::ask(&mut control, dialect)?;
@@ -122,12 +122,15 @@ impl ServerLoad {
             false => Vec::new(),
         };
         warn_of_definers(&mut control, &mut plan, &accounts)?;
+        // The plan has everything: the texts of 50,000 tables are long.
+        order.catalogs = Vec::new();
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
         let (streams, passed) = streams::of_order(&order, &plan, &earlier.streams, &mut lock(&expected));
         let redo = if disables && !order.dry_run { Some(RedoOff::begin(&login, &mut control)?) } else { None };
-        if !earlier.streams.is_empty() {
-            let count = counted(earlier.streams.len() as u64, "stream");
+        let whole = earlier.streams.values().filter(|tables| tables.is_none()).count() as u64;
+        if whole > 0 {
+            let count = counted(whole, "stream");
             notes.push(format!("the target already has {count} of the set"));
         }
         let spare = Default::default();

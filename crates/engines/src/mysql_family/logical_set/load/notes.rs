@@ -1,7 +1,7 @@
 //! The notes of a load in its target: which streams are loaded. They mark a target that is not complete, and `--resume`
 //! needs them.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use fullbore_core::checksum::xxh3_128;
 use fullbore_core::{Error, Result};
@@ -13,8 +13,8 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::selection::NOTES;
 
 /// The columns of the notes. A database with others is not ours.
-const COLUMNS: [(&str, &str); 4] =
-    [("load", "set_id"), ("load", "created"), ("load", "selection"), ("streams", "stream")];
+const COLUMNS: [(&str, &str); 5] =
+    [("load", "set_id"), ("load", "created"), ("load", "selection"), ("streams", "stream"), ("streams", "tables")];
 /// The columns that every version has written first.
 const FIRST: usize = 2;
 
@@ -27,8 +27,8 @@ pub struct Earlier {
     pub created: bool,
     /// The digest of what was chosen; see [`selection`].
     pub selection: String,
-    /// The streams that are complete.
-    pub streams: HashSet<u32>,
+    /// The streams that are in the target: how many of their tables, or None for all of them.
+    pub streams: HashMap<u32, Option<u64>>,
 }
 
 /// The digest of `--table`, `--map` and `--users`. The order in which they are given does not matter.
@@ -73,13 +73,17 @@ pub fn read(connection: &mut Connection) -> Result<Earlier> {
         return Ok(Earlier { set: Some(String::new()), ..Earlier::default() });
     }
     let load = connection.query(&format!("SELECT set_id, created, selection FROM {NOTES}.`load`"))?;
-    let streams = connection.query(&format!("SELECT stream FROM {NOTES}.streams"))?;
-    let numbers = streams.rows.iter().filter_map(|row| row.first()?.as_deref()?.parse().ok());
+    let streams = connection.query(&format!("SELECT stream, tables FROM {NOTES}.streams"))?;
+    let number = |text: &Option<String>| text.as_deref()?.parse::<u64>().ok();
+    let noted = streams.rows.iter().filter_map(|row| {
+        let [stream, tables] = &row[..] else { return None };
+        Some((u32::try_from(number(stream)?).ok()?, number(tables)))
+    });
     Ok(Earlier {
         set: Some(load.value(0, 0).unwrap_or_default().to_owned()),
         created: load.value(0, 1) == Some("1"),
         selection: load.value(0, 2).unwrap_or_default().to_owned(),
-        streams: numbers.collect(),
+        streams: noted.collect(),
     })
 }
 
@@ -102,7 +106,7 @@ pub fn begin(connection: &mut Connection, set: Uuid, selection: &str) -> Result<
             "CREATE TABLE {NOTES}.`load` (set_id VARCHAR(36) PRIMARY KEY, created TINYINT NOT NULL, selection \
              VARCHAR(32) NOT NULL) ENGINE=InnoDB"
         ),
-        format!("CREATE TABLE {NOTES}.streams (stream INT UNSIGNED PRIMARY KEY) ENGINE=InnoDB"),
+        format!("CREATE TABLE {NOTES}.streams (stream INT UNSIGNED PRIMARY KEY, tables BIGINT UNSIGNED) ENGINE=InnoDB"),
         format!("INSERT INTO {NOTES}.`load` VALUES ('{set}', 0, '{selection}')"),
     ] {
         connection.query(&statement).map_err(|failure| {
@@ -122,9 +126,11 @@ pub fn created(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// The statement that notes a stream, for the transaction of its rows. It is noted already if a table in it is loaded again.
-pub fn done(stream: u32) -> String {
-    format!("INSERT IGNORE INTO {NOTES}.streams VALUES ({stream})")
+/// The statement that notes a stream, for the transaction of its rows: the first `tables` of it, or None for all of it. It is
+/// noted already if a table in it is loaded again.
+pub fn done(stream: u32, tables: Option<u64>) -> String {
+    let tables = tables.map_or_else(|| "NULL".to_owned(), |tables| tables.to_string());
+    format!("INSERT INTO {NOTES}.streams VALUES ({stream}, {tables}) ON DUPLICATE KEY UPDATE tables = {tables}")
 }
 
 /// Removes the notes.
@@ -159,7 +165,9 @@ mod tests {
             let columns: Vec<_> = columns.iter().map(|(table, name)| ((*table).into(), (*name).into())).collect();
             are_ours(&columns)
         };
-        assert!(are(&COLUMNS) && are(&COLUMNS[..2]) && are(&[COLUMNS[0], COLUMNS[1], COLUMNS[3]]));
+        assert!(
+            are(&COLUMNS) && are(&COLUMNS[..2]) && are(&[COLUMNS[0], COLUMNS[1], COLUMNS[3]]) && are(&COLUMNS[..4])
+        );
         assert!(!are(&[]) && !are(&COLUMNS[2..]) && !are(&[&COLUMNS[..], &[("orders", "id")]].concat()));
     }
 }

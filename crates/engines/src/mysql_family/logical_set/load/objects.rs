@@ -159,7 +159,7 @@ fn create_all_tables(
     let mut by_schema: BTreeMap<&str, (Vec<&PlannedTable>, Vec<&PlannedTable>)> = BTreeMap::new();
     for table in &plan.tables {
         let (plain, keyed) = by_schema.entry(&table.schema).or_default();
-        if table.split.create.contains(" FOREIGN KEY ") { keyed.push(table) } else { plain.push(table) }
+        if table.split.makes_foreign_keys() { keyed.push(table) } else { plain.push(table) }
     }
     let batches =
         by_schema.iter().flat_map(|(schema, (plain, _))| plain.chunks(AHEAD).map(move |batch| (schema, batch)));
@@ -354,7 +354,7 @@ mod tests {
             object: TableObject { schema: "old".into(), name: "a".into(), ..TableObject::default() },
             schema: schema.into(),
             split: super::super::ddl::Split::default(),
-            columns: Vec::new(),
+            columns: Default::default(),
             transactional: true,
             again: false,
         };

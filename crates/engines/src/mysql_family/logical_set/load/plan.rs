@@ -1,6 +1,7 @@
 //! What is loaded: the objects of the set that were chosen, under their names in the target.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use fullbore_core::{Error, Result};
 
@@ -8,9 +9,10 @@ use super::ddl::{CreateTable, Split, renamed};
 use crate::engine::LoadOrder;
 use crate::mysql_family::logical::columns::Column;
 use crate::mysql_family::logical::names::quoted;
-use crate::mysql_family::logical_set::catalog::{self, Account, Code, Object, TableObject};
+use crate::mysql_family::logical_set::catalog::{self, Account, Code, Object, StoredColumn, TableObject};
 use crate::mysql_family::logical_set::selection::{NOTES, OWN};
 use crate::mysql_family::logical_set::set::Detail;
+use crate::mysql_family::logical_set::shapes::Shared;
 use crate::mysql_family::single_table::TableName;
 
 /// A database to create.
@@ -27,14 +29,14 @@ pub struct PlannedDatabase {
 /// A table to create and to fill.
 #[derive(Debug, Clone)]
 pub struct PlannedTable {
-    /// As the set has it.
+    /// As the set has it, without its statement.
     pub object: TableObject,
     /// Its database in the target.
     pub schema: String,
     /// Its statements.
     pub split: Split,
     /// How its columns are written.
-    pub columns: Vec<Column>,
+    pub columns: Arc<[Column]>,
     /// Whether its rows can be part of a transaction in the target.
     pub transactional: bool,
     /// It was emptied, and all of its rows are loaded again.
@@ -90,6 +92,21 @@ pub struct Plan {
     pub accounts: Vec<Account>,
     /// What the user should know.
     pub warnings: Vec<String>,
+}
+
+/// What many tables have in common.
+#[derive(Default)]
+struct LoadedShapes {
+    columns: Shared<Column>,
+    stored: Shared<StoredColumn>,
+    keys: Shared<String>,
+}
+
+impl LoadedShapes {
+    fn shared(&mut self, object: TableObject) -> TableObject {
+        let (columns, primary) = (self.stored.one(object.columns), self.keys.one(object.primary));
+        TableObject { columns, primary, ..object }
+    }
 }
 
 /// `--table` and `--map`.
@@ -165,10 +182,10 @@ impl Plan {
     pub fn of(order: &LoadOrder, other_vendor: bool) -> Result<Self> {
         let chosen = Chosen::of(order)?;
         let mut plan = Self::default();
-        let mut known: Vec<String> = Vec::new();
+        let (mut known, mut shapes) = (Vec::new(), LoadedShapes::default());
         for (name, text) in &order.catalogs {
-            for object in catalog::read(name, text)? {
-                plan.add(object, &chosen, &mut known)?;
+            for object in catalog::objects(name, text) {
+                plan.add(object?, &chosen, &mut known, &mut shapes)?;
             }
         }
         plan.demand(&chosen, &known)?;
@@ -178,10 +195,11 @@ impl Plan {
         let all = std::mem::take(&mut plan.tables);
         plan.tables = all
             .into_iter()
-            .map(|table| {
+            .map(|mut table| {
                 let key = (table.object.schema.clone(), table.object.name.clone());
-                let split = split(&table.object, !other_vendor && of_large(&key), &of_large);
-                PlannedTable { split, ..table }
+                table.split = split(&table.object, !other_vendor && of_large(&key), &of_large);
+                table.object.create = String::new();
+                table
             })
             .collect();
         let mapped: Vec<_> = chosen.maps.iter().filter(|(from, _)| known.contains(from)).collect();
@@ -191,7 +209,13 @@ impl Plan {
         Ok(plan)
     }
 
-    fn add(&mut self, object: Object, chosen: &Chosen, known: &mut Vec<String>) -> Result<()> {
+    fn add(
+        &mut self,
+        object: Object,
+        chosen: &Chosen,
+        known: &mut Vec<String>,
+        shapes: &mut LoadedShapes,
+    ) -> Result<()> {
         match object {
             Object::Database { name, create, whole } => {
                 if chosen.takes_any(&name) {
@@ -209,7 +233,9 @@ impl Plan {
             }
             Object::Table(object) => {
                 if chosen.takes(&object.schema, &object.name) {
-                    let (schema, columns) = (chosen.name(&object.schema).to_owned(), object.forms()?);
+                    let columns = shapes.columns.one(object.forms()?);
+                    let object = shapes.shared(object);
+                    let schema = chosen.name(&object.schema).to_owned();
                     let (split, transactional, again) = (Split::default(), true, false);
                     self.tables.push(PlannedTable { object, schema, split, columns, transactional, again });
                 }

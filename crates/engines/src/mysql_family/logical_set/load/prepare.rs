@@ -145,7 +145,7 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
             ("SELECT", check),
             ("ALTER", tables().any(|table| !table.split.indexes.is_empty() || table.split.foreign_keys.is_some())),
             ("INDEX", tables().any(|table| !table.split.indexes.is_empty())),
-            ("REFERENCES", tables().any(|table| table.object.create.contains(" FOREIGN KEY "))),
+            ("REFERENCES", tables().any(|table| table.split.has_foreign_keys())),
             ("CREATE VIEW", has("VIEW")),
             ("CREATE ROUTINE", ["FUNCTION", "PROCEDURE", "PACKAGE"].into_iter().any(has)),
             ("TRIGGER", has("TRIGGER")),

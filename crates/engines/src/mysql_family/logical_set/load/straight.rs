@@ -16,9 +16,8 @@ use fullbore_core::{Error, Result};
 
 use super::super::lock;
 use super::super::session::{LogicalSession, NewDetail};
-use super::super::small::Sections;
 use super::ServerLoad;
-use super::streams::Loaders;
+use super::streams::{Loaders, SmallTables};
 use crate::engine::Flow;
 
 /// A transaction of a load ends with the piece that makes it longer than this, in bytes.
@@ -28,7 +27,7 @@ const TRANSACTION: u64 = 16 << 20;
 enum Content {
     /// Rows of the table at this place, and the bytes after the last whole row.
     Chunk(usize, Vec<u8>),
-    Small(Sections),
+    Small(SmallTables),
     /// It is in the target already.
     Catalog,
 }
@@ -150,9 +149,9 @@ impl Lane<'_> {
                 self.load.take_rows(*place, carry, bytes, &mut self.by)?;
                 carry.is_empty()
             }
-            Content::Small(sections) => {
-                self.load.take_sections(sections, false, bytes, &mut self.by)?;
-                sections.is_at_end()
+            Content::Small(small) => {
+                self.load.take_sections(small, bytes, &mut self.by)?;
+                small.is_at_end()
             }
             Content::Catalog => true,
         };
@@ -173,7 +172,7 @@ impl Lane<'_> {
                 Some(place) => Content::Chunk(*place, Vec::new()),
                 None => Content::Catalog,
             },
-            Some(NewDetail::Small) => Content::Small(Sections::default()),
+            Some(NewDetail::Small) => Content::Small(SmallTables::default()),
             Some(NewDetail::Catalog(_) | NewDetail::Accounts) | None => Content::Catalog,
         })
     }

@@ -11,6 +11,7 @@ use super::plan::Plan;
 use super::rows::Loader;
 use super::{ServerLoad, notes};
 use crate::engine::LoadOrder;
+use crate::mysql_family::connection::Failure;
 use crate::mysql_family::logical_set::lock;
 use crate::mysql_family::logical_set::set::Detail;
 use crate::mysql_family::logical_set::small::Sections;
@@ -18,6 +19,10 @@ use crate::mysql_family::logical_set::tsv::Tally;
 
 /// The longest row that is held in memory, in bytes.
 const ROW_MAX: usize = 1 << 30;
+
+/// Tables in a transaction of the target. A server looks through the locks of a transaction for each table that it opens:
+/// MariaDB needs an hour for 50,000 tables in one, and a minute in many.
+const TABLES: u64 = 100;
 
 /// A stream that is being loaded.
 pub struct StreamLoad {
@@ -76,8 +81,27 @@ impl StreamLoad {
 enum Content {
     /// Rows of the table at this place.
     Chunk(usize),
-    /// Sections of many tables. True: its rows are in the target already.
-    Small(Sections, bool),
+    /// Sections of many tables.
+    Small(SmallTables),
+}
+
+/// A stream with the rows of many tables.
+#[derive(Default)]
+pub struct SmallTables {
+    sections: Sections,
+    /// Tables so far.
+    tables: u64,
+    /// The rows of so many tables are in the target already.
+    done: u64,
+    /// The number of the stream, where the target has notes.
+    noted: Option<u32>,
+}
+
+impl SmallTables {
+    /// Whether the stream may end here.
+    pub fn is_at_end(&self) -> bool {
+        self.sections.is_at_end()
+    }
 }
 
 impl ServerLoad {
@@ -93,14 +117,14 @@ impl ServerLoad {
         let StreamLoad { carry, into, by, .. } = load;
         match into {
             Content::Chunk(place) => self.take_rows(*place, carry, bytes, by)?,
-            Content::Small(sections, done) => self.take_sections(sections, *done, bytes, by)?,
+            Content::Small(small) => self.take_sections(small, bytes, by)?,
         }
         if load.taken < load.size {
             return Ok(());
         }
         let complete = match &load.into {
             Content::Chunk(_) => load.carry.is_empty(),
-            Content::Small(sections, _) => sections.is_at_end(),
+            Content::Small(small) => small.is_at_end(),
         };
         if !complete {
             let why = format!("its stream {stream} ends inside a row");
@@ -111,9 +135,9 @@ impl ServerLoad {
 
     /// Notes the stream in the transaction of its rows.
     fn end(&self, stream: u32, load: &mut StreamLoad) -> Result<()> {
-        if !matches!(load.into, Content::Small(_, true)) {
+        if !matches!(load.into, Content::Small(SmallTables { done: u64::MAX, .. })) {
             let loader = load.by.within(self, true)?;
-            loader.connection.query(&notes::done(stream))?;
+            loader.connection.query(&notes::done(stream, None))?;
         }
         load.by.commit(self)
     }
@@ -152,12 +176,14 @@ impl ServerLoad {
         Ok(())
     }
 
-    /// Loads the whole sections of a piece. `done`: they are in the target already.
+    /// Loads the whole sections of a piece.
     ///
     /// # Errors
     /// The server refuses, or they are not sections.
-    pub fn take_sections(&self, sections: &mut Sections, done: bool, bytes: &[u8], by: &mut Loaders) -> Result<()> {
+    pub fn take_sections(&self, small: &mut SmallTables, bytes: &[u8], by: &mut Loaders) -> Result<()> {
+        let SmallTables { sections, tables, done, noted } = small;
         let taken = sections.take::<SectionError>(bytes, |section, rows| {
+            *tables += 1;
             let place = self.plan.places.get(&(section.schema.clone(), section.table.clone()));
             let Some((place, table)) = place.and_then(|place| Some((*place, self.plan.tables.get(*place)?))) else {
                 return Ok(());
@@ -166,10 +192,16 @@ impl ServerLoad {
                 expected.join(section.tally);
             }
             // A set of an earlier version has rows of MERGE tables, which are rows of other tables.
-            if (!done || table.again) && !rows.is_empty() && table.object.has_rows() {
-                let loader = by.within(self, table.transactional).map_err(SectionError::Failed)?;
-                let loaded = loader.load(table, rows).map_err(SectionError::Failed)?;
+            if (*tables > *done || table.again) && !rows.is_empty() && table.object.has_rows() {
+                let loader = by.within(self, table.transactional)?;
+                let loaded = loader.load(table, rows)?;
                 self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
+            }
+            if *tables > *done && *tables % TABLES == 0 {
+                if let Some(stream) = noted {
+                    by.within(self, true)?.connection.query(&notes::done(*stream, Some(*tables)))?;
+                }
+                by.commit(self)?;
             }
             Ok(())
         });
@@ -185,6 +217,18 @@ enum SectionError {
     Failed(Error),
 }
 
+impl From<Error> for SectionError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Failure> for SectionError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure.into())
+    }
+}
+
 impl From<&'static str> for SectionError {
     fn from(why: &'static str) -> Self {
         Self::Bad(why)
@@ -195,12 +239,13 @@ impl From<&'static str> for SectionError {
 pub fn of_order(
     order: &LoadOrder,
     plan: &Plan,
-    done: &HashSet<u32>,
+    done: &HashMap<u32, Option<u64>>,
     expected: &mut [Tally],
 ) -> (HashMap<u32, Mutex<StreamLoad>>, HashSet<u32>) {
     let (mut streams, mut passed) = (HashMap::new(), HashSet::new());
     for stream in &order.streams {
-        let is_done = done.contains(&stream.id);
+        let noted = done.get(&stream.id);
+        let is_done = noted.is_some();
         let into = match Detail::of(stream) {
             Some(Detail::Chunk { schema, table, tally }) => {
                 let place = plan.places.get(&(schema, table)).copied();
@@ -210,7 +255,10 @@ pub fn of_order(
                 let again = place.is_some_and(|place| plan.tables.get(place).is_some_and(|table| table.again));
                 place.filter(|_| !is_done || again).map(Content::Chunk)
             }
-            Some(Detail::Small { .. }) => Some(Content::Small(Sections::default(), is_done)),
+            Some(Detail::Small { .. }) => {
+                let done = noted.map_or(0, |tables| tables.unwrap_or(u64::MAX));
+                Some(Content::Small(SmallTables { done, noted: Some(stream.id), ..SmallTables::default() }))
+            }
             _ => None,
         };
         match into {
