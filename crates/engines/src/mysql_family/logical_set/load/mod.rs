@@ -95,7 +95,7 @@ impl ServerLoad {
         let mut control = prepare::control(&login)?;
         let facts = Facts::ask(&mut control, dialect)?;
         let other_vendor = order.engine != dialect.name();
-        let mut plan = Plan::of(&order, other_vendor)?;
+        let mut plan = Plan::of(&mut order, other_vendor)?;
         if order.leave_events {
             plan.code.retain(|code| code.kind != "EVENT");
         }
@@ -122,8 +122,6 @@ impl ServerLoad {
             false => Vec::new(),
         };
         warn_of_definers(&mut control, &mut plan, &accounts)?;
-        // The plan has everything: the texts of 50,000 tables are long.
-        order.catalogs = Vec::new();
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
         let (streams, passed) = streams::of_order(&order, &plan, &earlier.streams, &mut lock(&expected));

@@ -94,18 +94,25 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
-/// What many tables have in common.
+/// How tables are created, and what many of them have in common.
 #[derive(Default)]
 struct LoadedShapes {
+    /// The tables with chunks of their own.
+    large: HashSet<(String, String)>,
+    other_vendor: bool,
     columns: Shared<Column>,
     stored: Shared<StoredColumn>,
     keys: Shared<String>,
 }
 
 impl LoadedShapes {
-    fn shared(&mut self, object: TableObject) -> TableObject {
+    /// The statements of a table, and the table without them.
+    fn planned(&mut self, object: TableObject) -> (Split, TableObject) {
+        let key = (object.schema.clone(), object.name.clone());
+        let is_large = |name: &(String, String)| self.large.contains(name);
+        let split = split(&object, !self.other_vendor && is_large(&key), &is_large);
         let (columns, primary) = (self.stored.one(object.columns), self.keys.one(object.primary));
-        TableObject { columns, primary, ..object }
+        (split, TableObject { columns, primary, create: String::new(), ..object })
     }
 }
 
@@ -174,34 +181,24 @@ fn after_name<'t>(create: &'t str, name: &str) -> &'t str {
 }
 
 impl Plan {
-    /// From the order. `other_vendor`: nothing is made after the rows that can be made before, so that the target
+    /// From the order, whose catalogs are taken: the texts of 50,000 tables are long. `other_vendor`: nothing is made after the rows that can be made before, so that the target
     /// refuses it before the first row.
     ///
     /// # Errors
     /// A catalog cannot be read, or something that was asked for is not in the set.
-    pub fn of(order: &LoadOrder, other_vendor: bool) -> Result<Self> {
+    pub fn of(order: &mut LoadOrder, other_vendor: bool) -> Result<Self> {
         let chosen = Chosen::of(order)?;
         let mut plan = Self::default();
-        let (mut known, mut shapes) = (Vec::new(), LoadedShapes::default());
-        for (name, text) in &order.catalogs {
-            for object in catalog::objects(name, text) {
+        let mut known = Vec::new();
+        let mut shapes = LoadedShapes { large: large(order), other_vendor, ..LoadedShapes::default() };
+        for (name, text) in std::mem::take(&mut order.catalogs) {
+            for object in catalog::objects(&name, &text) {
                 plan.add(object?, &chosen, &mut known, &mut shapes)?;
             }
         }
+        plan.tables.shrink_to_fit();
         plan.demand(&chosen, &known)?;
         plan.demand_databases()?;
-        let large = large(order);
-        let of_large = |name: &(String, String)| large.contains_key(name);
-        let all = std::mem::take(&mut plan.tables);
-        plan.tables = all
-            .into_iter()
-            .map(|mut table| {
-                let key = (table.object.schema.clone(), table.object.name.clone());
-                table.split = split(&table.object, !other_vendor && of_large(&key), &of_large);
-                table.object.create = String::new();
-                table
-            })
-            .collect();
         let mapped: Vec<_> = chosen.maps.iter().filter(|(from, _)| known.contains(from)).collect();
         mapped.into_iter().for_each(|(from, to)| plan.rename(from, to));
         let key = |table: &PlannedTable| (table.object.schema.clone(), table.object.name.clone());
@@ -234,9 +231,9 @@ impl Plan {
             Object::Table(object) => {
                 if chosen.takes(&object.schema, &object.name) {
                     let columns = shapes.columns.one(object.forms()?);
-                    let object = shapes.shared(object);
+                    let (split, object) = shapes.planned(object);
                     let schema = chosen.name(&object.schema).to_owned();
-                    let (split, transactional, again) = (Split::default(), true, false);
+                    let (transactional, again) = (true, false);
                     self.tables.push(PlannedTable { object, schema, split, columns, transactional, again });
                 }
             }
@@ -323,12 +320,12 @@ impl Plan {
 }
 
 /// The tables with chunks of their own.
-fn large(order: &LoadOrder) -> HashMap<(String, String), ()> {
+fn large(order: &LoadOrder) -> HashSet<(String, String)> {
     let chunk = |detail| match detail {
-        Detail::Chunk { schema, table, .. } => Some(((schema, table), ())),
+        Detail::Chunk { schema, table, .. } => Some((schema, table)),
         _ => None,
     };
-    let known = order.large.iter().cloned().map(|name| (name, ()));
+    let known = order.large.iter().cloned();
     order.streams.iter().filter_map(Detail::of).filter_map(chunk).chain(known).collect()
 }
 
@@ -387,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_map_never_leads_to_a_database_of_the_server_or_joins_two() {
-        let plan = |maps: &[(&str, &str)]| Plan::of(&order(&[], maps), false);
+        let plan = |maps: &[(&str, &str)]| Plan::of(&mut order(&[], maps), false);
         assert_eq!(plan(&[("shop", "new")]).unwrap().databases[0].name, "new");
         for maps in [
             &[("shop", "fullbore_load")][..],
@@ -404,15 +401,15 @@ mod tests {
 
     #[test]
     fn a_database_is_whole_only_if_everything_is_loaded() {
-        let whole = |tables: &[&str]| Plan::of(&order(tables, &[]), false).unwrap().databases[0].whole;
+        let whole = |tables: &[&str]| Plan::of(&mut order(tables, &[]), false).unwrap().databases[0].whole;
         assert!(whole(&[]) && whole(&["shop.*"]) && !whole(&["shop.a"]));
     }
 
     #[test]
     fn the_triggers_of_a_chosen_table_come_with_it_and_others_are_named() {
-        let plan = Plan::of(&order(&["shop.a"], &[]), false).unwrap();
+        let plan = Plan::of(&mut order(&["shop.a"], &[]), false).unwrap();
         assert_eq!(plan.code.iter().map(|code| &code.name[..]).collect::<Vec<_>>(), ["of_a"]);
         assert!(plan.warnings.len() == 1 && plan.warnings[0].contains("shop.early"), "{:?}", plan.warnings);
-        assert_eq!(Plan::of(&order(&[], &[]), false).unwrap().code.len(), 3);
+        assert_eq!(Plan::of(&mut order(&[], &[]), false).unwrap().code.len(), 3);
     }
 }
