@@ -207,7 +207,11 @@ pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
             let per_second = |bytes: f64| format!("{:.1} MiB/s", mib_per_s(bytes as u64, 1.0));
             let (read, log) = (per_second(foreseen.read_bytes_per_s), per_second(foreseen.log_bytes_per_s));
             let log = if is_mapped { String::new() } else { format!(", its log grows by {log}") };
-            out.push(format!("  full {}; the source is read at {read}{log}", span(foreseen.full_s)));
+            let full = match migration.method {
+                "physical" => "as files, not foreseen".to_owned(),
+                _ => span(foreseen.full_s),
+            };
+            out.push(format!("  full {full}; the source is read at {read}{log}"));
             out.push(format!("  downtime {}", span(foreseen.downtime_s)));
         }
         for table in &migration.definitions {
@@ -220,7 +224,11 @@ pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
     let state = if migration.cut_over { "" } else { "; the source is still in use" };
     let mut out = vec![format!("MIGRATE: {source} into {target} ({versions}){state}")];
     if migration.full_s > 0.0 {
-        let (rows, bytes) = (counted(migration.rows, "row"), show_bytes(report.source_bytes));
+        let rows = match migration.method {
+            "physical" => "their files".to_owned(),
+            _ => counted(migration.rows, "row"),
+        };
+        let bytes = show_bytes(report.source_bytes);
         let (time, speed) = (seconds(migration.full_s), mib_per_s(report.source_bytes, migration.full_s));
         out.push(format!("  full: {tables} with {rows}, {bytes} in {time} ({speed:.1} MiB/s)"));
     }

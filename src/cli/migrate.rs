@@ -55,7 +55,12 @@ pub struct Migrate {
     /// The key that opens encrypted sets of the repository.
     #[arg(long, value_name = "KEYFILE", requires = "repo")]
     pub key: Option<PathBuf>,
-    /// Drop what the target holds under the same names first.
+    /// How the full is moved. logical: rows, through connections. physical: the target copies the files of the source
+    /// (CLONE INSTANCE) and starts again on them. Only MySQL into MySQL. Replaces everything on the target, its accounts too.
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t = Method::Logical, hide_possible_values = true)]
+    #[arg(conflicts_with = "repo")]
+    pub method: Method,
+    /// Drop what the target holds under the same names first. With --method physical: everything that it holds.
     #[arg(long)]
     pub replace: bool,
     /// Continue an interrupted migration. An interrupted full begins again; the log continues at the last change.
@@ -108,6 +113,15 @@ pub struct Migrate {
     /// Messages and report.
     #[command(flatten, next_help_heading = "Output")]
     pub shown: OutputFlags,
+}
+
+/// How the full is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// Rows.
+    Logical,
+    /// Files.
+    Physical,
 }
 
 /// The check at the cut-over.
@@ -195,6 +209,7 @@ pub fn request(args: &Migrate, config: &Config) -> Result<Request> {
         lock_timeout: Duration::from_secs(args.lock_timeout),
         readers: args.readers.map(usize::from),
         plan: args.plan,
+        physical: args.method == Method::Physical,
     })
 }
 
@@ -230,6 +245,7 @@ impl Line {
                 let [from, to] = plan.servers;
                 format!("{COMMAND}: {} of {from} into {to}", counted(plan.tables, "table"))
             }
+            Event::Told(text) => format!("{COMMAND}: {text}"),
             Event::FullDone(summary) => {
                 self.end_of_full();
                 format!("{COMMAND}: {summary}")

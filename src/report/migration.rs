@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct MigrationReport {
     /// Source and target, with their versions.
     pub servers: Vec<String>,
+    /// How the full is moved: `logical` or `physical`.
+    pub method: &'static str,
     /// Tables of the full; with `--plan`, tables of the source.
     pub tables: u64,
     /// Rows of the full.

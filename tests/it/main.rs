@@ -68,6 +68,7 @@ mod mariadb;
 mod mariadb_refusals;
 mod mariadb_tables;
 mod migrate;
+mod migrate_cloned;
 mod migrate_cut_over;
 mod migrate_refresh;
 mod migrate_refresh_cut_over;

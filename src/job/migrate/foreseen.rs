@@ -30,7 +30,8 @@ pub fn foreseen(plan: &MigrationPlan, seen: &Foreseen, request: &Request, follow
         bytes,
         read_bytes_per_s: bytes_per_s,
         log_bytes_per_s: seen.log_bytes as f64 / seconds,
-        full_s: [reading, LOADING * reading],
+        // Files are not read as rows: nothing was seen of their speed.
+        full_s: if request.physical { [0.0; 2] } else { [reading, LOADING * reading] },
         downtime_s: match follows {
             true => [least, most + last + STEPS],
             false => [2.0 * reading + least, (1.0 + LOADING) * reading + most + STEPS],
@@ -63,6 +64,7 @@ mod tests {
             readers: None,
             plan: true,
             abort: false,
+            physical: false,
         };
         let plan = MigrationPlan { bytes: 1000, ..MigrationPlan::default() };
         let seen = Foreseen { read_bytes: 200, read: Duration::from_secs(2), is_all: false, log_bytes: 10 };

@@ -68,6 +68,8 @@ pub struct Request {
     pub readers: Option<usize>,
     /// `--plan`
     pub plan: bool,
+    /// `--method physical`: the full is a copy of the source's files.
+    pub physical: bool,
 }
 
 /// What is compared at the cut-over.
@@ -86,6 +88,8 @@ pub enum Comparison {
 pub enum Event {
     /// The full begins: tables, and bytes on disk.
     Begins(MigrationPlan),
+    /// What the user should know at once.
+    Told(String),
     /// The full is in the target.
     FullDone(String),
     /// How far the target is.
@@ -158,12 +162,17 @@ fn refuse_flags_of_logs(request: &Request) -> Result<()> {
         ("--max-lag", request.max_lag.is_some()),
         ("--for", request.lasting.is_some()),
         ("--database", !request.databases.is_empty()),
+        ("--method physical", request.physical),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some(("--database", _)) => {
             let why = "the source is one database";
             Err(Error::usage("--database", why, "name the database of the target in its URL: --into mysql://…/NAME"))
+        }
+        Some((flag @ "--method physical", _)) => {
+            let why = "only a MySQL server copies the files of another one";
+            Err(Error::usage(flag, why, "leave it out"))
         }
         Some((flag, _)) => {
             let why = format!("{} has no log that could be followed", request.source.shown());
@@ -191,6 +200,7 @@ pub(in crate::job) fn order(request: &Request, halt: &Halt) -> MigrationOrder {
         follow: request.follow,
         cut_over: request.cut_over,
         dry_run: request.plan,
+        physical: request.physical,
     }
 }
 
@@ -212,6 +222,7 @@ impl Run<'_> {
         self.report.warnings.extend(plan.warnings.iter().cloned());
         self.report.notes.extend(plan.notes.iter().cloned());
         self.found.servers = plan.servers.to_vec();
+        self.found.method = if self.request.physical { "physical" } else { "logical" };
         (self.found.tables, self.found.expected_bytes) = (plan.tables, plan.bytes);
         self.found.definitions = plan.definitions.iter().map(DefinitionReport::of).collect();
         if self.request.plan {
@@ -267,8 +278,9 @@ impl Run<'_> {
             ..PoolReport::default()
         };
         self.conduct.progress.total.store(plan.bytes, Ordering::Relaxed);
+        let tell = |text: &str| (self.told)(Event::Told(text.to_owned()));
         let flow = Flow { pool: &pool, progress: &self.conduct.progress, halt: self.halt };
-        let Moved { loaded, bytes, stages, writers_blocked } = migration.full(&flow)?;
+        let Moved { loaded, bytes, stages, writers_blocked } = migration.full(&flow, &tell)?;
         self.report.add_stages(&stages);
         self.report.source_bytes = bytes;
         self.report.writers_blocked_s = writers_blocked.as_secs_f64();

@@ -104,7 +104,13 @@ impl Options {
         self.argument("--datadir", Some(&path.to_string_lossy()))
     }
 
-    /// Where root's password in that data directory stands. Without it, `Server::sql` tries without a password.
+    /// mysqld is started again when it asks for it (RESTART, CLONE), on the same port.
+    pub fn restarts(self) -> Self {
+        self.argument("--restarts", None)
+    }
+
+    /// Where root's password in that data directory stands. Without it, `Server::sql` tries without a password. A new
+    /// data directory gets this password.
     pub fn password_file(self, path: &Path) -> Self {
         self.argument("--password-file", Some(&path.to_string_lossy()))
     }

@@ -130,6 +130,8 @@ pub struct MigrationOrder {
     pub cut_over: bool,
     /// Only looks: changes nothing.
     pub dry_run: bool,
+    /// The full is a copy of the source's files, in place of its rows.
+    pub physical: bool,
 }
 
 /// What the full uses.
@@ -239,11 +241,12 @@ pub trait Migration: Send {
     /// The source refuses or is lost.
     fn foresee(&mut self, flow: &Flow<'_>, most: Duration) -> Result<Foreseen>;
 
-    /// Moves the full: rows go from the source into the target without a stop between them.
+    /// Moves the full: rows go from the source into the target without a stop between them. `tell` gives what the user should
+    /// know at once.
     ///
     /// # Errors
     /// A server refuses or is lost.
-    fn full(&mut self, flow: &Flow<'_>) -> Result<Moved>;
+    fn full(&mut self, flow: &Flow<'_>, tell: &dyn Fn(&str)) -> Result<Moved>;
 
     /// Applies the log for a moment, and says how far the target is.
     ///

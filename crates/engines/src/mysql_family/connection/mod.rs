@@ -105,6 +105,16 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Whether a server greets there, without a login.
+    pub fn greets(address: &ServerAddress) -> bool {
+        let greeting = || -> Result<()> {
+            let mut socket = TimedSocket::connect(address, SILENCE, None)?;
+            socket.until = Some(Instant::now() + LOGIN_LIMIT);
+            read_greeting(&mut PacketStream::new(Stream::Plain(socket), address.name())).map(drop)
+        };
+        greeting().is_ok()
+    }
+
     /// The greeting of the server.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting

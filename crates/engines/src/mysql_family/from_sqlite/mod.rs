@@ -247,7 +247,7 @@ impl Migration for SqliteMigration {
         Ok(Foreseen { read_bytes: self.plan.bytes, read: self.read, is_all: true, log_bytes: 0 })
     }
 
-    fn full(&mut self, flow: &Flow<'_>) -> Result<Moved> {
+    fn full(&mut self, flow: &Flow<'_>, _: &dyn Fn(&str)) -> Result<Moved> {
         let source = self.source.take().ok_or(Error::Halted)?;
         // Refuses what the target cannot make, before it is changed.
         if !self.order.replace && !self.again {

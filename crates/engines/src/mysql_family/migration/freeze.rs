@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::server::{Facts, Login};
+use crate::mysql_family::migration::servers::Servers;
+use crate::mysql_family::migration::state::State;
 
 /// How long the server may be silent beyond a lock that it waits for.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -65,6 +67,22 @@ impl Before {
         connection.clean_up_within(CLEAN_UP);
         self.undo(login.address.dialect).iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
     }
+}
+
+/// Makes a source what it was before a run that was killed in its cut-over. `same`: it is the source of this migration.
+///
+/// # Errors
+/// A server cannot be reached, or refuses.
+pub fn unfreeze(servers: &mut Servers, state: &State, same: bool) -> Result<Option<String>> {
+    let Some(before) = &state.source else { return Ok(None) };
+    let undo = before.undo(servers.source.address.dialect).join("; ");
+    if !same {
+        return Ok(Some(before.left_by_hand(servers.source.address.dialect)));
+    }
+    before.restore(&servers.source)?;
+    State::keep_source(&mut servers.control, None)?;
+    let name = servers.source.address.name();
+    Ok(Some(format!("{name} is what it was before an earlier run made it read-only ({undo})")))
 }
 
 /// A source that is read-only because of a migration.

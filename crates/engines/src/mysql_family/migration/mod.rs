@@ -1,10 +1,11 @@
 //! Migrations of MySQL and MariaDB: a full straight into the target, then the log of the source, then the cut-over.
 //! `docs/decisions/0025-migration.md` has the reasons, `docs/verbs/migrate.md` the rules.
 //!
-//! The full is a logical backup without media (`logical_set/load/straight.rs`). [`onto`] reads the log of the source, [`refresh`] log
+//! The full is a logical backup without media (`logical_set/load/straight.rs`), or comes as files ([`cloned`]). [`onto`] reads the log of the source, [`refresh`] log
 //! sets; [`landing`] applies both, and [`state`] keeps the place on the target; [`freeze`] makes the source read-only; [`compare`] reads all rows of both servers, and
 //! [`compare_definitions`] everything else; [`events`] come last.
 
+mod cloned;
 mod compare;
 mod compare_definitions;
 mod definitions;
@@ -36,7 +37,8 @@ use crate::engine::{
     Compared, Flow, Foreseen, LoadOrder, LogReplay, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved,
     RefreshBase, RefreshEngine, RefreshOrder, Refreshed, Standing,
 };
-use freeze::Freeze;
+use cloned::Cloned;
+use freeze::{Freeze, unfreeze};
 use onto::Onto;
 use servers::Servers;
 use state::{Origin, Phase, State};
@@ -69,8 +71,7 @@ impl MigrationEngine for Migrations {
             return Err(Error::refused(name, "it holds no migration that could be ended", "leave --abort out"));
         };
         state.demand_same(&name, &state::selection(&servers, &order), true)?;
-        let mut notes = Vec::new();
-        notes.extend(unfreeze(&mut servers, &state, true)?);
+        let mut notes: Vec<String> = unfreeze(&mut servers, &state, true)?.into_iter().collect();
         State::remove(&mut servers.control)?;
         notes.push(format!("{name} keeps what was moved so far: drop its databases if nobody needs them"));
         Ok(notes)
@@ -107,6 +108,8 @@ struct ServerMigration {
     plan: MigrationPlan,
     /// With its snapshot, until the full is done.
     session: Option<LogicalSession>,
+    /// The full comes as files (`--method physical`).
+    cloned: Option<Cloned>,
     /// The full begins again: what the target has of it may be dropped.
     again: bool,
     onto: Option<Onto>,
@@ -117,6 +120,7 @@ struct ServerMigration {
 
 impl ServerMigration {
     fn begin(order: MigrationOrder) -> Result<Self> {
+        cloned::demand_possible(&order)?;
         let mut servers = Servers::connect(&order)?;
         let selection = Selection::of(&servers.source.address, &servers.given(&order))?;
         if order.follow {
@@ -137,6 +141,7 @@ impl ServerMigration {
             servers,
             selection,
             session: None,
+            cloned: None,
             again: false,
             onto: None,
             freeze: None,
@@ -206,6 +211,7 @@ impl ServerMigration {
             selection,
             plan,
             session: None,
+            cloned: None,
             again: false,
             onto: None,
             freeze: None,
@@ -229,9 +235,13 @@ impl ServerMigration {
         self.plan.tables = session.tables().count() as u64;
         self.plan.bytes = session.tables().map(|(.., bytes)| bytes).fold(0, u64::saturating_add);
         self.plan.warnings.extend(session.facts().warnings);
-        if self.order.dry_run {
+        if self.order.physical {
+            let replace = self.order.replace || self.again;
+            self.cloned = Some(cloned::check(&mut self.servers, &mut self.plan, replace)?);
+        } else if self.order.dry_run {
             let load = ServerLoad::begin(&self.order.target, self.load_order(&session)?, &self.order.target_options)?;
             self.plan.notes.extend(crate::engine::Load::plan(&load).notes);
+            self.plan.notes.extend(cloned::other_way(&mut self.servers, &self.order));
         }
         self.session = Some(session);
         Ok(())
@@ -348,19 +358,6 @@ impl ServerMigration {
     }
 }
 
-/// Makes a source what it was before a run that was killed in its cut-over. `same`: it is the source of this migration.
-fn unfreeze(servers: &mut Servers, state: &State, same: bool) -> Result<Option<String>> {
-    let Some(before) = &state.source else { return Ok(None) };
-    let undo = before.undo(servers.source.address.dialect).join("; ");
-    if !same {
-        return Ok(Some(before.left_by_hand(servers.source.address.dialect)));
-    }
-    before.restore(&servers.source)?;
-    State::keep_source(&mut servers.control, None)?;
-    let name = servers.source.address.name();
-    Ok(Some(format!("{name} is what it was before an earlier run made it read-only ({undo})")))
-}
-
 impl Migration for ServerMigration {
     fn plan(&self) -> MigrationPlan {
         self.plan.clone()
@@ -371,7 +368,10 @@ impl Migration for ServerMigration {
         foresee::look(&mut self.servers.asking, &session, flow, most)
     }
 
-    fn full(&mut self, flow: &Flow<'_>) -> Result<Moved> {
+    fn full(&mut self, flow: &Flow<'_>, tell: &dyn Fn(&str)) -> Result<Moved> {
+        if self.cloned.is_some() {
+            return self.full_by_clone(flow, tell);
+        }
         let session = self.session.take().ok_or(Error::Halted)?;
         let place = if self.order.follow { Some(self.place_of(&session)?) } else { None };
         let order = self.load_order(&session)?;
@@ -430,7 +430,7 @@ impl Migration for ServerMigration {
     }
 
     fn give_up(&mut self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.cloned.take().and_then(|cloned| cloned.left).into_iter().collect();
         if let Some(freeze) = self.freeze.take() {
             match freeze.release() {
                 Ok(done) => {

@@ -1,0 +1,152 @@
+//! What is asked of both servers before a clone.
+
+use fullbore_core::units::first_of;
+use fullbore_core::{Error, Result};
+
+use super::scheduler::Scheduler;
+use super::{Cloned, Donor, FLAG};
+use crate::engine::MigrationPlan;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical::tables::OTHERS;
+use crate::mysql_family::logical_set::selection::{MIGRATION, NOTES, OWN};
+use crate::mysql_family::migration::servers::Servers;
+use crate::mysql_family::url::TlsMode;
+
+/// The least `max_allowed_packet` of CLONE, in bytes.
+const LEAST_PACKET: u64 = 2 << 20;
+/// The series that this program is tested with.
+const TESTED: u16 = 9;
+/// How many names a message lists.
+const NAMED_MAX: usize = 5;
+/// The next step where only CLONE is impossible.
+const OTHER_WAY: &str = "use --method logical";
+
+/// Checks that a clone can begin. `replace`: what the target holds may go. Changes nothing. The plan gets what the user
+/// should know.
+///
+/// # Errors
+/// A server, or its account, cannot.
+pub fn check(servers: &mut Servers, plan: &mut MigrationPlan, replace: bool) -> Result<Cloned> {
+    let donor = Donor::of(&servers.source.address, &servers.target.address)?;
+    demand_series(servers)?;
+    let [source, target] = [&servers.source, &servers.target].map(|login| login.address.name());
+    let refused = |server: &str, why: String, hint: &str| Err(Error::refused(server, why, hint));
+    if !servers.facts.grants.globally("BACKUP_ADMIN") {
+        let hint = "GRANT BACKUP_ADMIN ON *.* TO this account, or use --method logical";
+        return refused(
+            &source,
+            "the account lacks the privilege BACKUP_ADMIN, which a source of CLONE needs".into(),
+            hint,
+        );
+    }
+    let has = |privilege| servers.target_facts.grants.globally(privilege);
+    if !has("CLONE_ADMIN") {
+        let hint = "GRANT CLONE_ADMIN ON *.* TO this account, or use --method logical";
+        return refused(&target, "the account lacks the privilege CLONE_ADMIN".into(), hint);
+    }
+    if !has("SYSTEM_VARIABLES_ADMIN") && !has("SUPER") {
+        let why =
+            "the account lacks the privilege SYSTEM_VARIABLES_ADMIN: it names the source to CLONE and stops events";
+        return refused(&target, why.into(), "GRANT SYSTEM_VARIABLES_ADMIN ON *.* TO this account");
+    }
+    for (name, packet) in
+        [(&source, servers.facts.max_allowed_packet), (&target, servers.target_facts.max_allowed_packet)]
+    {
+        if packet < LEAST_PACKET {
+            let why = format!("its max_allowed_packet is {packet} bytes, and CLONE needs 2 MiB");
+            return refused(name, why, "SET PERSIST max_allowed_packet = 67108864");
+        }
+    }
+    demand_plugin(&mut servers.asking)?;
+    demand_plugin(&mut servers.control)?;
+    plan.warnings.extend(judge_source(&mut servers.asking)?);
+    if servers.source.address.tls.mode == TlsMode::VerifyCa
+        && servers.control.query("SELECT @@GLOBAL.clone_ssl_ca")?.single().is_none_or(str::is_empty)
+    {
+        let why = "ssl-mode=verify-ca of the source: the target has no authority to check it with (clone_ssl_ca)";
+        return refused(
+            &target,
+            why.into(),
+            "SET GLOBAL clone_ssl_ca to the file of the authority on the target's host",
+        );
+    }
+    let there = databases(&mut servers.control)?;
+    if !there.is_empty() && !replace {
+        let why = format!("CLONE drops all databases of the target, and it holds {}", first_of(there, NAMED_MAX));
+        return refused(&target, why, "name an empty server, or add --replace, which drops all of them");
+    }
+    let scheduler = Scheduler::ask(&mut servers.control)?;
+    plan.notes.push(format!("{FLAG} replaces everything on {target}: its databases, its accounts and their passwords"));
+    Ok(Cloned { donor, scheduler, databases: there.len() as u64, left: None })
+}
+
+fn demand_series(servers: &Servers) -> Result<()> {
+    let [source, target] = [&servers.source, &servers.target].map(|login| login.address.name());
+    if servers.facts.series.0 != TESTED {
+        let why = format!("{} is not in the series that this program clones ({TESTED}.x)", servers.facts.named());
+        return Err(Error::refused(source, why, OTHER_WAY));
+    }
+    if servers.facts.series != servers.target_facts.series {
+        let why = format!(
+            "it is {}, and CLONE copies only from the same series: the source is {}",
+            servers.target_facts.named(),
+            servers.facts.named()
+        );
+        return Err(Error::refused(target, why, OTHER_WAY));
+    }
+    if servers.facts.lower_case_table_names != servers.target_facts.lower_case_table_names {
+        let why = "its lower_case_table_names is not that of the source, and files keep it";
+        return Err(Error::refused(target, why, OTHER_WAY));
+    }
+    Ok(())
+}
+
+fn demand_plugin(connection: &mut Connection) -> Result<()> {
+    let why = match plugin(connection)?.as_deref() {
+        Some("ACTIVE") => return Ok(()),
+        None => "the plugin `clone` is not loaded",
+        Some(_) => "the plugin `clone` is switched off",
+    };
+    let hint = "run INSTALL PLUGIN clone SONAME 'mysql_clone.so' on it, or use --method logical";
+    Err(Error::refused(connection.name(), why, hint))
+}
+
+/// The state of the plugin `clone`; None: it is not loaded.
+pub fn plugin(connection: &mut Connection) -> Result<Option<String>> {
+    let asked = "SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = 'clone'";
+    Ok(connection.query(asked)?.single().map(str::to_owned))
+}
+
+/// What of the source would not be right in the target.
+fn judge_source(asking: &mut Connection) -> Result<Option<String>> {
+    let channels = "SELECT CONCAT(host, ':', port) FROM performance_schema.replication_connection_configuration \
+                    WHERE host <> '' LIMIT 1";
+    if let Some(of) = asking.query_if_allowed(channels)?.and_then(|answer| answer.single().map(str::to_owned)) {
+        let why = format!("it is a replica of {of}: a server with its files would replicate from there, too");
+        return Err(Error::refused(asking.name(), why, OTHER_WAY));
+    }
+    let others = asking.query(&format!("SELECT table_schema, table_name, engine {OTHERS} ORDER BY 1, 2"))?;
+    let mut empty = Vec::new();
+    for row in others.rows {
+        let Ok([Some(schema), Some(table), Some(engine)]) = <[_; 3]>::try_from(row) else { continue };
+        let name = format!("{schema}.{table} ({engine})");
+        // The first start empties such tables, and does not double the backtick (seen with 9.7.4).
+        if matches!(&engine[..], "MyISAM" | "CSV") && (schema.contains('`') || table.contains('`')) {
+            let why = format!("table {name} has a backtick in its name: a server does not start on a clone of it");
+            return Err(Error::refused(asking.name(), why, "rename or convert this table, or use --method logical"));
+        }
+        empty.push(name);
+    }
+    if empty.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(format!("empty in the target, because CLONE copies InnoDB only: {}", first_of(empty, NAMED_MAX))))
+}
+
+/// The databases that a server holds besides its own and ours.
+pub fn databases(connection: &mut Connection) -> Result<Vec<String>> {
+    let own = OWN.iter().chain(&[MIGRATION, NOTES]).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let asked =
+        format!("SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT IN ({own}) ORDER BY 1");
+    Ok(connection.query(&asked)?.rows.into_iter().flatten().flatten().collect())
+}

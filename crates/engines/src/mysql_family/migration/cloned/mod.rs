@@ -1,0 +1,140 @@
+//! The full as files: the target copies those of the source by CLONE INSTANCE, and starts again on them. Only between two
+//! MySQL servers. `docs/verbs/migrate.md` says what must be true.
+
+mod checks;
+mod copy;
+mod restart;
+mod scheduler;
+
+use fullbore_core::error::counted;
+use fullbore_core::units::show_bytes;
+use fullbore_core::{Error, Result};
+
+use super::servers::Servers;
+use super::state::{Origin, State, selection};
+use super::{ServerMigration, events, onto};
+use crate::engine::{Flow, Loaded, MigrationOrder, MigrationPlan, Moved};
+use crate::mysql_family::Dialect;
+use crate::mysql_family::url::{Endpoint, ServerAddress, TlsMode};
+use scheduler::Scheduler;
+
+pub use checks::check;
+
+/// The flag.
+const FLAG: &str = "--method physical";
+
+/// Where the target finds the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Donor {
+    host: String,
+    port: u16,
+    /// What CLONE INSTANCE demands of the connection.
+    require: &'static str,
+}
+
+/// A clone that can begin.
+pub struct Cloned {
+    donor: Donor,
+    scheduler: Scheduler,
+    /// Databases of the target before.
+    databases: u64,
+    /// After an error: what the user should know of the target.
+    pub left: Option<String>,
+}
+
+/// Refuses what no server has to be asked about.
+///
+/// # Errors
+/// The order names another kind of server, a part of one, or a source that the target cannot reach.
+pub fn demand_possible(order: &MigrationOrder) -> Result<()> {
+    if !order.physical {
+        return Ok(());
+    }
+    let [source, target] = [ServerAddress::parse(&order.source)?, ServerAddress::parse(&order.target)?];
+    let refused = |why: String, hint: &str| Err(Error::usage(FLAG, why, hint));
+    if let Some(other) = [&source, &target].into_iter().find(|address| address.dialect != Dialect::MySql) {
+        let why = format!("only a MySQL server copies the files of another one, and {} is not one", other.name());
+        return refused(why, "use --method logical");
+    }
+    if source.database.is_some() || !order.databases.is_empty() {
+        let hint = "leave the database out, or use --method logical";
+        return refused("CLONE copies the whole server, and one database is named".into(), hint);
+    }
+    Donor::of(&source, &target).map(drop)
+}
+
+/// What the user of a logical plan should know, if the full could come as files.
+pub fn other_way(servers: &mut Servers, order: &MigrationOrder) -> Option<String> {
+    demand_possible(&MigrationOrder { physical: true, ..order.clone() }).ok()?;
+    check(servers, &mut MigrationPlan::default(), false).ok()?;
+    Some(format!("{FLAG} is possible: the target copies the files of the source, and gets its accounts, too"))
+}
+
+impl Donor {
+    fn of(source: &ServerAddress, target: &ServerAddress) -> Result<Self> {
+        let refused = |why: String, hint: &str| Err(Error::usage(FLAG, why, hint));
+        let Endpoint::Tcp { host, port } = &source.endpoint else {
+            let why = format!("the target connects to the source, and {} is a socket of this machine", source.name());
+            return refused(why, "write the source as the target sees it: mysql://USER@HOST:PORT");
+        };
+        if host.contains(':') {
+            let why = format!("CLONE takes no IPv6 address ({host})");
+            return refused(why, "name the host of the source, or give its IPv4 address");
+        }
+        let is_loopback = |host: &str| host == "localhost" || host.starts_with("127.");
+        if let (true, Endpoint::Tcp { host: other, .. }) = (is_loopback(host), &target.endpoint)
+            && !is_loopback(other)
+            && other != "::1"
+        {
+            let why = format!("the target connects to the source, and {host} is its own machine there");
+            return refused(why, "write the source as the target sees it: mysql://USER@HOST:PORT");
+        }
+        let require = match source.tls.mode {
+            TlsMode::Disabled => " REQUIRE NO SSL",
+            TlsMode::Preferred => "",
+            TlsMode::Required | TlsMode::VerifyCa => " REQUIRE SSL",
+            TlsMode::VerifyIdentity => {
+                return refused(
+                    "CLONE does not compare the certificate of the source with its name".into(),
+                    "use ssl-mode=verify-ca in the URL of the source, or --method logical",
+                );
+            }
+        };
+        // The client library of the server takes a socket for this name.
+        let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host.clone() };
+        Ok(Self { host, port: *port, require })
+    }
+}
+
+impl ServerMigration {
+    /// The full as files. The state is written when the target has started on them.
+    pub(super) fn full_by_clone(&mut self, flow: &Flow<'_>, tell: &dyn Fn(&str)) -> Result<Moved> {
+        let session = self.session.take().ok_or(Error::Halted)?;
+        let made = session.databases();
+        drop(session);
+        let cloned = self.cloned.as_mut().ok_or(Error::Halted)?;
+        let found = cloned.run(&mut self.servers, flow, tell)?;
+        events::drop_all(&mut self.servers.control, &self.selection)?;
+        let selected = selection(&self.servers, &self.order);
+        State::begin(&mut self.servers.control, &selected, &made)?;
+        let mut notes = cloned.scheduler.give_back(&mut self.servers.control)?;
+        if self.order.follow {
+            onto::demand_joined(&self.servers, &found.end)?;
+            State::follow(&mut self.servers.control, &found.end, Origin::default())?;
+            self.begin_following()?;
+        }
+        cloned_notes(self.servers.target.address.name(), &found, &mut notes);
+        let tables = self.plan.tables;
+        notes.push(format!("{} copied as files, {}", counted(tables, "table"), show_bytes(found.bytes)));
+        let loaded = Loaded { tables, notes, ..Loaded::default() };
+        Ok(Moved { loaded, bytes: found.bytes, ..Moved::default() })
+    }
+}
+
+fn cloned_notes(target: String, found: &restart::Found, notes: &mut Vec<String>) {
+    let login = match found.own_login {
+        true => "the login of --into works there, too",
+        false => "--into needs the user and the password of the source from now on",
+    };
+    notes.push(format!("{target} has the accounts of the source now: {login}"));
+}

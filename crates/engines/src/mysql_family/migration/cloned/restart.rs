@@ -1,0 +1,140 @@
+//! The first start of the target on the files of the source.
+
+use std::time::{Duration, Instant};
+
+use fullbore_core::{Error, Result};
+
+use super::checks::plugin;
+use super::copy::Ended;
+use crate::engine::Flow;
+use crate::mysql_family::binlog::end::{End, Place};
+use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::logical_set::load::control;
+use crate::mysql_family::logical_set::server::Login;
+use crate::mysql_family::migration::servers::Servers;
+
+/// How long the target may take to start, or somebody to start it.
+const MINUTES_MAX: u64 = 10;
+/// The time between two attempts to log in.
+const RETRY: Duration = Duration::from_millis(500);
+/// How often a server that greets may refuse both logins.
+const REFUSALS_MAX: u32 = 4;
+/// ER_SPECIFIC_ACCESS_DENIED and others come as they are; this one: another session loaded the plugin first.
+const LOADED_ALREADY: u32 = 1125;
+
+/// A clone on which the target has started.
+pub struct Found {
+    /// The place in the log of the source at which the files are.
+    pub end: End,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// The login of the target still works.
+    pub own_login: bool,
+}
+
+/// What the user should know while the target starts.
+pub fn wanted(servers: &Servers, ended: Ended) -> String {
+    let name = servers.target.address.name();
+    match ended {
+        Ended::Restarts => format!("{name} has the files, and starts again"),
+        Ended::ShutDown => format!(
+            "{name} has the files and has shut down: start it now (such as systemctl start mysql). fullbore waits up to \
+             {MINUTES_MAX} minutes"
+        ),
+    }
+}
+
+/// Waits until the target answers again. The source's accounts are the target's then: the login of the target is tried first, and that of the
+/// source next. True: the first one works.
+///
+/// # Errors
+/// The target does not start in time, takes neither login, or the user ends it.
+pub fn wait(servers: &mut Servers, watching: &mut Connection, flow: &Flow<'_>) -> Result<bool> {
+    let name = servers.target.address.name();
+    let until = Instant::now() + Duration::from_secs(60 * MINUTES_MAX);
+    let late = || {
+        let why = format!("it has copied the files, and does not answer within {MINUTES_MAX} minutes");
+        Error::refused(&name, why, "look into its error log, start it, and begin again with --replace")
+    };
+    // The old process is gone when its connection is.
+    while watching.query("DO 0").is_ok() {
+        if Instant::now() >= until {
+            return Err(late());
+        }
+        pause(flow)?;
+    }
+    let mut refusals = 0;
+    loop {
+        let mut refused = None;
+        for own in [true, false] {
+            let credentials = if own { &servers.target } else { &servers.source }.credentials.clone();
+            let login = Login { credentials, ..servers.target.clone() };
+            match control(&login) {
+                Ok(connection) => {
+                    servers.control = connection;
+                    servers.target = login;
+                    return Ok(own);
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+        refusals += u32::from(Connection::greets(&servers.target.address));
+        if refusals >= REFUSALS_MAX {
+            let why = format!(
+                "it has the accounts of the source now, and takes neither the login of --into nor that of the source: {}",
+                refused.map_or_else(String::new, |error| error.without_hint())
+            );
+            let hint = "let an account of the source come from this host, then begin again with --replace";
+            return Err(Error::refused(&name, why, hint));
+        }
+        if Instant::now() >= until {
+            return Err(late());
+        }
+        pause(flow)?;
+    }
+}
+
+fn pause(flow: &Flow<'_>) -> Result<()> {
+    flow.halt.check()?;
+    std::thread::sleep(RETRY);
+    Ok(())
+}
+
+/// What the target says of its clone.
+///
+/// # Errors
+/// The clone is not complete, or its place in the log is unknown.
+pub fn found(servers: &mut Servers, own_login: bool) -> Result<Found> {
+    let control = &mut servers.control;
+    // The list of plugins is that of the source.
+    if plugin(control)?.is_none() {
+        match control.query("INSTALL PLUGIN clone SONAME 'mysql_clone.so'") {
+            Err(Failure::Server(error)) if error.code == LOADED_ALREADY => {}
+            done => drop(done?),
+        }
+    }
+    let asked = "SELECT state, error_no, error_message, binlog_file, binlog_position, gtid_executed FROM performance_schema.clone_status";
+    let status = control.query(asked)?;
+    let text = |column| status.value(0, column).unwrap_or_default();
+    if text(0) != "Completed" {
+        let why = format!("its clone is not complete ({}): {} (error {})", text(0), text(2), text(1));
+        return Err(Error::refused(control.name(), why, "begin again with --replace"));
+    }
+    let place = Place {
+        file: text(3).rsplit('/').next().unwrap_or_default().to_owned(),
+        offset: text(4).parse().unwrap_or(0),
+        gtid: text(5).chars().filter(|letter| !letter.is_whitespace()).collect(),
+        servers: String::new(),
+        file_crc: None,
+        tail: None,
+    };
+    let end = End {
+        binlog: place,
+        server: servers.facts.server_uuid.clone(),
+        at: String::new(),
+        finished: Some(jiff::Timestamp::now().as_microsecond()),
+    };
+    let bytes = control.query("SELECT CAST(SUM(data) AS UNSIGNED) FROM performance_schema.clone_progress")?;
+    let bytes = bytes.single().and_then(|text| text.parse().ok()).unwrap_or(0);
+    Ok(Found { end, bytes, own_login })
+}
