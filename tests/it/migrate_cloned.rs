@@ -84,6 +84,9 @@ fn a_server_moves_as_files_while_money_moves_and_its_events_run_on_one_server_on
     assert!(planned.text().contains("as files") && !pair.target.sql("SHOW DATABASES").contains("bank"), "{planned}");
     assert!(planned.err.contains("replaces everything on"), "{planned}");
 
+    let planned = crate::migrate::migrate(&pair.world, [&pair.source, &pair.target], "--plan").done();
+    assert!(planned.err.contains("--method physical is possible"), "{planned}");
+
     let sessions = [pair.moving(), pair.moving()];
     // An account that the source does not have: the login of the source is the next one.
     let line = format!(

@@ -221,12 +221,15 @@ impl ServerMigration {
 
     /// Takes the snapshot, and checks what would end the migration later.
     fn open_full(&mut self) -> Result<()> {
+        if self.order.physical {
+            return self.open_clone();
+        }
         let mut options = self.order.source_options.clone();
         options.given = self.servers.given(&self.order);
         let session = LogicalSession::open(&self.order.source, &options)?;
         session.demand_unchanged()?;
         if self.order.follow {
-            self.demand_transactions(&session)?;
+            self.demand_transactions(session.tables())?;
             // What the account lacks for the log is found before the first row.
             let place = self.place_of(&session)?;
             onto::demand_joined(&self.servers, &place)?;
@@ -235,10 +238,7 @@ impl ServerMigration {
         self.plan.tables = session.tables().count() as u64;
         self.plan.bytes = session.tables().map(|(.., bytes)| bytes).fold(0, u64::saturating_add);
         self.plan.warnings.extend(session.facts().warnings);
-        if self.order.physical {
-            let replace = self.order.replace || self.again;
-            self.cloned = Some(cloned::check(&mut self.servers, &mut self.plan, replace)?);
-        } else if self.order.dry_run {
+        if self.order.dry_run {
             let load = ServerLoad::begin(&self.order.target, self.load_order(&session)?, &self.order.target_options)?;
             self.plan.notes.extend(crate::engine::Load::plan(&load).notes);
             self.plan.notes.extend(cloned::other_way(&mut self.servers, &self.order));
@@ -249,9 +249,8 @@ impl ServerMigration {
 
     /// Tables without transactions are read at another moment than the snapshot: the log would be applied to them twice
     /// or not at all.
-    fn demand_transactions(&self, session: &LogicalSession) -> Result<()> {
-        let others: Vec<String> = session
-            .tables()
+    fn demand_transactions<'a>(&self, tables: impl Iterator<Item = (String, &'a str, u64)>) -> Result<()> {
+        let others: Vec<String> = tables
             .filter(|(_, engine, _)| !engine.eq_ignore_ascii_case("InnoDB"))
             .map(|(name, engine, _)| format!("{name} ({engine})"))
             .collect();
@@ -266,11 +265,11 @@ impl ServerMigration {
 
     /// A full that begins again drops the databases that the interrupted one has made, and no others.
     fn demand_own(&mut self, made: &[String]) -> Result<()> {
-        let Some(session) = self.session.as_ref().filter(|_| !self.order.replace) else { return Ok(()) };
+        let dropped = self.dropped();
         let there = self.servers.control.query("SELECT schema_name FROM information_schema.schemata")?;
         let there: Vec<&str> = there.rows.iter().filter_map(|row| row.first()?.as_deref()).collect();
         let is_there = |name: &String| there.iter().any(|known| known.eq_ignore_ascii_case(name));
-        match session.databases().into_iter().find(|name| !made.contains(name) && is_there(name)) {
+        match dropped.into_iter().find(|name| !made.contains(name) && is_there(name)) {
             None => Ok(()),
             Some(name) => {
                 let why = format!("it has a database `{name}` that the interrupted migration has not made");

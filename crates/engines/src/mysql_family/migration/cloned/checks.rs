@@ -72,12 +72,13 @@ pub fn check(servers: &mut Servers, plan: &mut MigrationPlan, replace: bool) -> 
     }
     let there = databases(&mut servers.control)?;
     if !there.is_empty() && !replace {
-        let why = format!("CLONE drops all databases of the target, and it holds {}", first_of(there, NAMED_MAX));
+        let why =
+            format!("CLONE drops all databases of the target, and it holds {}", first_of(there.clone(), NAMED_MAX));
         return refused(&target, why, "name an empty server, or add --replace, which drops all of them");
     }
     let scheduler = Scheduler::ask(&mut servers.control)?;
     plan.notes.push(format!("{FLAG} replaces everything on {target}: its databases, its accounts and their passwords"));
-    Ok(Cloned { donor, scheduler, databases: there.len() as u64, left: None })
+    Ok(Cloned { donor, scheduler, there, made: Vec::new(), left: None })
 }
 
 fn demand_series(servers: &Servers) -> Result<()> {

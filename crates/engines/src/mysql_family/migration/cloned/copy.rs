@@ -57,13 +57,9 @@ impl Cloned {
                 return Err(error);
             }
         };
-        let started = {
-            tell(&restart::wanted(servers, ended));
-            restart::wait(servers, &mut watching, flow)
-        }
-        .and_then(|own| restart::found(servers, own));
+        tell(&restart::wanted(servers, ended));
+        let started = restart::wait(servers, &mut watching, flow).and_then(|own| restart::found(servers, own));
         if started.is_err() {
-            let name = servers.target.address.name();
             self.left = Some(format!(
                 "{name} has copied the files or a part of them, and its event scheduler is off (SET PERSIST): begin again \
                  with --replace, or run RESET PERSIST event_scheduler on it"
@@ -113,16 +109,16 @@ impl Cloned {
     /// After a statement that has failed: settings are as before, as far as the target takes them. Says what it holds.
     fn after_error(&self, servers: &Servers, donors: &str) -> String {
         let name = servers.target.address.name();
-        let look = || -> Result<(Vec<String>, u64)> {
+        let look = || -> Result<(Vec<String>, bool)> {
             let mut control = servers.control_now()?;
             let donors = if donors.is_empty() { "NULL".to_owned() } else { text(donors) };
             control.query(&format!("SET GLOBAL clone_valid_donor_list = {donors}"))?;
             let notes = self.scheduler.give_back(&mut control)?;
-            Ok((notes, databases(&mut control)?.len() as u64))
+            Ok((notes, databases(&mut control)? == self.there))
         };
         match look() {
-            Ok((notes, now)) => {
-                let held = match now == self.databases {
+            Ok((notes, is_same)) => {
+                let held = match is_same {
                     true => "still holds its own databases".to_owned(),
                     false => "has dropped databases of its own for the clone".to_owned(),
                 };

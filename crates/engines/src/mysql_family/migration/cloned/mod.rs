@@ -15,6 +15,11 @@ use super::state::{Origin, State, selection};
 use super::{ServerMigration, events, onto};
 use crate::engine::{Flow, Loaded, MigrationOrder, MigrationPlan, Moved};
 use crate::mysql_family::Dialect;
+use crate::mysql_family::binlog::end::{End, Piece};
+use crate::mysql_family::binlog::preflight::status;
+use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical_set::listing::{Kind, Listing};
+use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::url::{Endpoint, ServerAddress, TlsMode};
 use scheduler::Scheduler;
 
@@ -37,7 +42,9 @@ pub struct Cloned {
     donor: Donor,
     scheduler: Scheduler,
     /// Databases of the target before.
-    databases: u64,
+    there: Vec<String>,
+    /// Databases of the source.
+    made: Vec<String>,
     /// After an error: what the user should know of the target.
     pub left: Option<String>,
 }
@@ -107,16 +114,45 @@ impl Donor {
 }
 
 impl ServerMigration {
+    /// Checks what would end the migration later. Statements that change tables do not disturb it.
+    pub(super) fn open_clone(&mut self) -> Result<()> {
+        let replace = self.order.replace || self.again;
+        let mut cloned = check(&mut self.servers, &mut self.plan, replace)?;
+        let mut asking = self.servers.source.ask()?;
+        let Listing { databases, tables } = Listing::ask(&mut asking, &mut None, Dialect::MySql, &self.selection)?;
+        let tables: Vec<_> = tables.iter().filter(|table| table.kind == Kind::Table).collect();
+        if self.order.follow {
+            let engines = tables.iter().map(|table| (table.object.shown(), table.object.engine.as_str(), table.bytes));
+            self.demand_transactions(engines)?;
+            onto::demand_joined(&self.servers, &end_of_log(&self.servers, &mut asking)?)?;
+            self.servers.demand_applier()?;
+        }
+        self.plan.tables = tables.len() as u64;
+        self.plan.bytes = tables.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
+        if self.order.dry_run {
+            self.session = Some(LogicalSession::open(&self.order.source, &self.order.source_options)?);
+        }
+        cloned.made = databases;
+        self.cloned = Some(cloned);
+        Ok(())
+    }
+
+    /// The databases of the target that the full drops without `--replace`.
+    pub(super) fn dropped(&self) -> Vec<String> {
+        match (&self.cloned, &self.session) {
+            _ if self.order.replace => Vec::new(),
+            (Some(cloned), _) => cloned.there.clone(),
+            (None, session) => session.iter().flat_map(LogicalSession::databases).collect(),
+        }
+    }
+
     /// The full as files. The state is written when the target has started on them.
     pub(super) fn full_by_clone(&mut self, flow: &Flow<'_>, tell: &dyn Fn(&str)) -> Result<Moved> {
-        let session = self.session.take().ok_or(Error::Halted)?;
-        let made = session.databases();
-        drop(session);
         let cloned = self.cloned.as_mut().ok_or(Error::Halted)?;
         let found = cloned.run(&mut self.servers, flow, tell)?;
         events::drop_all(&mut self.servers.control, &self.selection)?;
         let selected = selection(&self.servers, &self.order);
-        State::begin(&mut self.servers.control, &selected, &made)?;
+        State::begin(&mut self.servers.control, &selected, &cloned.made)?;
         let mut notes = cloned.scheduler.give_back(&mut self.servers.control)?;
         if self.order.follow {
             onto::demand_joined(&self.servers, &found.end)?;
@@ -129,6 +165,16 @@ impl ServerMigration {
         let loaded = Loaded { tables, notes, ..Loaded::default() };
         Ok(Moved { loaded, bytes: found.bytes, ..Moved::default() })
     }
+}
+
+/// The end of the log of the source now.
+fn end_of_log(servers: &Servers, asking: &mut Connection) -> Result<End> {
+    let Some(now) = status(asking)? else {
+        let why = "the account may not see the end of its log";
+        return Err(Error::refused(servers.source.address.name(), why, "grant REPLICATION CLIENT, or use --no-follow"));
+    };
+    let binlog = Piece { file: now.file, from: now.offset, bytes: 0, head: 0 }.begin();
+    Ok(End { binlog, server: servers.facts.server_uuid.clone(), at: String::new(), finished: None })
 }
 
 fn cloned_notes(target: String, found: &restart::Found, notes: &mut Vec<String>) {

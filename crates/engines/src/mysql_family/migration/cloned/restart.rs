@@ -7,7 +7,7 @@ use fullbore_core::{Error, Result};
 use super::checks::plugin;
 use super::copy::Ended;
 use crate::engine::Flow;
-use crate::mysql_family::binlog::end::{End, Place};
+use crate::mysql_family::binlog::end::{End, Piece, Place};
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::server::Login;
@@ -120,14 +120,10 @@ pub fn found(servers: &mut Servers, own_login: bool) -> Result<Found> {
         let why = format!("its clone is not complete ({}): {} (error {})", text(0), text(2), text(1));
         return Err(Error::refused(control.name(), why, "begin again with --replace"));
     }
-    let place = Place {
-        file: text(3).rsplit('/').next().unwrap_or_default().to_owned(),
-        offset: text(4).parse().unwrap_or(0),
-        gtid: text(5).chars().filter(|letter| !letter.is_whitespace()).collect(),
-        servers: String::new(),
-        file_crc: None,
-        tail: None,
-    };
+    let file = text(3).rsplit('/').next().unwrap_or_default().to_owned();
+    let gtid = text(5).chars().filter(|letter| !letter.is_whitespace()).collect();
+    let begin = Piece { file, from: text(4).parse().unwrap_or(0), bytes: 0, head: 0 }.begin();
+    let place = Place { gtid, ..begin };
     let end = End {
         binlog: place,
         server: servers.facts.server_uuid.clone(),
