@@ -58,14 +58,12 @@ impl Cloned {
             }
         };
         tell(&restart::wanted(servers, ended));
-        let started = restart::wait(servers, &mut watching, flow).and_then(|own| restart::found(servers, own));
-        if started.is_err() {
-            self.left = Some(format!(
-                "{name} has copied the files or a part of them, and its event scheduler is off (SET PERSIST): begin again \
-                 with --replace, or run RESET PERSIST event_scheduler on it"
-            ));
-        }
-        started
+        // Until the state is there.
+        self.left = Some(format!(
+            "{name} has copied the files or a part of them, and its event scheduler is off (SET PERSIST): begin again with \
+             --replace, or run RESET PERSIST event_scheduler on it"
+        ));
+        restart::wait(servers, &mut watching, flow).and_then(|own| restart::found(servers, own))
     }
 
     /// The target may clone from this source.

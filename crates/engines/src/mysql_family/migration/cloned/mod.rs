@@ -154,6 +154,7 @@ impl ServerMigration {
         let selected = selection(&self.servers, &self.order);
         State::begin(&mut self.servers.control, &selected, &cloned.made)?;
         let mut notes = cloned.scheduler.give_back(&mut self.servers.control)?;
+        cloned.left = None;
         if self.order.follow {
             onto::demand_joined(&self.servers, &found.end)?;
             State::follow(&mut self.servers.control, &found.end, Origin::default())?;
