@@ -169,9 +169,11 @@ fn what_stops_a_clone_is_named_before_and_a_target_without_a_manager_is_waited_f
         refused(&from, &into, "--no-follow", &here(server), privilege.split(',').next().unwrap());
         server.sql(&format!("GRANT {privilege} ON *.* TO root@'127.0.0.1'"));
     }
+    pair.source.sql("SET GLOBAL binlog_order_commits = OFF");
+    refused(&from, &into, "", &here(&pair.source), "no exact place in its log");
+    pair.source.sql("SET GLOBAL binlog_order_commits = ON");
     pair.target.sql("CREATE DATABASE mine");
     refused(&from, &into, "", &here(&pair.target), "it holds mine");
-    // The target takes no part in a clone that its own server refuses: settings and databases are as before.
     pair.target.sql("DROP DATABASE mine");
     pair.source.sql("CREATE TABLE shop.flat (a INT) ENGINE = MyISAM; INSERT INTO shop.flat VALUES (1)");
     refused(&from, &into, "", &here(&pair.source), "shop.flat (MyISAM)");

@@ -124,6 +124,7 @@ impl ServerMigration {
         if self.order.follow {
             let engines = tables.iter().map(|table| (table.object.shown(), table.object.engine.as_str(), table.bytes));
             self.demand_transactions(engines)?;
+            checks::demand_ordered(&mut asking)?;
             onto::demand_joined(&self.servers, &end_of_log(&self.servers, &mut asking)?)?;
             self.servers.demand_applier()?;
         }
