@@ -3,6 +3,7 @@
 
 mod checks;
 mod copy;
+mod place;
 mod restart;
 mod scheduler;
 
@@ -150,13 +151,14 @@ impl ServerMigration {
     /// The full as files. The state is written when the target has started on them.
     pub(super) fn full_by_clone(&mut self, flow: &Flow<'_>, tell: &dyn Fn(&str)) -> Result<Moved> {
         let cloned = self.cloned.as_mut().ok_or(Error::Halted)?;
-        let found = cloned.run(&mut self.servers, flow, tell)?;
+        let mut found = cloned.run(&mut self.servers, flow, tell)?;
         events::drop_all(&mut self.servers.control, &self.selection)?;
         let selected = selection(&self.servers, &self.order);
         State::begin(&mut self.servers.control, &selected, &cloned.made)?;
         let mut notes = cloned.scheduler.give_back(&mut self.servers.control)?;
         cloned.left = None;
         if self.order.follow {
+            found.end.binlog = place::exact(&mut self.servers.source.ask()?, found.end.binlog)?;
             onto::demand_joined(&self.servers, &found.end)?;
             State::follow(&mut self.servers.control, &found.end, Origin::default())?;
             self.begin_following()?;
