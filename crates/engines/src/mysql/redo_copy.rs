@@ -88,9 +88,15 @@ impl Kept {
     }
 }
 
+/// The place of a clone, if it is exact. InnoDB's place is that of its last commit. Where commits reach InnoDB in another order than
+/// the log (`binlog_order_commits = OFF`), a commit before it may be missing: then it counts only if nothing was committed.
+pub fn exact(found: &RedoPosition, before: &LogStatus, after: &LogStatus, ordered: bool) -> Option<LogStatus> {
+    between(found, before, after).filter(|_| ordered || before == after)
+}
+
 /// The place of the binary log from the redo log, if it is between two readings. Only the lower half of the offset is
 /// known: the upper half is chosen so that the place is between them.
-pub fn between(found: &RedoPosition, before: &LogStatus, after: &LogStatus) -> Option<LogStatus> {
+fn between(found: &RedoPosition, before: &LogStatus, after: &LogStatus) -> Option<LogStatus> {
     let file = found.file.rsplit('/').next()?.to_owned();
     let gtid_executed =
         if before.gtid_executed == after.gtid_executed { after.gtid_executed.clone() } else { String::new() };
@@ -113,6 +119,15 @@ mod tests {
 
     fn status(file: &str, position: u64) -> LogStatus {
         LogStatus { file: file.into(), position, gtid_executed: String::new() }
+    }
+
+    #[test]
+    fn a_place_is_exact_if_commits_are_in_the_order_of_the_log_or_if_there_were_none() {
+        let found = RedoPosition { file: "./binlog.000007".into(), offset: 500 };
+        let [before, at, after] = [400, 500, 600].map(|position| status("binlog.000007", position));
+        assert_eq!(exact(&found, &before, &after, true), Some(at.clone()));
+        assert_eq!(exact(&found, &before, &after, false), None);
+        assert_eq!(exact(&found, &at, &at, false), Some(at));
     }
 
     #[test]

@@ -240,7 +240,8 @@ impl CloneSession {
             self.compare(&mut control.connection)?;
             let after = LogStatus::read(&mut control.connection)?;
             let found = self.redo.search(self.page.bytes());
-            control.exact = found.and_then(|found| redo_copy::between(&found, &control.before, &after));
+            let ordered = control.connection.query("SELECT @@GLOBAL.binlog_order_commits")?.single() == Some("1");
+            control.exact = found.and_then(|found| redo_copy::exact(&found, &control.before, &after, ordered));
             control.after = Some(after);
         }
         Ok(control)
