@@ -184,18 +184,16 @@ impl ServerLoad {
         let SmallTables { sections, tables, done, noted } = small;
         let taken = sections.take::<SectionError>(bytes, |section, rows| {
             *tables += 1;
-            let place = self.plan.places.get(&(section.schema.clone(), section.table.clone()));
-            let Some((place, table)) = place.and_then(|place| Some((*place, self.plan.tables.get(*place)?))) else {
-                return Ok(());
-            };
-            if let Some(expected) = lock(&self.expected).get_mut(place) {
-                expected.join(section.tally);
-            }
-            // A set of an earlier version has rows of MERGE tables, which are rows of other tables.
-            if (*tables > *done || table.again) && !rows.is_empty() && table.object.has_rows() {
-                let loader = by.within(self, table.transactional)?;
-                let loaded = loader.load(table, rows)?;
-                self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
+            let place = self.plan.places.get(&(section.schema.clone(), section.table.clone())).copied();
+            if let Some((place, table)) = place.and_then(|place| Some((place, self.plan.tables.get(place)?))) {
+                if let Some(expected) = lock(&self.expected).get_mut(place) {
+                    expected.join(section.tally);
+                }
+                // A set of an earlier version has rows of MERGE tables, which are rows of other tables.
+                if (*tables > *done || table.again) && !rows.is_empty() && table.object.has_rows() {
+                    let loaded = by.within(self, table.transactional)?.load(table, rows)?;
+                    self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
+                }
             }
             if *tables > *done && *tables % TABLES == 0 {
                 if let Some(stream) = noted {

@@ -78,7 +78,7 @@ pub fn check(servers: &mut Servers, plan: &mut MigrationPlan, replace: bool) -> 
     }
     let scheduler = Scheduler::ask(&mut servers.control)?;
     plan.notes.push(format!("{FLAG} replaces everything on {target}: its databases, its accounts and their passwords"));
-    Ok(Cloned { donor, scheduler, there, made: Vec::new(), left: None })
+    Ok(Cloned { donor, scheduler, id: String::new(), there, made: Vec::new(), left: None })
 }
 
 fn demand_series(servers: &Servers) -> Result<()> {
@@ -125,6 +125,14 @@ fn judge_source(asking: &mut Connection) -> Result<Option<String>> {
     if let Some(of) = asking.query_if_allowed(channels)?.and_then(|answer| answer.single().map(str::to_owned)) {
         let why = format!("it is a replica of {of}: a server with its files would replicate from there, too");
         return Err(Error::refused(asking.name(), why, OTHER_WAY));
+    }
+    let own = OWN.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let events = format!(
+        "SELECT CONCAT(event_schema, '.', event_name) FROM information_schema.events WHERE event_schema IN ({own})"
+    );
+    if let Some(event) = asking.query(&events)?.rows.into_iter().flatten().flatten().next() {
+        let why = format!("the event {event} of the server's own database would run on the target before the cut-over");
+        return Err(Error::refused(asking.name(), why, "move it into another database, or use --method logical"));
     }
     let others = asking.query(&format!("SELECT table_schema, table_name, engine {OTHERS} ORDER BY 1, 2"))?;
     let mut empty = Vec::new();

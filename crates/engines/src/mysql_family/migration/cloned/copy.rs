@@ -21,6 +21,8 @@ use crate::mysql_family::migration::servers::Servers;
 const LOOK: Duration = Duration::from_millis(200);
 /// The server says nothing until the end of a clone: its other connection shows that it lives.
 const SILENCE: Duration = Duration::from_secs(30 * 86_400);
+/// How long an answer about the clone may take.
+const ANSWER: Duration = Duration::from_secs(60);
 /// How long a statement that was killed may take to end.
 const KILLED: Duration = Duration::from_secs(60);
 /// ER_RESTART_SERVER_FAILED: nobody starts the server again.
@@ -46,7 +48,8 @@ impl Cloned {
         let name = servers.target.address.name();
         tell(&format!("{name} copies the files of the source; its own databases and accounts go"));
         // Also after a signal.
-        let mut watching = servers.control_now()?;
+        let mut watching = asking(servers)?;
+        let earlier = restart::begun(&mut watching)?;
         let donors = watching.query("SELECT @@GLOBAL.clone_valid_donor_list")?.single().unwrap_or_default().to_owned();
         self.scheduler.stop(&mut watching)?;
         let ended = self.allow(&mut watching).and_then(|()| self.copy(servers, &mut watching, flow));
@@ -63,7 +66,8 @@ impl Cloned {
             "{name} has copied the files or a part of them, and its event scheduler is off (SET PERSIST): begin again with \
              --replace, or run RESET PERSIST event_scheduler on it"
         ));
-        restart::wait(servers, &mut watching, flow).and_then(|own| restart::found(servers, own))
+        let own_login = restart::wait(servers, &mut watching, flow)?;
+        restart::found(servers, own_login, &earlier)
     }
 
     /// The target may clone from this source.
@@ -74,19 +78,22 @@ impl Cloned {
     }
 
     /// Runs the statement while `watching` shows how far it is.
-    fn copy(&self, servers: &Servers, watching: &mut Connection, flow: &Flow<'_>) -> Result<Ended> {
+    fn copy(&mut self, servers: &Servers, watching: &mut Connection, flow: &Flow<'_>) -> Result<Ended> {
         let lost = Halt::new();
         let mut running = control(&Login { halt: Some(lost.clone()), ..servers.target.clone() })?;
         // A backslash in a text is one.
         running.query("SET SESSION sql_mode = 'NO_BACKSLASH_ESCAPES'")?;
-        let id = running.query("SELECT CONNECTION_ID()")?.single().unwrap_or_default().to_owned();
+        self.id = running.query("SELECT CONNECTION_ID()")?.single().unwrap_or_default().to_owned();
         running.set_silence(SILENCE);
         let statement = statement(&self.donor, &servers.source.credentials);
         let ran = std::thread::scope(|scope| {
             let running = &mut running;
             let statement = &statement;
             let ran = scope.spawn(move || running.run_bytes(statement));
-            watch(watching, &id, flow, || ran.is_finished());
+            watch(watching, flow, || ran.is_finished());
+            if flow.halt.is_stopped() {
+                self.kill(servers);
+            }
             let until = Instant::now() + KILLED;
             while !ran.is_finished() && Instant::now() < until {
                 std::thread::sleep(LOOK);
@@ -99,16 +106,44 @@ impl Cloned {
             Err(Failure::Server(error)) if error.code == NOT_MANAGED => Ok(Ended::ShutDown),
             Err(_) if flow.halt.is_stopped() => Err(Error::Halted),
             Err(Failure::Server(error)) => Err(told(&error, servers)),
-            // The server may close the connection before its answer is read.
-            Err(Failure::Fault(_)) => Ok(Ended::Restarts),
+            // The server may close the connection before its answer is read. It may also still run the statement.
+            Err(Failure::Fault(_)) => {
+                while self.is_running(servers) {
+                    if flow.halt.is_stopped() {
+                        self.kill(servers);
+                        return Err(Error::Halted);
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                Ok(Ended::Restarts)
+            }
         }
+    }
+
+    fn kill(&self, servers: &Servers) {
+        if let Ok(mut control) = asking(servers) {
+            let _ = control.query(&format!("KILL QUERY {}", self.id)); // The statement may have ended.
+        }
+    }
+
+    /// Whether the target still runs the statement. A server that does not answer has ended it.
+    fn is_running(&self, servers: &Servers) -> bool {
+        let asked = format!("SELECT 1 FROM performance_schema.processlist WHERE id = '{}'", self.id);
+        asking(servers).is_ok_and(|mut control| control.query(&asked).is_ok_and(|answer| !answer.rows.is_empty()))
     }
 
     /// After a statement that has failed: settings are as before, as far as the target takes them. Says what it holds.
     fn after_error(&self, servers: &Servers, donors: &str) -> String {
         let name = servers.target.address.name();
+        if self.is_running(servers) {
+            return format!(
+                "{name} still copies the files (session {}), and starts on them at the end. Its event scheduler is off (SET \
+                 PERSIST): begin again with --replace, or run RESET PERSIST event_scheduler on it",
+                self.id
+            );
+        }
         let look = || -> Result<(Vec<String>, bool)> {
-            let mut control = servers.control_now()?;
+            let mut control = asking(servers)?;
             let donors = if donors.is_empty() { "NULL".to_owned() } else { text(donors) };
             control.query(&format!("SET GLOBAL clone_valid_donor_list = {donors}"))?;
             let notes = self.scheduler.give_back(&mut control)?;
@@ -131,14 +166,22 @@ impl Cloned {
     }
 }
 
-/// Shows how far the clone is until it ends, the server is lost, or the user ends it.
-fn watch(watching: &mut Connection, id: &str, flow: &Flow<'_>, is_finished: impl Fn() -> bool) {
+/// A connection that asks about the clone, also after a signal.
+fn asking(servers: &Servers) -> Result<Connection> {
+    let mut control = servers.control_now()?;
+    control.set_silence(ANSWER);
+    Ok(control)
+}
+
+/// Shows how far the clone is until it ends, or the user ends it.
+fn watch(watching: &mut Connection, flow: &Flow<'_>, is_finished: impl Fn() -> bool) {
     let asked =
         "SELECT CAST(SUM(estimate) AS UNSIGNED), CAST(SUM(data) AS UNSIGNED) FROM performance_schema.clone_progress";
-    while !is_finished() {
-        if flow.halt.is_stopped() {
-            let _ = watching.query(&format!("KILL QUERY {id}")); // The statement may have ended.
-            return;
+    let mut answers = true;
+    while !is_finished() && !flow.halt.is_stopped() {
+        std::thread::sleep(LOOK);
+        if !answers {
+            continue;
         }
         match watching.query(asked) {
             Ok(answer) => {
@@ -149,9 +192,8 @@ fn watch(watching: &mut Connection, id: &str, flow: &Flow<'_>, is_finished: impl
             }
             // The account may not look.
             Err(Failure::Server(_)) => {}
-            Err(Failure::Fault(_)) => return,
+            Err(Failure::Fault(_)) => answers = false,
         }
-        std::thread::sleep(LOOK);
     }
 }
 

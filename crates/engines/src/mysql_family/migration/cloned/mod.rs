@@ -42,6 +42,8 @@ pub struct Donor {
 pub struct Cloned {
     donor: Donor,
     scheduler: Scheduler,
+    /// The session of the target that runs the statement.
+    id: String,
     /// Databases of the target before.
     there: Vec<String>,
     /// Databases of the source.
@@ -75,6 +77,9 @@ pub fn demand_possible(order: &MigrationOrder) -> Result<()> {
 pub fn other_way(servers: &mut Servers, order: &MigrationOrder) -> Option<String> {
     demand_possible(&MigrationOrder { physical: true, ..order.clone() }).ok()?;
     check(servers, &mut MigrationPlan::default(), false).ok()?;
+    if order.follow {
+        checks::demand_ordered(&mut servers.asking).ok()?;
+    }
     Some(format!("{FLAG} is possible: the target copies the files of the source, and gets its accounts, too"))
 }
 
@@ -151,6 +156,10 @@ impl ServerMigration {
     /// The full as files. The state is written when the target has started on them.
     pub(super) fn full_by_clone(&mut self, flow: &Flow<'_>, tell: &dyn Fn(&str)) -> Result<Moved> {
         let cloned = self.cloned.as_mut().ok_or(Error::Halted)?;
+        // A state of another run would not be true any more.
+        if State::read(&mut self.servers.control)?.is_some() {
+            State::remove(&mut self.servers.control)?;
+        }
         let mut found = cloned.run(&mut self.servers, flow, tell)?;
         events::drop_all(&mut self.servers.control, &self.selection)?;
         let selected = selection(&self.servers, &self.order);

@@ -27,10 +27,16 @@ pub fn exact(asking: &mut Connection, mut place: Place) -> Result<Place> {
         return Err(unknown(asking));
     }
     let known = Gtids::parse(Dialect::MySql, &place.gtid).ok_or_else(|| unknown(asking))?;
+    // The place of the last commit: without one since, its file may be gone.
+    let files = asking.query("SHOW BINARY LOGS")?.rows;
+    let names: Vec<&str> = files.iter().filter_map(|row| row.first()?.as_deref()).collect();
+    if let Some(first) = names.first().filter(|name| is_file_name(name) && !names.contains(&&place.file[..])) {
+        (place.file, place.offset) = ((*first).to_owned(), MAGIC.len() as u64);
+    }
     for _ in 0..ANSWERS_MAX {
         let asked = format!("SHOW BINLOG EVENTS IN '{}' FROM {} LIMIT {EVENTS}", place.file, place.offset);
         let events = asking.query(&asked)?.rows;
-        let count = events.len();
+        let (count, mut rotates) = (events.len(), false);
         for event in events {
             let [_, Some(from), Some(kind), _, Some(to), Some(info)] = &event[..] else { return Err(unknown(asking)) };
             let single = info.strip_prefix(GTID_NEXT).and_then(|rest| rest.split('\'').next());
@@ -41,11 +47,14 @@ pub fn exact(asking: &mut Connection, mut place: Place) -> Result<Place> {
                 return Ok(place);
             }
             match info.split_once(";pos=").filter(|_| kind == "Rotate") {
-                Some((file, _)) => (place.file, place.offset) = (file.to_owned(), MAGIC.len() as u64),
+                Some((file, _)) => {
+                    (place.file, place.offset) = (file.to_owned(), MAGIC.len() as u64);
+                    rotates = true;
+                }
                 None => place.offset = to.parse().map_err(|_| unknown(asking))?,
             }
         }
-        if count < EVENTS {
+        if count < EVENTS && !rotates {
             return Ok(place);
         }
     }

@@ -100,11 +100,20 @@ fn pause(flow: &Flow<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What the target says of its clone.
+/// When the last clone of the target began; None without one.
+///
+/// # Errors
+/// The target is lost.
+pub fn begun(control: &mut Connection) -> Result<Option<String>> {
+    let asked = "SELECT CONCAT(id, ' ', begin_time) FROM performance_schema.clone_status";
+    Ok(control.query(asked)?.single().map(str::to_owned))
+}
+
+/// What the target says of its clone. `earlier`: when the one before it began.
 ///
 /// # Errors
 /// The clone is not complete, or its place in the log is unknown.
-pub fn found(servers: &mut Servers, own_login: bool) -> Result<Found> {
+pub fn found(servers: &mut Servers, own_login: bool, earlier: &Option<String>) -> Result<Found> {
     let control = &mut servers.control;
     // The list of plugins is that of the source.
     if plugin(control)?.is_none() {
@@ -116,6 +125,10 @@ pub fn found(servers: &mut Servers, own_login: bool) -> Result<Found> {
     let asked = "SELECT state, error_no, error_message, binlog_file, binlog_position, gtid_executed FROM performance_schema.clone_status";
     let status = control.query(asked)?;
     let text = |column| status.value(0, column).unwrap_or_default();
+    if begun(control)? == *earlier {
+        let why = "it was restarted before the clone began";
+        return Err(Error::refused(control.name(), why, "look into its error log, and begin again with --replace"));
+    }
     if text(0) != "Completed" {
         let why = format!("its clone is not complete ({}): {} (error {})", text(0), text(2), text(1));
         return Err(Error::refused(control.name(), why, "begin again with --replace"));

@@ -56,7 +56,7 @@ impl Scheduler {
             return Ok(Vec::new());
         }
         let persisted = match &self.persisted {
-            Some(value) if value == "ON" || value == "OFF" => format!("SET PERSIST_ONLY event_scheduler = {value}"),
+            Some(value) if value == "ON" || value == "OFF" => format!("SET PERSIST event_scheduler = {value}"),
             _ => "RESET PERSIST IF EXISTS event_scheduler".to_owned(),
         };
         let statements = [persisted, format!("SET GLOBAL event_scheduler = {}", self.global)];
