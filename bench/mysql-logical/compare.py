@@ -264,6 +264,21 @@ def processor_ratios(figures):
     return lines if len(lines) > 3 else []
 
 
+def least_times(figures):
+    """What the processors allow: all cores busy with the work of program and server. A ratio of shapes has this limit, too."""
+    cores = os.cpu_count()
+    lines = ["", f"| dump | seconds | processor seconds: server, program | least seconds on {cores} cores | integer key against it |", "|---|---:|---:|---:|---:|"]
+    least = {}
+    for shape in SHAPES:
+        rounds = figures.get(f"fullbore dump {shape}")
+        if rounds:
+            seconds, server, program = (median(one[name] for one in rounds) for name in ("as_run_s", "server_cpu_s", "cpu_s"))
+            least[shape] = (server + program) / cores
+            ratio = f"{least['integer'] / least[shape]:.2f}" if "integer" in least else ""
+            lines.append(f"| {shape} | {seconds:.2f} | {server:.2f}, {program:.2f} | {least[shape]:.2f} | {ratio} |")
+    return lines if least else []
+
+
 def markdown(result):
     lines = [f"# Logical backups on {result['kind']}, {result['date']}", "",
              f"{result['size'] >> 20} MiB of rows in each shape, {result['tables']} small tables, {result['rounds']} counted "
@@ -271,6 +286,7 @@ def markdown(result):
     lines += table(result["figures"], result["failures"])
     lines += targets(result["ratios"])
     lines += processor_ratios(result["figures"])
+    lines += least_times(result["figures"])
     lines += many_tables(result["figures"])
     return "\n".join(lines) + "\n"
 
