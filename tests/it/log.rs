@@ -43,6 +43,21 @@ pub const ITEMS: &str = "SELECT count(*) * 1000003 + coalesce(sum(id + length(bl
 #[track_caller]
 pub fn restored_up_to(world: &World, line: &str) -> i64 {
     world.run(&format!("restore {line} --into sqlite:copy.db --integrity-check")).done();
+    greatest(world)
+}
+
+/// The same while a follower writes; None if the newest set is not complete at this moment.
+#[track_caller]
+pub fn restored_meanwhile(world: &World, line: &str) -> Option<i64> {
+    let ended = world.run(&format!("restore {line} --into sqlite:copy.db --integrity-check"));
+    if ended.code == 4 && ended.err.contains("is newer, but cannot be used") {
+        return None;
+    }
+    ended.done();
+    Some(greatest(world))
+}
+
+fn greatest(world: &World) -> i64 {
     let copy = world.at("copy.db");
     database::contents(&copy);
     let (count, greatest) =

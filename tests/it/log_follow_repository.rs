@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::database;
-use crate::log::{kept_open, now, restored_up_to};
+use crate::log::{kept_open, now, restored_meanwhile, restored_up_to};
 use crate::log_follow::{Writer, newest_row, until, world as plain_world};
 use crate::program::{Ended, Running};
 use crate::world::{World, one_tick};
@@ -56,7 +56,7 @@ fn wait_for_sets(world: &World, more: usize) {
 /// Waits until `row` is on media, whichever set it is in: one that a follower had begun may come before it.
 #[track_caller]
 fn stored(world: &World, row: i64) {
-    until("the row on media", || restored_up_to(world, "--repo night") == row);
+    until("the row on media", || restored_meanwhile(world, "--repo night") == Some(row));
 }
 
 /// A follower that has written its first set, or continues after those that are there.
