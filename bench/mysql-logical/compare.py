@@ -294,15 +294,14 @@ def markdown(result):
 def started(options, kind, folder):
     """Both servers, filled."""
     settings = ["--option", "innodb-flush-log-at-trx-commit=2", "--redo", "1G", "--option", "local-infile=1"]
-    pool = ["--option", f"innodb-buffer-pool-size={POOL * options.size + (1 << 28)}"]
+    source_pool, target_pool = (["--option", f"innodb-buffer-pool-size={sizes * options.size + (1 << 28)}"] for sizes in (POOL, TARGET_POOL))
     owner = options.owner or os.getpid()
-    source = Server(kind, os.path.join(folder, "source"), *settings, *pool, "--binlog", owner=owner)
+    source = Server(kind, os.path.join(folder, "source"), *settings, *source_pool, "--binlog", owner=owner)
     if kind.startswith("mysql"):
         # mydumper reads its ranges out of the older form of EXPLAIN. Without it, it reads the table in one piece.
         source.sql("SET GLOBAL explain_format = TRADITIONAL")
     fill(source, options.size, options.tables)
-    pool = ["--option", f"innodb-buffer-pool-size={TARGET_POOL * options.size + (1 << 28)}"]
-    target = Server(kind, os.path.join(folder, "target"), *settings, *pool, owner=owner)
+    target = Server(kind, os.path.join(folder, "target"), *settings, *target_pool, owner=owner)
     return source, target
 
 

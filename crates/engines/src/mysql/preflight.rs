@@ -4,13 +4,12 @@ use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
 
 use crate::mysql_family::account::{Channel, Grants};
-use crate::mysql_family::connection::{Connection, Failure, PRIVILEGE_MISSING};
+use crate::mysql_family::clone_plugin::{ClonePlugin, LEAST_PACKET, TESTED_SERIES};
+use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::tables::OTHERS;
 
 /// The least version that speaks the protocol.
 const FIRST_VERSION: Version = Version { major: 8, minor: 0, patch: 17 };
-/// The least `max_allowed_packet` that a donor clones with, in bytes.
-const LEAST_PACKET: u64 = 2 << 20;
 /// How many tables or tablespaces are named; the others are counted.
 const NAMED_MAX: usize = 1000;
 
@@ -35,19 +34,8 @@ impl Version {
 
     /// Whether a whole backup and restore of this series is among this program's own tests.
     pub fn is_verified(self) -> bool {
-        self.major == 9
+        self.major == TESTED_SERIES
     }
-}
-
-/// The state of the plugin `clone`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClonePlugin {
-    /// It can be used.
-    Active,
-    /// The server does not have it yet.
-    Absent,
-    /// It is there, and switched off.
-    Inactive,
 }
 
 /// A table that is not in a clone.
@@ -155,7 +143,7 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
         server_uuid: text(0),
         hostname: text(1),
         datadir: text(2),
-        plugin: plugin(connection)?,
+        plugin: ClonePlugin::ask(connection)?,
         backup_admin: grants.globally("BACKUP_ADMIN"),
         grants,
         page_size: u32::try_from(number(3)).unwrap_or_default(),
@@ -164,7 +152,7 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
         binary_log: number(6) == 1,
         gtid_mode: text(7),
         gtid_executed: text(8).chars().filter(|c| !c.is_whitespace()).collect(),
-        channels: channels(connection)?,
+        channels: Channel::all_of_mysql(connection)?,
         redo_enabled: true,
         other_tables: Named::default(),
         encrypted: Named::default(),
@@ -273,55 +261,6 @@ fn warnings(facts: &Facts, consent: Consent) -> Vec<String> {
         warnings.push("the server writes no binary log: no changes after this backup can be replayed".into());
     }
     warnings
-}
-
-/// Loads the plugin, with the user's consent. It stays loaded, also after a restart.
-pub fn install_plugin(connection: &mut Connection) -> Result<()> {
-    match connection.query("INSTALL PLUGIN clone SONAME 'mysql_clone.so'") {
-        // 1125: another session loaded it first.
-        Ok(_) => Ok(()),
-        Err(Failure::Server(error)) if error.code == 1125 => Ok(()),
-        Err(Failure::Server(error)) => {
-            let hint = match error.code {
-                1142 | PRIVILEGE_MISSING => "this needs INSERT on mysql.plugin: ask an administrator to load it",
-                1290 | 1836 => {
-                    "the server is read-only: load it while the server is writable, or by plugin-load-add in its \
-                     configuration"
-                }
-                _ => "mysql_clone.so must be in the server's plugin_dir; it is part of the server's package",
-            };
-            Err(Error::refused(connection.name(), format!("the plugin `clone` cannot be loaded: {error}"), hint))
-        }
-        Err(Failure::Fault(error)) => Err(error),
-    }
-}
-
-fn plugin(connection: &mut Connection) -> Result<ClonePlugin> {
-    let status = "SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = 'clone'";
-    Ok(match connection.query(status)?.single() {
-        Some("ACTIVE") => ClonePlugin::Active,
-        None => ClonePlugin::Absent,
-        Some(_) => ClonePlugin::Inactive,
-    })
-}
-
-/// More channels than a replica can have.
-const CHANNELS_MAX: usize = 256;
-
-/// From where the server replicates, as far as the account may see it.
-fn channels(connection: &mut Connection) -> Result<Vec<Channel>> {
-    let query = format!(
-        "SELECT channel_name, CONCAT(host, ':', port), service_state \
-         FROM performance_schema.replication_connection_configuration \
-         JOIN performance_schema.replication_applier_status USING (channel_name) WHERE host <> '' LIMIT {CHANNELS_MAX}"
-    );
-    let Some(answer) = connection.query_if_allowed(&query)? else { return Ok(Vec::new()) };
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    let channel = |row: Vec<Option<String>>| match &row[..] {
-        [name, source, applier] => Some(Channel { name: text(name), source: text(source), applier: text(applier) }),
-        _ => None,
-    };
-    Ok(answer.rows.into_iter().filter_map(channel).collect())
 }
 
 /// The value of a query that the account may not be allowed to ask: then nothing.

@@ -27,13 +27,14 @@ use super::here;
 use super::left_out::Tablespaces;
 use super::other_engines::{self, OtherEngines};
 use super::position::{self, LogStatus};
-use super::preflight::{self, ClonePlugin, Consent};
+use super::preflight::{self, Consent};
 use super::redo_copy::{self, RedoCopy};
 use super::redo_position;
 use super::restore;
 use super::standstill::Standstill;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::account::Channel;
+use crate::mysql_family::clone_plugin::ClonePlugin;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::emptied::NOT_EMPTIED;
@@ -135,7 +136,7 @@ impl CloneSession {
         streams::demand(&address.name(), tablespaces.count() as u64)?;
         // Last: if anything else is missing, the server does not change.
         if facts.plugin == ClonePlugin::Absent {
-            preflight::install_plugin(&mut control)?;
+            ClonePlugin::install(&mut control)?;
         }
         let halt = options.halt.clone().unwrap_or_default();
         let donor_options = DonorOptions { tasks: options.readers.max(1), ddl: Ddl::Runs, halt };

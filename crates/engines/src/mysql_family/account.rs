@@ -4,6 +4,9 @@ use fullbore_core::Result;
 
 use super::connection::{Connection, Failure};
 
+/// More channels than a replica can have.
+const CHANNELS_MAX: usize = 256;
+
 /// A channel of a replica, which receives the changes of another server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Channel {
@@ -19,6 +22,25 @@ impl Channel {
     /// For the manifest.
     pub fn described(&self) -> serde_json::Value {
         serde_json::json!({ "channel": self.name, "source": self.source, "applier": self.applier })
+    }
+
+    /// From where a MySQL server replicates, as far as the account may see it.
+    ///
+    /// # Errors
+    /// The server is lost.
+    pub fn all_of_mysql(connection: &mut Connection) -> Result<Vec<Self>> {
+        let query = format!(
+            "SELECT channel_name, CONCAT(host, ':', port), service_state \
+             FROM performance_schema.replication_connection_configuration \
+             JOIN performance_schema.replication_applier_status USING (channel_name) WHERE host <> '' LIMIT {CHANNELS_MAX}"
+        );
+        let Some(answer) = connection.query_if_allowed(&query)? else { return Ok(Vec::new()) };
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let channel = |row: Vec<Option<String>>| match &row[..] {
+            [name, source, applier] => Some(Self { name: text(name), source: text(source), applier: text(applier) }),
+            _ => None,
+        };
+        Ok(answer.rows.into_iter().filter_map(channel).collect())
     }
 }
 

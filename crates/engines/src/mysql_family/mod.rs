@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod binlog;
+pub mod clone_plugin;
 pub mod connection;
 pub mod credentials;
 mod dialect;

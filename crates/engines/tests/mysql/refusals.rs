@@ -3,7 +3,8 @@
 use fullbore_core::halt::Halt;
 use fullbore_engines::mysql::clone::donor::{Donor, DonorOptions};
 use fullbore_engines::mysql::clone::message::Ddl;
-use fullbore_engines::mysql::preflight::{self, ClonePlugin, Consent};
+use fullbore_engines::mysql::preflight::{self, Consent};
+use fullbore_engines::mysql_family::clone_plugin::ClonePlugin;
 use fullbore_engines::mysql_family::connection::Connection;
 use fullbore_engines::mysql_family::credentials::Credentials;
 use fullbore_test_servers::{Kind, Options, Server};
@@ -57,20 +58,20 @@ fn the_plugin_is_loaded_with_consent_and_what_cannot_be_loaded_is_explained() {
     begin(&server, "", 1, &Halt::new()).map(drop).unwrap_err();
     let consent = Consent { install_plugin: true, ..Consent::default() };
     preflight::judge("db1", &facts, consent).unwrap();
-    preflight::install_plugin(&mut connection).unwrap();
-    preflight::install_plugin(&mut connection).unwrap();
+    ClonePlugin::install(&mut connection).unwrap();
+    ClonePlugin::install(&mut connection).unwrap();
     assert_eq!(preflight::ask(&mut connection).unwrap().plugin, ClonePlugin::Active);
     assert_clean(&server);
     connection.query("UNINSTALL PLUGIN clone").unwrap();
     drop(connection);
     server.stop();
     server.start_again(&Options::new().option("plugin_dir=/nowhere"));
-    let text = preflight::install_plugin(&mut connect(&server)).unwrap_err().to_string();
+    let text = ClonePlugin::install(&mut connect(&server)).unwrap_err().to_string();
     assert!(text.contains("cannot be loaded") && text.contains("plugin_dir"), "{text}");
     server.sql("CREATE USER weak@'%' IDENTIFIED BY 'p'");
     let weak = Credentials::new("weak", b"p").unwrap();
     let mut weak = Connection::open(&address(&server, ""), &weak, None).unwrap();
-    let text = preflight::install_plugin(&mut weak).unwrap_err().to_string();
+    let text = ClonePlugin::install(&mut weak).unwrap_err().to_string();
     assert!(text.contains("INSERT on mysql.plugin"), "{text}");
 }
 

@@ -77,8 +77,8 @@ pub fn read(connection: &mut Connection) -> Result<Earlier> {
     let number = |text: &Option<String>| text.as_deref()?.parse::<u64>().ok();
     let noted = streams.rows.iter().filter_map(|row| {
         let [stream, tables] = &row[..] else { return None };
-        let tables = tables.is_some().then(|| number(tables));
-        Some((u32::try_from(number(stream)?).ok()?, tables.map_or(Some(None), |number| Some(Some(number?)))?))
+        let tables = if tables.is_some() { Some(number(tables)?) } else { None };
+        Some((u32::try_from(number(stream)?).ok()?, tables))
     });
     Ok(Earlier {
         set: Some(load.value(0, 0).unwrap_or_default().to_owned()),

@@ -181,8 +181,8 @@ fn after_name<'t>(create: &'t str, name: &str) -> &'t str {
 }
 
 impl Plan {
-    /// From the order, whose catalogs are taken: the texts of 50,000 tables are long. `other_vendor`: nothing is made after the rows that can be made before, so that the target
-    /// refuses it before the first row.
+    /// From the order, whose catalogs are taken: the texts of 50,000 tables are long. `other_vendor`: nothing is made after the
+    /// rows that can be made before, so that the target refuses it before the first row.
     ///
     /// # Errors
     /// A catalog cannot be read, or something that was asked for is not in the set.

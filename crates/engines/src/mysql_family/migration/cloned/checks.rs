@@ -6,16 +6,14 @@ use fullbore_core::{Error, Result};
 use super::scheduler::Scheduler;
 use super::{Cloned, Donor, FLAG};
 use crate::engine::MigrationPlan;
+use crate::mysql_family::account::Channel;
+use crate::mysql_family::clone_plugin::{ClonePlugin, LEAST_PACKET, TESTED_SERIES};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::tables::OTHERS;
-use crate::mysql_family::logical_set::selection::{MIGRATION, NOTES, OWN};
+use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::migration::servers::Servers;
 use crate::mysql_family::url::TlsMode;
 
-/// The least `max_allowed_packet` of CLONE, in bytes.
-const LEAST_PACKET: u64 = 2 << 20;
-/// The series that this program is tested with.
-const TESTED: u16 = 9;
 /// How many names a message lists.
 const NAMED_MAX: usize = 5;
 /// The next step where only CLONE is impossible.
@@ -83,8 +81,9 @@ pub fn check(servers: &mut Servers, plan: &mut MigrationPlan, replace: bool) -> 
 
 fn demand_series(servers: &Servers) -> Result<()> {
     let [source, target] = [&servers.source, &servers.target].map(|login| login.address.name());
-    if servers.facts.series.0 != TESTED {
-        let why = format!("{} is not in the series that this program clones ({TESTED}.x)", servers.facts.named());
+    if servers.facts.series.0 != TESTED_SERIES {
+        let why =
+            format!("{} is not in the series that this program clones ({TESTED_SERIES}.x)", servers.facts.named());
         return Err(Error::refused(source, why, OTHER_WAY));
     }
     if servers.facts.series != servers.target_facts.series {
@@ -103,33 +102,24 @@ fn demand_series(servers: &Servers) -> Result<()> {
 }
 
 fn demand_plugin(connection: &mut Connection) -> Result<()> {
-    let why = match plugin(connection)?.as_deref() {
-        Some("ACTIVE") => return Ok(()),
-        None => "the plugin `clone` is not loaded",
-        Some(_) => "the plugin `clone` is switched off",
+    let why = match ClonePlugin::ask(connection)? {
+        ClonePlugin::Active => return Ok(()),
+        ClonePlugin::Absent => "the plugin `clone` is not loaded",
+        ClonePlugin::Inactive => "the plugin `clone` is switched off",
     };
     let hint = "run INSTALL PLUGIN clone SONAME 'mysql_clone.so' on it, or use --method logical";
     Err(Error::refused(connection.name(), why, hint))
 }
 
-/// The state of the plugin `clone`; None: it is not loaded.
-pub fn plugin(connection: &mut Connection) -> Result<Option<String>> {
-    let asked = "SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = 'clone'";
-    Ok(connection.query(asked)?.single().map(str::to_owned))
-}
-
 /// What of the source would not be right in the target.
 fn judge_source(asking: &mut Connection) -> Result<Option<String>> {
-    let channels = "SELECT CONCAT(host, ':', port) FROM performance_schema.replication_connection_configuration \
-                    WHERE host <> '' LIMIT 1";
-    if let Some(of) = asking.query_if_allowed(channels)?.and_then(|answer| answer.single().map(str::to_owned)) {
-        let why = format!("it is a replica of {of}: a server with its files would replicate from there, too");
+    if let Some(Channel { source, .. }) = Channel::all_of_mysql(asking)?.first() {
+        let why = format!("it is a replica of {source}: a server with its files would replicate from there, too");
         return Err(Error::refused(asking.name(), why, OTHER_WAY));
     }
-    let own = OWN.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
-    let events = format!(
-        "SELECT CONCAT(event_schema, '.', event_name) FROM information_schema.events WHERE event_schema IN ({own})"
-    );
+    let users = Selection::default().databases_in("event_schema");
+    let events =
+        format!("SELECT CONCAT(event_schema, '.', event_name) FROM information_schema.events WHERE NOT ({users})");
     if let Some(event) = asking.query(&events)?.rows.into_iter().flatten().flatten().next() {
         let why = format!("the event {event} of the server's own database would run on the target before the cut-over");
         return Err(Error::refused(asking.name(), why, "move it into another database, or use --method logical"));
@@ -168,8 +158,7 @@ pub fn demand_ordered(asking: &mut Connection) -> Result<()> {
 
 /// The databases that a server holds besides its own and ours.
 pub fn databases(connection: &mut Connection) -> Result<Vec<String>> {
-    let own = OWN.iter().chain(&[MIGRATION, NOTES]).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
-    let asked =
-        format!("SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT IN ({own}) ORDER BY 1");
+    let users = Selection::default().databases_in("schema_name");
+    let asked = format!("SELECT schema_name FROM information_schema.schemata WHERE {users} ORDER BY 1");
     Ok(connection.query(&asked)?.rows.into_iter().flatten().flatten().collect())
 }

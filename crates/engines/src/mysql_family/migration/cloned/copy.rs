@@ -30,6 +30,10 @@ const NOT_MANAGED: u32 = 3707;
 /// ER_PARSE_ERROR: its text quotes the statement.
 const NOT_PARSED: u32 = 1064;
 
+/// The end of each message about a target whose clone has no end.
+const SCHEDULER_IS_OFF: &str = "Its event scheduler is off (SET PERSIST): begin again with --replace, or run RESET PERSIST \
+                                event_scheduler on it";
+
 /// How a clone has ended well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -62,10 +66,7 @@ impl Cloned {
         };
         tell(&restart::wanted(servers, ended));
         // Until the state is there.
-        self.left = Some(format!(
-            "{name} has copied the files or a part of them, and its event scheduler is off (SET PERSIST): begin again with \
-             --replace, or run RESET PERSIST event_scheduler on it"
-        ));
+        self.left = Some(format!("{name} has copied the files or a part of them. {SCHEDULER_IS_OFF}"));
         let own_login = restart::wait(servers, &mut watching, flow)?;
         restart::found(servers, own_login, &earlier)
     }
@@ -136,10 +137,9 @@ impl Cloned {
     fn after_error(&self, servers: &Servers, donors: &str) -> String {
         let name = servers.target.address.name();
         if self.is_running(servers) {
+            let id = &self.id;
             return format!(
-                "{name} still copies the files (session {}), and starts on them at the end. Its event scheduler is off (SET \
-                 PERSIST): begin again with --replace, or run RESET PERSIST event_scheduler on it",
-                self.id
+                "{name} still copies the files (session {id}), and starts on them at the end. {SCHEDULER_IS_OFF}"
             );
         }
         let look = || -> Result<(Vec<String>, bool)> {
@@ -158,10 +158,9 @@ impl Cloned {
                 let more: String = notes.iter().map(|note| format!("; {note}")).collect();
                 format!("{name} {held}; its accounts are as before{more}")
             }
-            Err(_) => format!(
-                "{name} does not answer: perhaps it restarts on a part of the files. Its event scheduler is off (SET \
-                 PERSIST): begin again with --replace, or run RESET PERSIST event_scheduler on it"
-            ),
+            Err(_) => {
+                format!("{name} does not answer: perhaps it restarts on a part of the files. {SCHEDULER_IS_OFF}")
+            }
         }
     }
 }

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use fullbore_core::{Error, Result};
 
-use super::checks::plugin;
 use super::copy::Ended;
 use crate::engine::Flow;
 use crate::mysql_family::binlog::end::{End, Piece, Place};
-use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::clone_plugin::ClonePlugin;
+use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::server::Login;
 use crate::mysql_family::migration::servers::Servers;
@@ -19,8 +19,6 @@ const MINUTES_MAX: u64 = 10;
 const RETRY: Duration = Duration::from_millis(500);
 /// How often a server that greets may refuse both logins.
 const REFUSALS_MAX: u32 = 4;
-/// ER_SPECIFIC_ACCESS_DENIED and others come as they are; this one: another session loaded the plugin first.
-const LOADED_ALREADY: u32 = 1125;
 
 /// A clone on which the target has started.
 pub struct Found {
@@ -116,11 +114,8 @@ pub fn begun(control: &mut Connection) -> Result<Option<String>> {
 pub fn found(servers: &mut Servers, own_login: bool, earlier: &Option<String>) -> Result<Found> {
     let control = &mut servers.control;
     // The list of plugins is that of the source.
-    if plugin(control)?.is_none() {
-        match control.query("INSTALL PLUGIN clone SONAME 'mysql_clone.so'") {
-            Err(Failure::Server(error)) if error.code == LOADED_ALREADY => {}
-            done => drop(done?),
-        }
+    if ClonePlugin::ask(control)? == ClonePlugin::Absent {
+        ClonePlugin::install(control)?;
     }
     let asked = "SELECT state, error_no, error_message, binlog_file, binlog_position, gtid_executed FROM performance_schema.clone_status";
     let status = control.query(asked)?;
