@@ -6,9 +6,11 @@ client that discards rows.
     bench/mysql-logical/compare.py --quick             64 MiB, 2 rounds: does everything run?
     bench/mysql-logical/compare.py --install           first installs mydumper with apt-get
     bench/mysql-logical/compare.py --server mysql-9 --size 768MiB --tables 10000 --only load
+    bench/mysql-logical/compare.py --server mysql-9 --size 4GiB --shapes integer numeric --only dump
 
 The same rows are stored in several shapes, each in a database of its own: a table with an integer key, with a string key, with
-a composite key, without a key, with two secondary indexes, and many small tables. `numeric` has 22 columns of numbers. Cases,
+a composite key, without a key, with two secondary indexes, and many small tables. `numeric` has 22 columns of numbers, and the
+rows of `long` have 1 to 100 KB. Large sizes do not fit with all shapes: choose some with --shapes, and --out on a disk. Cases,
 rounds and ratios are those of bench/measure.py: every case once in each round, the first round discarded, medians of the ratios
 within a round. The rows are in the server's memory; all dumps go to files in memory (--out). All programs use the Unix socket.
 
@@ -45,10 +47,12 @@ KEYS = {
     "nokey": ("id BIGINT", "n", None),
     "indexed": ("id BIGINT", "n", "PRIMARY KEY (id), KEY (name), KEY (at)"),
 }
-# Memory in sizes of a shape: the pool of the source, which holds all shapes; that of the target; and the sets and dumps in --out.
-POOL, TARGET_POOL, KEPT = 8, 3, 13
-SHAPES = ["integer", "string", "composite", "nokey"]
-TOOLS = ["integer", "numeric", "indexed"]
+# Memory in sizes of a shape: the source's pool for each shape; the target's pool; a dump.
+POOL, TARGET_POOL, DUMP = 1.35, 3, 1
+KEY_SHAPES = ["integer", "string", "composite", "nokey"]
+SHAPES = [*KEY_SHAPES, "numeric", "long", "indexed", "many"]
+# The shapes that other programs dump and load, too.
+DUMPED, LOADED = ["integer", "numeric", "long", "many"], ["integer", "numeric", "long", "indexed"]
 
 
 def arguments():
@@ -59,6 +63,7 @@ def arguments():
     parser.add_argument("--server", action="append", choices=KINDS, help="which server; may be given more than once")
     parser.add_argument("--quick", action="store_true", help="64MiB, 200 tables, 2 rounds unless said otherwise")
     parser.add_argument("--only", nargs="*", default=[], help="words of the cases wanted")
+    parser.add_argument("--shapes", nargs="*", choices=SHAPES, default=SHAPES, help="shapes wanted (all)")
     parser.add_argument("--dir", default="/var/tmp", help="where the servers are")
     parser.add_argument("--out", default="/dev/shm", help="where dumps are written: memory")
     parser.add_argument("--make", metavar="DIR", help="start and fill the servers in DIR, and leave them to --owner")
@@ -70,15 +75,34 @@ def arguments():
     options.size = options.size or (64 * MIB if options.quick else 512 * MIB)
     options.tables = options.tables or (200 if options.quick else 2000)
     options.rounds = options.rounds or (2 if options.quick else 4)
+    if "many" in options.shapes and "integer" not in options.shapes:
+        parser.error("--shapes: many needs integer, too, because its rows come from there")
+    options.loads = not options.only or any("dump" not in word for word in options.only)
+    needed = in_memory(options)
     with open("/proc/meminfo") as file:
         free = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
-    if not options.made and (POOL + TARGET_POOL + KEPT) * options.size + (1 << 30) > free:
-        parser.error(f"--size: the servers and dumps need {POOL + TARGET_POOL + KEPT} times as much memory, and {free >> 20} MiB are free")
+    if not options.made and needed > free:
+        parser.error(f"--size: the servers and dumps need {int(needed) >> 20} MiB of memory, and {free >> 20} MiB are free")
     options.server = options.server or ["mysql-9", "mariadb-11.8"]
     return options
 
 
-def fill(server, size, tables):
+def in_memory(options):
+    """The bytes that the servers' pools and the files in --out take."""
+    sizes = pool_of_source(options) + DUMP
+    if options.loads:
+        # A set of each shape, the dumps of mydumper, and the text and the dump of `integer`.
+        sizes += TARGET_POOL + len(options.shapes) + len([shape for shape in LOADED if shape in options.shapes]) + 2
+    on_disk = not os.path.realpath(options.out).startswith("/dev/shm")
+    return (pool_of_source(options) + (TARGET_POOL if options.loads else 0) if on_disk else sizes) * options.size + (1 << 30)
+
+
+def pool_of_source(options):
+    """In sizes of a shape: every shape, and the numbers that the rows are made from."""
+    return POOL * len(options.shapes) + 0.3
+
+
+def fill(server, size, tables, shapes):
     """The same rows in every shape. Numbers come from a table that is doubled."""
     rows = size // ROW
     text = "CONCAT(MD5(n), ' ', REPEAT('some words ', 8))" if not server.about["version"].startswith("9") else \
@@ -87,11 +111,24 @@ def fill(server, size, tables):
     server.sql("CREATE DATABASE made; USE made; SET SESSION sql_log_bin = 0; CREATE TABLE numbers (n BIGINT PRIMARY KEY); "
                f"INSERT INTO numbers VALUES (0); {doubled} DELETE FROM numbers WHERE n >= {rows}")
     for shape, (columns, values, key) in KEYS.items():
+        if shape not in shapes:
+            continue
         definition = ", ".join(filter(None, [columns, "name VARCHAR(200)", "amount DECIMAL(12,2)", "at DATETIME", key]))
         server.sql(f"SET sql_log_bin = 0; CREATE DATABASE `{shape}`; USE `{shape}`; CREATE TABLE t ({definition}); INSERT INTO t "
                    f"SELECT {values}, {text}, n / 100, DATE_ADD('2020-01-01', INTERVAL n SECOND) FROM made.numbers ORDER BY n; "
                    "ANALYZE TABLE t")
-    fill_numeric(server, rows * ROW // NUMBERS_ROW)
+    if "numeric" in shapes:
+        fill_numeric(server, rows * ROW // NUMBERS_ROW)
+    if "long" in shapes:
+        server.sql("SET sql_log_bin = 0; CREATE DATABASE `long`; USE `long`; CREATE TABLE t (id BIGINT PRIMARY KEY, body LONGTEXT, "
+                   f"at DATETIME); INSERT INTO t SELECT n, REPEAT({text}, 8 + n * 7919 % 793), '2026-01-01' FROM made.numbers "
+                   f"WHERE n < {max(1, size // 51200)} ORDER BY n; ANALYZE TABLE t")
+    if "many" in shapes:
+        fill_many(server, rows, tables)
+
+
+def fill_many(server, rows, tables):
+    """The rows of `integer` in small tables."""
     share = max(1, rows // tables)
     made = [f"CREATE TABLE t{number:05} LIKE `integer`.t; INSERT INTO t{number:05} SELECT * FROM `integer`.t "
             f"WHERE id >= {number * share} AND id < {(number + 1) * share};" for number in range(tables)]
@@ -166,21 +203,24 @@ def dump_cases(options, kind, server, out):
         cases.append(Case(name, command, options.size, [to], server=cpu, cold=False, **more))
         return cases[-1]
 
-    for shape, codec in [*((shape, "none") for shape in [*SHAPES, "numeric", "many"]), ("integer", "gzip")]:
+    for shape, codec in [*((shape, "none") for shape in SHAPES if shape != "indexed"), ("integer", "gzip")]:
+        if shape not in options.shapes:
+            continue
         command = [options.fullbore, "backup", "-q", "--mkdir", url(kind, server, f"/{shape}"), "--method", "logical",
                    "--password-file", server.about["password_file"], "--readers", "2", "--compression", codec, "--to", f"{to}/"]
         case(f"fullbore dump {shape}" + (" gzip" if codec != "none" else ""), command).with_report(report)
-    for shape in ("integer", "numeric"):
+    for shape in [shape for shape in ("integer", "numeric", "long") if shape in options.shapes]:
         case(f"client discards {shape}", [os.path.join(HERE, "discard.py"), server.about["socket"],
                                           server.about["password_file"], f"SELECT * FROM `{shape}`.t"])
-    case("floor of dump many", each_table(options, server, out, "opens", "SELECT * FROM `many`.{} LIMIT 0"))
+    if "many" in options.shapes:
+        case("floor of dump many", each_table(options, server, out, "opens", "SELECT * FROM `many`.{} LIMIT 0"))
     program = dump_program(server)
-    for shape in ("integer", "numeric", "many"):
+    for shape in [shape for shape in DUMPED if shape in options.shapes]:
         if program:
             case(f"dump program {shape}", ["sh", "-c", " ".join(program) + f" {shape} > {to}"])
         if shutil.which("mydumper"):
             case(f"mydumper {shape}", mydumper(server, shape, to))
-    if shutil.which("mydumper"):
+    if shutil.which("mydumper") and "integer" in options.shapes:
         case("mydumper integer gzip", mydumper(server, "integer", to, "--compress"))
     return cases
 
@@ -189,43 +229,48 @@ def load_cases(options, kind, source, target, out):
     """Sets and dumps are made once, outside of the measurement; each case drops what the last one loaded."""
     cases, cpu = [], of_server(target)
     client, drop = " ".join(target.client()), "DROP DATABASE IF EXISTS"
-    for shape in [*SHAPES, "numeric", "indexed", "many"]:
+    for shape in options.shapes:
         command = [options.fullbore, "restore", "-q", "--from", os.path.join(out, f"kept-{shape}"), "--into", url(kind, target),
                    "--password-file", target.about["password_file"], "--replace"]
         cases.append(Case(f"fullbore load {shape}", command, options.size, server=cpu, cold=False))
-    made = each_table(options, target, out, "creates", "CREATE TABLE `floor`.{} LIKE blank.t")
-    cases.append(Case("floor of load many", made, options.size, server=cpu, cold=False,
-                      before=lambda: target.sql("DROP DATABASE IF EXISTS `floor`; CREATE DATABASE `floor`")))
+    if "many" in options.shapes:
+        made = each_table(options, target, out, "creates", "CREATE TABLE `floor`.{} LIKE blank.t")
+        cases.append(Case("floor of load many", made, options.size, server=cpu, cold=False,
+                          before=lambda: target.sql("DROP DATABASE IF EXISTS `floor`; CREATE DATABASE `floor`")))
+    if shutil.which("myloader"):
+        for shape in [shape for shape in LOADED if shape in options.shapes]:
+            command = [*login("myloader", target), "--directory", f"{out}/my-{shape}", "--overwrite-tables", "--database", shape]
+            cases.append(Case(f"myloader {shape}", command, options.size, server=cpu, cold=False))
+    if "integer" not in options.shapes:
+        return cases
     raw = (f"{drop} raw; CREATE DATABASE raw; CREATE TABLE raw.t LIKE blank.t; SET foreign_key_checks = 0; "
            f"LOAD DATA LOCAL INFILE '{out}/rows.tsv' INTO TABLE raw.t CHARACTER SET binary")
     cases.append(Case("raw LOAD DATA", ["sh", "-c", f'{client} --local-infile=1 -e "{raw}"'], options.size, server=cpu, cold=False))
     if dump_program(source):
         load = f"{client} -e '{drop} sql_text; CREATE DATABASE sql_text' && {client} sql_text < {out}/dump.sql"
         cases.append(Case("SQL text loaded", ["sh", "-c", load], options.size, server=cpu, cold=False))
-    if shutil.which("myloader"):
-        for shape in TOOLS:
-            command = [*login("myloader", target), "--directory", f"{out}/my-{shape}", "--overwrite-tables", "--database", shape]
-            cases.append(Case(f"myloader {shape}", command, options.size, server=cpu, cold=False))
     return cases
 
 
 def keep(options, kind, source, target, out):
     """What the loads read."""
-    for shape in [*SHAPES, "numeric", "indexed", "many"]:
+    for shape in options.shapes:
         kept = os.path.join(out, f"kept-{shape}")
         subprocess.run([options.fullbore, "backup", "-q", "--mkdir", url(kind, source, f"/{shape}"), "--method", "logical",
                         "--password-file", source.about["password_file"], "--readers", "2", "--to", f"{kept}/"], check=True)
-    rows = os.path.join(out, "rows")
-    subprocess.run([options.fullbore, "restore", "-q", "--from", f"{out}/kept-integer", "--into", f"dir:{rows}"], check=True)
-    subprocess.run(["sh", "-c", f"cat {rows}/integer/t/*.tsv > {out}/rows.tsv"], check=True)
-    shutil.rmtree(rows)
+    if shutil.which("mydumper"):
+        for shape in [shape for shape in LOADED if shape in options.shapes]:
+            subprocess.run(mydumper(source, shape, f"{out}/my-{shape}"), check=True)
+    if "integer" not in options.shapes:
+        return
     source_table = source.sql("SHOW CREATE TABLE `integer`.t").split("\t", 1)[1].replace("\\n", "\n")
     target.sql(f"CREATE DATABASE blank; USE blank; {source_table}")
+    rows = os.path.join(out, "rows")
+    subprocess.run([options.fullbore, "restore", "-q", "--from", f"{out}/kept-integer", "--into", f"dir:{rows}"], check=True)
+    subprocess.run(["sh", "-c", f"for file in {rows}/integer/t/*.tsv; do cat $file; rm $file; done > {out}/rows.tsv"], check=True)
+    shutil.rmtree(rows)
     if program := dump_program(source):
         subprocess.run(["sh", "-c", " ".join(program) + f" integer > {out}/dump.sql"], check=True)
-    if shutil.which("mydumper"):
-        for shape in TOOLS:
-            subprocess.run(mydumper(source, shape, f"{out}/my-{shape}"), check=True)
 
 
 def wanted():
@@ -236,7 +281,7 @@ def wanted():
             ("fullbore load integer", ["myloader integer"], 1.15), ("fullbore load indexed", ["myloader indexed"], 1.8),
             ("fullbore load integer", ["raw LOAD DATA"], 0.9), ("fullbore load integer", ["SQL text loaded"], 1.15)]
     for work in ("dump", "load"):
-        rows += [(f"fullbore {work} {shape}", [f"fullbore {work} integer"], 1 / 1.2) for shape in SHAPES[1:]]
+        rows += [(f"fullbore {work} {shape}", [f"fullbore {work} integer"], 1 / 1.2) for shape in KEY_SHAPES[1:]]
     return rows
 
 
@@ -269,7 +314,7 @@ def least_times(figures):
     cores = os.cpu_count()
     lines = ["", f"| dump | seconds | processor seconds: server, program | least seconds on {cores} cores | integer key against it |", "|---|---:|---:|---:|---:|"]
     least = {}
-    for shape in SHAPES:
+    for shape in KEY_SHAPES:
         rounds = figures.get(f"fullbore dump {shape}")
         if rounds:
             seconds, server, program = (median(one[name] for one in rounds) for name in ("as_run_s", "server_cpu_s", "cpu_s"))
@@ -294,15 +339,18 @@ def markdown(result):
 def started(options, kind, folder):
     """Both servers, filled."""
     settings = ["--option", "innodb-flush-log-at-trx-commit=2", "--redo", "1G", "--option", "local-infile=1"]
-    source_pool, target_pool = (["--option", f"innodb-buffer-pool-size={sizes * options.size + (1 << 28)}"] for sizes in (POOL, TARGET_POOL))
+    source_pool, target_pool = (["--option", f"innodb-buffer-pool-size={int(sizes * options.size) + (1 << 28)}"]
+                                for sizes in (pool_of_source(options), TARGET_POOL))
     owner = options.owner or os.getpid()
     source = Server(kind, os.path.join(folder, "source"), *settings, *source_pool, "--binlog", owner=owner)
     if kind.startswith("mysql"):
         # mydumper reads its ranges out of the older form of EXPLAIN. Without it, it reads the table in one piece.
         source.sql("SET GLOBAL explain_format = TRADITIONAL")
-    fill(source, options.size, options.tables)
+    fill(source, options.size, options.tables, options.shapes)
+    if not options.loads:
+        return [source]
     target = Server(kind, os.path.join(folder, "target"), *settings, *target_pool, owner=owner)
-    return source, target
+    return [source, target]
 
 
 def compare(options, kind):
@@ -316,21 +364,23 @@ def compare(options, kind):
             with open(os.path.join(folder, "made.json")) as made:
                 made = json.load(made)
             options.size, options.tables = made["size"], made["tables"]
-            for name in ("source", "target"):
+            for name in [name for name in ("source", "target") if name in made]:
                 server = Server.__new__(Server)
                 server.folder, server.about = os.path.join(folder, name), made[name]
                 servers.append(server)
         else:
             os.makedirs(out)
             servers = started(options, kind, folder)
-            keep(options, kind, *servers, out)
+            if options.loads:
+                keep(options, kind, *servers, out)
         if options.make:
-            made = {"size": options.size, "tables": options.tables, "source": servers[0].about, "target": servers[1].about}
+            made = {"size": options.size, "tables": options.tables,
+                    **{name: server.about for name, server in zip(("source", "target"), servers)}}
             with open(os.path.join(folder, "made.json"), "w") as file:
                 json.dump(made, file)
             return
         say(f"{kind}: {options.size >> 20} MiB in each shape, {options.tables} small tables")
-        cases = dump_cases(options, kind, servers[0], out) + load_cases(options, kind, *servers, out)
+        cases = dump_cases(options, kind, servers[0], out) + (load_cases(options, kind, *servers, out) if options.loads else [])
         if options.only:
             cases = [case for case in cases if any(word in case.name for word in options.only)]
         figures, failures = run_rounds(cases, options.rounds, out)
@@ -339,7 +389,8 @@ def compare(options, kind):
         result = {"date": datetime.datetime.now().isoformat(timespec="seconds"), "kind": kind, "size": options.size,
                   "tables": options.tables, "rounds": options.rounds - 1, "machine": machine(options.fullbore, folder, ()),
                   "figures": figures, "failures": failures, "ratios": ratios}
-        name = f"logical-{kind}-{result['date'][:10]}" + "".join(f"-{word}" for word in options.only) + ("-quick" if options.quick else "")
+        words = [*([] if options.shapes == SHAPES else options.shapes), *options.only, *(["quick"] if options.quick else [])]
+        name = "-".join([f"logical-{kind}-{result['date'][:10]}", *words])
         write_results(name, result, markdown(result))
     finally:
         if not options.make and not options.made:
