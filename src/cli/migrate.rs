@@ -71,7 +71,7 @@ pub struct Migrate {
     #[arg(long, conflicts_with_all = ["replace", "resume", "plan", "no_follow", "cut_over", "max_lag", "lasting"])]
     pub abort: bool,
     /// Foresee the full, the log and the downtime. Moves nothing. For SQLite, list the tables as the target will have them.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "resume")]
     pub plan: bool,
 
     /// End after the full. Later changes of the source are not moved.

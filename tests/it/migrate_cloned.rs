@@ -169,7 +169,20 @@ fn what_stops_a_clone_is_named_before_and_a_target_without_a_manager_is_waited_f
         refused(&from, &into, "--no-follow", &here(server), privilege.split(',').next().unwrap());
         server.sql(&format!("GRANT {privilege} ON *.* TO root@'127.0.0.1'"));
     }
-    pair.source.sql("SET GLOBAL binlog_order_commits = OFF");
+    for (server, why) in [(&pair.source, "and CLONE needs 2 MiB"), (&pair.target, "and CLONE needs 2 MiB")] {
+        server.sql("SET GLOBAL max_allowed_packet = 1048576");
+        refused(&from, &into, "", &here(server), why);
+        server.sql("SET GLOBAL max_allowed_packet = 67108864");
+    }
+    let verified = format!("{from}/?ssl-mode=verify-ca&ssl-ca={}", pair.source.ca().unwrap().display());
+    refused(&verified, &into, "", &here(&pair.target), "no authority to check it with");
+    pair.source.sql("CHANGE REPLICATION SOURCE TO SOURCE_HOST = 'db0', SOURCE_PORT = 1");
+    refused(&from, &into, "", &here(&pair.source), "it is a replica of db0:1");
+    pair.source.sql("RESET REPLICA ALL; SET GLOBAL gtid_mode = ON_PERMISSIVE");
+    refused(&from, &into, "", &here(&pair.source), "gtid_mode is not ON");
+    pair.source.sql("SET GLOBAL gtid_mode = ON; CREATE EVENT sys.late ON SCHEDULE EVERY 1 DAY DO SELECT 1");
+    refused(&from, &into, "", &here(&pair.source), "the event sys.late of the server's own database");
+    pair.source.sql("DROP EVENT sys.late; SET GLOBAL binlog_order_commits = OFF");
     refused(&from, &into, "", &here(&pair.source), "no exact place in its log");
     pair.source.sql("SET GLOBAL binlog_order_commits = ON");
     pair.target.sql("CREATE DATABASE mine");
@@ -187,11 +200,13 @@ fn what_stops_a_clone_is_named_before_and_a_target_without_a_manager_is_waited_f
     let ended = running.wait().with_code(4);
     ended.says(&["empty in the target, because CLONE copies InnoDB only: shop.flat (MyISAM)", "works there, too"]);
     assert_eq!(pair.target.sql("SELECT a FROM shop.t; SELECT COUNT(*) FROM shop.flat"), "1\n0\n");
+    // It has another port since.
+    refused(&from, &url(&pair.target), "--resume", &here(&pair.target), "somebody has written to it since");
     assert!(!pair.target.sql("SHOW DATABASES").contains("fullbore"));
 }
 
 #[test]
-fn a_clone_that_is_cancelled_or_killed_begins_again_with_replace() {
+fn a_cancelled_clone_begins_again_and_a_killed_run_is_continued_when_its_clone_is_complete() {
     let pair = Pair::new(Options::new().restarts());
     make_bank(&pair.source);
     pair.target.sql("CREATE DATABASE mine");
@@ -220,8 +235,7 @@ fn a_clone_that_is_cancelled_or_killed_begins_again_with_replace() {
     // No event of the source has run there.
     assert_eq!(pair.target.sql("SELECT COUNT(*) FROM bank.tick WHERE server = @@server_uuid"), "0\n");
     pair.run("").refused(1, "", "it holds bank").says(&["--replace"]);
-    pair.run("--resume").refused(1, "", "no migration");
-    let ended = pair.run("--replace --cut-over").done();
+    let ended = pair.run("--resume --cut-over").done();
     assert!(ended.text().contains("and equal"), "{ended}");
-    ended.says(&["was persisted as OFF before this run"]);
+    ended.says(&["its clone is complete", "was persisted as OFF before this run"]);
 }

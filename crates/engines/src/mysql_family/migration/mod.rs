@@ -150,8 +150,10 @@ impl ServerMigration {
         };
         match earlier {
             None if this.order.resume => {
-                let why = "it holds no migration that could be continued";
-                return Err(Error::refused(this.servers.target.address.name(), why, "leave --resume out"));
+                if !this.continue_clone()? {
+                    let why = "it holds no migration that could be continued";
+                    return Err(Error::refused(this.servers.target.address.name(), why, "leave --resume out"));
+                }
             }
             None => this.open_full()?,
             Some(state) => {

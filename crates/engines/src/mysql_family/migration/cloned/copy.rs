@@ -66,15 +66,16 @@ impl Cloned {
         };
         tell(&restart::wanted(servers, ended));
         // Until the state is there.
-        self.left = Some(format!("{name} has copied the files or a part of them. {SCHEDULER_IS_OFF}"));
+        self.left = Some(format!(
+            "{name} has copied the files. When it has started on them, --resume continues. Its event scheduler is off (SET PERSIST)"
+        ));
         let own_login = restart::wait(servers, &mut watching, flow)?;
         restart::found(servers, own_login, &earlier)
     }
 
     /// The target may clone from this source.
     fn allow(&self, control: &mut Connection) -> Result<()> {
-        let place = format!("{}:{}", self.donor.host, self.donor.port);
-        control.query(&format!("SET GLOBAL clone_valid_donor_list = {}", text(&place)))?;
+        control.query(&format!("SET GLOBAL clone_valid_donor_list = {}", text(&self.donor.place())))?;
         Ok(())
     }
 
@@ -139,7 +140,8 @@ impl Cloned {
         if self.is_running(servers) {
             let id = &self.id;
             return format!(
-                "{name} still copies the files (session {id}), and starts on them at the end. {SCHEDULER_IS_OFF}"
+                "{name} still copies the files (session {id}), and starts on them at the end: then --resume continues. \
+                 {SCHEDULER_IS_OFF}"
             );
         }
         let look = || -> Result<(Vec<String>, bool)> {

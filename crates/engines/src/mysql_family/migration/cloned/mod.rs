@@ -19,9 +19,10 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::end::{End, Piece};
 use crate::mysql_family::binlog::preflight::status;
 use crate::mysql_family::connection::Connection;
-use crate::mysql_family::logical_set::listing::{Kind, Listing};
+use crate::mysql_family::logical_set::listing::{Kind, Listed, Listing};
 use crate::mysql_family::logical_set::session::LogicalSession;
 use crate::mysql_family::url::{Endpoint, ServerAddress, TlsMode};
+use restart::Found;
 use scheduler::Scheduler;
 
 pub use checks::check;
@@ -84,6 +85,11 @@ pub fn other_way(servers: &mut Servers, order: &MigrationOrder) -> Option<String
 }
 
 impl Donor {
+    /// As a server names it.
+    fn place(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
     fn of(source: &ServerAddress, target: &ServerAddress) -> Result<Self> {
         let refused = |why: String, hint: &str| Err(Error::usage(FLAG, why, hint));
         let Endpoint::Tcp { host, port } = &source.endpoint else {
@@ -128,11 +134,8 @@ impl ServerMigration {
         let Listing { databases, tables } = Listing::ask(&mut asking, &mut None, Dialect::MySql, &self.selection)?;
         let tables: Vec<_> = tables.iter().filter(|table| table.kind == Kind::Table).collect();
         if self.order.follow {
-            let engines = tables.iter().map(|table| (table.object.shown(), table.object.engine.as_str(), table.bytes));
-            self.demand_transactions(engines)?;
-            checks::demand_ordered(&mut asking)?;
+            self.demand_log_behind_files(&mut asking, &tables)?;
             onto::demand_joined(&self.servers, &end_of_log(&self.servers, &mut asking)?)?;
-            self.servers.demand_applier()?;
         }
         self.plan.tables = tables.len() as u64;
         self.plan.bytes = tables.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
@@ -153,30 +156,76 @@ impl ServerMigration {
         }
     }
 
+    /// The log can be applied to files of these tables.
+    fn demand_log_behind_files(&mut self, asking: &mut Connection, tables: &[&Listed]) -> Result<()> {
+        let engines = tables.iter().map(|table| (table.object.shown(), table.object.engine.as_str(), table.bytes));
+        self.demand_transactions(engines)?;
+        checks::demand_ordered(asking)?;
+        self.servers.demand_applier()
+    }
+
     /// The full as files. The state is written when the target has started on them.
     pub(super) fn full_by_clone(&mut self, flow: &Flow<'_>, tell: &dyn Fn(&str)) -> Result<Moved> {
-        let cloned = self.cloned.as_mut().ok_or(Error::Halted)?;
+        let mut cloned = self.cloned.take().ok_or(Error::Halted)?;
         // A state of another run would not be true any more.
         if State::read(&mut self.servers.control)?.is_some() {
             State::remove(&mut self.servers.control)?;
         }
-        let mut found = cloned.run(&mut self.servers, flow, tell)?;
-        events::drop_all(&mut self.servers.control, &self.selection)?;
-        let selected = selection(&self.servers, &self.order);
-        State::begin(&mut self.servers.control, &selected, &cloned.made)?;
-        let mut notes = cloned.scheduler.give_back(&mut self.servers.control)?;
-        cloned.left = None;
-        if self.order.follow {
-            found.end.binlog = place::exact(&mut self.servers.source.ask()?, found.end.binlog)?;
-            onto::demand_joined(&self.servers, &found.end)?;
-            State::follow(&mut self.servers.control, &found.end, Origin::default())?;
-            self.begin_following()?;
-        }
+        let found = cloned.run(&mut self.servers, flow, tell);
+        let landed = found.and_then(|found| {
+            let notes = self.land(&found, &cloned.made, &cloned.scheduler)?;
+            Ok((found, notes))
+        });
+        let (found, mut notes) = landed.inspect_err(|_| self.cloned = Some(cloned))?;
         cloned_notes(self.servers.target.address.name(), &found, &mut notes);
         let tables = self.plan.tables;
         notes.push(format!("{} copied as files, {}", counted(tables, "table"), show_bytes(found.bytes)));
         let loaded = Loaded { tables, notes, ..Loaded::default() };
         Ok(Moved { loaded, bytes: found.bytes, ..Moved::default() })
+    }
+
+    /// The target has started on the files: no event of them stays, and the state is written. Gives what the user should
+    /// know.
+    fn land(&mut self, found: &Found, made: &[String], scheduler: &Scheduler) -> Result<Vec<String>> {
+        events::drop_all(&mut self.servers.control, &self.selection)?;
+        let mut end = found.end.clone();
+        if self.order.follow {
+            end.binlog = place::exact(&mut self.servers.source.ask()?, end.binlog)?;
+            onto::demand_joined(&self.servers, &end)?;
+        }
+        let selected = selection(&self.servers, &self.order);
+        State::begin(&mut self.servers.control, &selected, made)?;
+        if self.order.follow {
+            State::follow(&mut self.servers.control, &end, Origin::default())?;
+        }
+        let notes = scheduler.give_back(&mut self.servers.control)?;
+        if self.order.follow {
+            self.begin_following()?;
+        }
+        Ok(notes)
+    }
+
+    /// Continues behind a clone that is complete, although its run ended before the state was written. False without one.
+    pub(super) fn continue_clone(&mut self) -> Result<bool> {
+        if demand_possible(&MigrationOrder { physical: true, ..self.order.clone() }).is_err() {
+            return Ok(false);
+        }
+        let donor = Donor::of(&self.servers.source.address, &self.servers.target.address)?;
+        let Some(found) = restart::complete(&mut self.servers, &donor)? else { return Ok(false) };
+        let scheduler = Scheduler::ask(&mut self.servers.control)?;
+        let made = checks::databases(&mut self.servers.control)?;
+        if self.order.follow {
+            let mut asking = self.servers.source.ask()?;
+            let listing = Listing::ask(&mut asking, &mut None, Dialect::MySql, &self.selection)?;
+            let tables: Vec<_> = listing.tables.iter().filter(|table| table.kind == Kind::Table).collect();
+            self.demand_log_behind_files(&mut asking, &tables)?;
+        }
+        let mut notes = self.land(&found, &made, &scheduler)?;
+        notes
+            .push(format!("{} has all files of the source: its clone is complete", self.servers.target.address.name()));
+        self.plan.notes.extend(notes);
+        self.plan.is_full_done = true;
+        Ok(true)
     }
 }
 
@@ -190,7 +239,7 @@ fn end_of_log(servers: &Servers, asking: &mut Connection) -> Result<End> {
     Ok(End { binlog, server: servers.facts.server_uuid.clone(), at: String::new(), finished: None })
 }
 
-fn cloned_notes(target: String, found: &restart::Found, notes: &mut Vec<String>) {
+fn cloned_notes(target: String, found: &Found, notes: &mut Vec<String>) {
     let login = match found.own_login {
         true => "the login of --into works there, too",
         false => "--into needs the user and the password of the source from now on",

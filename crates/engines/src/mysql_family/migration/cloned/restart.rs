@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use fullbore_core::{Error, Result};
 
+use super::Donor;
 use super::copy::Ended;
 use crate::engine::Flow;
 use crate::mysql_family::binlog::end::{End, Piece, Place};
@@ -52,7 +53,7 @@ pub fn wait(servers: &mut Servers, watching: &mut Connection, flow: &Flow<'_>) -
     let until = Instant::now() + Duration::from_secs(60 * MINUTES_MAX);
     let late = || {
         let why = format!("it has copied the files, and does not answer within {MINUTES_MAX} minutes");
-        Error::refused(&name, why, "look into its error log, start it, and begin again with --replace")
+        Error::refused(&name, why, "look into its error log, start it, and continue with --resume")
     };
     // The old process is gone when its connection is.
     while watching.query("DO 0").is_ok() {
@@ -82,7 +83,7 @@ pub fn wait(servers: &mut Servers, watching: &mut Connection, flow: &Flow<'_>) -
                 "it has the accounts of the source now, and takes neither the login of --into nor that of the source: {}",
                 refused.map_or_else(String::new, |error| error.without_hint())
             );
-            let hint = "let an account of the source come from this host, then begin again with --replace";
+            let hint = "let an account of the source come from this host, then continue with --resume";
             return Err(Error::refused(&name, why, hint));
         }
         if Instant::now() >= until {
@@ -117,23 +118,52 @@ pub fn found(servers: &mut Servers, own_login: bool, earlier: &Option<String>) -
     if ClonePlugin::ask(control)? == ClonePlugin::Absent {
         ClonePlugin::install(control)?;
     }
-    let asked = "SELECT state, error_no, error_message, binlog_file, binlog_position, gtid_executed FROM performance_schema.clone_status";
-    let status = control.query(asked)?;
-    let text = |column| status.value(0, column).unwrap_or_default();
     if begun(control)? == *earlier {
         let why = "it was restarted before the clone began";
         return Err(Error::refused(control.name(), why, "look into its error log, and begin again with --replace"));
     }
+    let status = control.query("SELECT state, error_no, error_message FROM performance_schema.clone_status")?;
+    let text = |column| status.value(0, column).unwrap_or_default();
     if text(0) != "Completed" {
         let why = format!("its clone is not complete ({}): {} (error {})", text(0), text(2), text(1));
         return Err(Error::refused(control.name(), why, "begin again with --replace"));
     }
-    let file = text(3).rsplit('/').next().unwrap_or_default().to_owned();
-    let gtid = text(5).chars().filter(|letter| !letter.is_whitespace()).collect();
-    let begin = Piece { file, from: text(4).parse().unwrap_or(0), bytes: 0, head: 0 }.begin();
-    let place = Place { gtid, ..begin };
+    of_complete(servers, own_login)
+}
+
+/// A complete clone of the source on which the target has started. None without one.
+///
+/// # Errors
+/// Somebody has written to the target since.
+pub fn complete(servers: &mut Servers, donor: &Donor) -> Result<Option<Found>> {
+    let control = &mut servers.control;
+    if ClonePlugin::ask(control)? != ClonePlugin::Active {
+        return Ok(None);
+    }
+    // Without GTIDs, nothing shows whether somebody has written to it.
+    let asked = "SELECT state, source, GTID_SUBSET(@@GLOBAL.gtid_executed, gtid_executed) FROM \
+                 performance_schema.clone_status WHERE gtid_executed <> ''";
+    let status = control.query(asked)?;
+    if status.value(0, 0) != Some("Completed") || status.value(0, 1) != Some(&donor.place()) {
+        return Ok(None);
+    }
+    if status.value(0, 2) != Some("1") {
+        let why = format!("it has the files of {}, and somebody has written to it since", donor.place());
+        return Err(Error::refused(control.name(), why, "begin again with --replace, without --resume"));
+    }
+    of_complete(servers, true).map(Some)
+}
+
+fn of_complete(servers: &mut Servers, own_login: bool) -> Result<Found> {
+    let control = &mut servers.control;
+    let asked = "SELECT binlog_file, binlog_position, gtid_executed FROM performance_schema.clone_status";
+    let status = control.query(asked)?;
+    let text = |column| status.value(0, column).unwrap_or_default();
+    let file = text(0).rsplit('/').next().unwrap_or_default().to_owned();
+    let gtid = text(2).chars().filter(|letter| !letter.is_whitespace()).collect();
+    let begin = Piece { file, from: text(1).parse().unwrap_or(0), bytes: 0, head: 0 }.begin();
     let end = End {
-        binlog: place,
+        binlog: Place { gtid, ..begin },
         server: servers.facts.server_uuid.clone(),
         at: String::new(),
         finished: Some(jiff::Timestamp::now().as_microsecond()),
