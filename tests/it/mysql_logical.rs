@@ -83,8 +83,8 @@ pub const SHOP: &str = "CREATE DATABASE shop CHARACTER SET latin1; USE shop; \
     CREATE VIEW b_view AS SELECT id, total FROM `order``s`; CREATE VIEW a_view AS SELECT b_view.id FROM b_view; \
     CREATE FUNCTION twice (x INT) RETURNS INT DETERMINISTIC RETURN x * 2; \
     CREATE PROCEDURE p () COMMENT 'é' SELECT 'a\\'b', 1 /* é */; \
-    CREATE TRIGGER t BEFORE INSERT ON customer FOR EACH ROW SET NEW.name = CONCAT('<', NEW.name, '>'); \
-    CREATE EVENT e ON SCHEDULE EVERY 1 YEAR STARTS '2040-01-01 00:00:00' DISABLE DO SET @x = 1;";
+    CREATE TRIGGER shop.t BEFORE INSERT ON shop.customer FOR EACH ROW SET NEW.name = CONCAT('<', NEW.name, '>'); \
+    CREATE EVENT e ON SCHEDULE EVERY 1 YEAR STARTS '2037-01-01 00:00:00' DISABLE DO SET @x = 1;";
 
 /// All column types that both vendors have, with extreme values.
 pub const TYPES: &str = "CREATE DATABASE types CHARACTER SET utf8mb4 COLLATE utf8mb4_bin; USE types; SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES'; SET time_zone = '+00:00'; \
@@ -144,9 +144,9 @@ fn round_trip(kind: Kind, further: &str, databases: &[&str]) {
 
 #[test]
 fn a_mysql_server_comes_back_in_another_one_with_every_row_and_object() {
-    let further = "CREATE DATABASE more; USE more; CREATE TABLE v (k INT PRIMARY KEY, v VECTOR(3), hidden INT INVISIBLE DEFAULT 7, KEY ((k + 1)), CHECK (k > 0)); \
-        INSERT INTO v (k, v, hidden) VALUES (1, TO_VECTOR('[1,-2.5,1e30]'), 8), (2, NULL, NULL); \
-        CREATE TABLE bin (b BINARY(3) PRIMARY KEY DEFAULT X'00FF5C', p POINT NOT NULL SRID 4326, SPATIAL KEY (p), t TEXT, FULLTEXT KEY (t)); \
+    let further = "CREATE DATABASE more; USE more; CREATE TABLE v (k INT PRIMARY KEY, /*!90000 v VECTOR(3),*/ hidden INT /*!80023 INVISIBLE*/ DEFAULT 7, /*!80013 KEY ((k + 1)),*/ CHECK (k > 0)); \
+        INSERT INTO v (k, /*!90000 v,*/ hidden) VALUES (1, /*!90000 TO_VECTOR('[1,-2.5,1e30]'),*/ 8), (2, /*!90000 NULL,*/ NULL); \
+        CREATE TABLE bin (b BINARY(3) PRIMARY KEY DEFAULT X'00FF5C', p POINT NOT NULL /*!80003 SRID 4326*/, SPATIAL KEY (p), t TEXT, FULLTEXT KEY (t)); \
         INSERT INTO bin (p, t) VALUES (ST_GeomFromText('POINT(1 2)', 4326), 'some words');";
     round_trip(Kind::Mysql9, further, &["shop", "types", "a.b `c/é", "more"]);
 }
@@ -154,8 +154,9 @@ fn a_mysql_server_comes_back_in_another_one_with_every_row_and_object() {
 #[test]
 fn a_mariadb_server_comes_back_in_another_one_with_every_row_and_object() {
     let further = "CREATE DATABASE more; USE more; CREATE SEQUENCE s START WITH 7 INCREMENT BY 3 NOCACHE; DO NEXTVAL(s); \
-        CREATE TABLE v (k INT PRIMARY KEY, u UUID, i6 INET6, i4 INET4, hidden INT INVISIBLE DEFAULT 7, CHECK (k > 0)); \
-        INSERT INTO v (k, u, i6, i4, hidden) VALUES (1, '123e4567-e89b-12d3-a456-426655440000', '::ffff:1.2.3.4', '1.2.3.4', 8), (2, NULL, '::', '0.0.0.0', NULL);";
+        CREATE TABLE v (k INT PRIMARY KEY, /*M!100700 u UUID,*/ i6 INET6, /*M!101000 i4 INET4,*/ hidden INT INVISIBLE DEFAULT 7, CHECK (k > 0)); \
+        INSERT INTO v (k, /*M!100700 u,*/ i6, /*M!101000 i4,*/ hidden) VALUES (1, /*M!100700 '123e4567-e89b-12d3-a456-426655440000',*/ \
+        '::ffff:1.2.3.4', /*M!101000 '1.2.3.4',*/ 8), (2, /*M!100700 NULL,*/ '::', /*M!101000 '0.0.0.0',*/ NULL);";
     round_trip(Kind::Mariadb11, further, &["shop", "types", "a.b `c/é", "more"]);
 }
 

@@ -17,13 +17,15 @@ const DATABASES: [&str; 3] = ["shop", "types", "a.b `c/é"];
 fn further(kind: Kind) -> &'static str {
     match kind {
         Kind::Mysql9 => {
-            "CREATE TABLE shop.more (k INT PRIMARY KEY, v VECTOR(3), hidden INT INVISIBLE DEFAULT 7, p POINT NOT NULL SRID 4326); \
-             INSERT INTO shop.more (k, v, hidden, p) VALUES (1, TO_VECTOR('[1,-2.5,1e30]'), 8, ST_GeomFromText('POINT(1 2)', 4326));"
+            "CREATE TABLE shop.more (k INT PRIMARY KEY, /*!90000 v VECTOR(3),*/ hidden INT /*!80023 INVISIBLE*/ DEFAULT 7, p POINT NOT NULL /*!80003 SRID 4326*/); \
+             INSERT INTO shop.more (k, /*!90000 v,*/ hidden, p) \
+             VALUES (1, /*!90000 TO_VECTOR('[1,-2.5,1e30]'),*/ 8, ST_GeomFromText('POINT(1 2)', 4326));"
         }
         _ => {
             "CREATE SEQUENCE shop.s START WITH 7 INCREMENT BY 3 NOCACHE; DO NEXTVAL(shop.s); \
-             CREATE TABLE shop.more (k INT PRIMARY KEY, u UUID, i6 INET6, i4 INET4); \
-             INSERT INTO shop.more VALUES (1, '123e4567-e89b-12d3-a456-426655440000', '::ffff:1.2.3.4', '1.2.3.4'), (2, NULL, '::', '0.0.0.0');"
+             CREATE TABLE shop.more (k INT PRIMARY KEY, /*M!100700 u UUID,*/ /*M!101000 i4 INET4,*/ i6 INET6); \
+             INSERT INTO shop.more VALUES (1, /*M!100700 '123e4567-e89b-12d3-a456-426655440000',*/ /*M!101000 '1.2.3.4',*/ '::ffff:1.2.3.4'), \
+             (2, /*M!100700 NULL,*/ /*M!101000 '0.0.0.0',*/ '::');"
         }
     }
 }
@@ -71,7 +73,7 @@ fn told(server: &Server, schema: &str, table: &str) -> (Vec<String>, Vec<String>
     let (names, types): (Vec<_>, Vec<_>) = columns.map(|(name, of)| (name.to_owned(), of.to_owned())).unzip();
     let expressions = names.iter().zip(&types).map(|(name, data_type)| {
         let value = match &data_type[..] {
-            "float" => format!("CAST(`{name}` AS DOUBLE)"),
+            "float" => format!("`{name}` * 1e0"),
             "bit" | "year" => format!("`{name}` + 0"),
             "uuid" => format!("UPPER(`{name}`)"),
             "binary" | "varbinary" | "longblob" | "blob" | "vector" | "geometry" | "point" => {

@@ -166,10 +166,10 @@ fn a_series_that_is_not_tested_needs_consent_and_the_media_say_so() {
     let world = World::new();
     let server = server(&world, &Options::new().binlog());
     // A real server, which greets as one of another series.
-    let other = Proxy::to_one_that_says(server.port(), "9.7.", "8.4.");
-    backup(&world, other.port, "--to a/").refused_once(1, &["MySQL 8.4.", "tested with", "--accept-unverified"]);
+    let other = Proxy::to_one_that_says(server.port(), "9.7.", "8.3.");
+    backup(&world, other.port, "--to a/").refused_once(1, &["MySQL 8.3.", "tested with", "--accept-unverified"]);
     world.assert_no_media();
-    backup(&world, other.port, "--to a/ --accept-unverified").with_code(4).says(&["MySQL 8.4.", "is not verified"]);
+    backup(&world, other.port, "--to a/ --accept-unverified").with_code(4).says(&["MySQL 8.3.", "is not verified"]);
     let manifest = world.run("inspect files --json --from a").json();
     let warnings = manifest[0]["warnings"].as_array().unwrap();
     assert!(warnings.iter().any(|warning| warning.as_str().unwrap().contains("not verified")), "{manifest}");

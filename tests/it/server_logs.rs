@@ -28,7 +28,8 @@ impl Logged {
         world.write("fullbore.toml", b"[repository.night]\nto = [\"a/\"]\n");
         let server = Server::start(kind, options);
         if kind == Kind::Mysql9 {
-            server.sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'");
+            // MySQL 5.7 does not have it: there, a test that needs it fails later.
+            let _ = server.try_sql("INSTALL PLUGIN clone SONAME 'mysql_clone.so'");
         }
         server.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(99))");
         fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();

@@ -13,7 +13,7 @@ use crate::mysql_family::connection::{Connection, Failure};
 /// Most replication connections to read.
 const CHANNELS_MAX: usize = 256;
 /// The series that whole backups and restores are tested with.
-const VERIFIED: [(u16, u16); 2] = [(10, 11), (11, 8)];
+const VERIFIED: [(u16, u16); 3] = [(10, 11), (11, 4), (11, 8)];
 /// The first series with the current format of the redo log.
 const FIRST: (u16, u16) = (10, 8);
 /// The privileges that the account needs, each with its alternatives.
@@ -156,13 +156,14 @@ fn judge_version(server: &str, version: &str, accept_unverified: bool) -> Result
     let series = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     if series < FIRST {
         let why = format!("the server is MariaDB {version}; its redo log can be copied from 10.8 on");
-        return Err(Error::refused(server, why, "use mariadb-backup, or a logical backup"));
+        return Err(Error::refused(server, why, "use --method logical"));
     }
     if VERIFIED.contains(&series) {
         return Ok(Vec::new());
     }
     if !accept_unverified {
-        let why = format!("MariaDB {version} is not in the series that this program is tested with (10.11, 11.8)");
+        let why =
+            format!("MariaDB {version} is not in the series that this program is tested with (10.11, 11.4, 11.8)");
         let hint = "add --accept-unverified to try it; prove such a backup by a restore";
         return Err(Error::refused(server, why, hint));
     }

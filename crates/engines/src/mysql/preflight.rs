@@ -4,7 +4,7 @@ use fullbore_core::error::counted;
 use fullbore_core::{Error, Result};
 
 use crate::mysql_family::account::{Channel, Grants};
-use crate::mysql_family::clone_plugin::{ClonePlugin, LEAST_PACKET, TESTED_SERIES};
+use crate::mysql_family::clone_plugin::{ClonePlugin, LEAST_PACKET, TESTED, is_tested};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::tables::OTHERS;
 
@@ -34,7 +34,7 @@ impl Version {
 
     /// Whether a whole backup and restore of this series is among this program's own tests.
     pub fn is_verified(self) -> bool {
-        self.major == TESTED_SERIES
+        is_tested((self.major, self.minor))
     }
 }
 
@@ -129,7 +129,7 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
     }
     let Some(version) = Version::parse(&version_text).filter(|version| *version >= FIRST_VERSION) else {
         let why = format!("the server is MySQL {version_text}; CLONE came with 8.0.17");
-        return Err(Error::refused(name, why, "only a logical backup is possible"));
+        return Err(Error::refused(name, why, "use --method logical"));
     };
     let one = "SELECT @@server_uuid, @@hostname, @@datadir, @@innodb_page_size, @@max_allowed_packet, \
                @@lower_case_table_names, @@log_bin, @@gtid_mode, @@gtid_executed";
@@ -193,7 +193,8 @@ fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()
 pub fn judge(server: &str, facts: &Facts, consent: Consent) -> Result<Vec<String>> {
     let refused = |why: String, hint: &str| Err(Error::refused(server, why, hint));
     if !facts.version.is_verified() && !consent.unverified {
-        let why = format!("MySQL {} is not in the series that this program is tested with (9.x)", facts.version_text);
+        let why =
+            format!("MySQL {} is not in the series that this program is tested with ({TESTED})", facts.version_text);
         return refused(why, "add --accept-unverified to try it; prove such a backup by a restore");
     }
     if !facts.backup_admin {
@@ -310,7 +311,7 @@ mod tests {
     fn an_obstacle_to_a_clone_is_named_with_the_next_step() {
         let none = Consent::default();
         assert_eq!(judge("db1", &facts(), none).unwrap(), Vec::<String>::new());
-        let old = Version::parse("8.4.3").unwrap();
+        let old = Version::parse("8.3.0").unwrap();
         let cases = [
             (Facts { version: old, ..facts() }, "--accept-unverified"),
             (Facts { backup_admin: false, ..facts() }, "BACKUP_ADMIN"),

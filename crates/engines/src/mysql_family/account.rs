@@ -57,10 +57,14 @@ impl Grants {
         if connection.greeting().is_mariadb() {
             return Self::ask_mariadb(connection);
         }
-        let roles = connection.query("SELECT CURRENT_ROLE()")?;
+        let roles = match connection.query("SELECT CURRENT_ROLE()") {
+            Ok(answer) => answer.single().filter(|roles| *roles != "NONE").map(str::to_owned),
+            // MySQL 5.7 has no roles.
+            Err(Failure::Server(_)) => None,
+            Err(failure) => return Err(failure.into()),
+        };
         // The server quotes the roles' names itself.
-        let using =
-            roles.single().filter(|roles| *roles != "NONE").map_or(String::new(), |roles| format!(" USING {roles}"));
+        let using = roles.map_or(String::new(), |roles| format!(" USING {roles}"));
         let grants = connection.query(&format!("SHOW GRANTS FOR CURRENT_USER(){using}"))?;
         Ok(Self(grants.rows.into_iter().flatten().flatten().collect()))
     }

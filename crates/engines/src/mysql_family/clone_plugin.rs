@@ -4,8 +4,8 @@ use fullbore_core::{Error, Result};
 
 use super::connection::{Connection, Failure, PRIVILEGE_MISSING};
 
-/// The series of MySQL whose clones are among this program's own tests: 9 in `9.7.4`.
-pub const TESTED_SERIES: u16 = 9;
+/// The series of MySQL whose clones this program is tested with, for messages.
+pub const TESTED: &str = "8.0, 8.4, 9.x";
 /// The least `max_allowed_packet` that a donor clones with, in bytes.
 pub const LEAST_PACKET: u64 = 2 << 20;
 
@@ -18,6 +18,11 @@ pub enum ClonePlugin {
     Absent,
     /// It is there, and switched off.
     Inactive,
+}
+
+/// Whether clones of this series are tested: (9, 7) is that of 9.7.4.
+pub fn is_tested(series: (u16, u16)) -> bool {
+    matches!(series, (8, 0 | 4) | (9, _))
 }
 
 impl ClonePlugin {

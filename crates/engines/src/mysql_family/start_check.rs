@@ -238,7 +238,9 @@ impl ServerProgram {
             Dialect::MariaDb => &["--skip-slave-start"][..],
             // Its X Protocol would open another socket; keys and certificates must not be made here.
             Dialect::MySql => &[
-                "--skip-replica-start",
+                // The first one is new in 8.0.26, the second one is gone in 8.4.
+                "--loose-skip-replica-start",
+                "--loose-skip-slave-start",
                 "--loose-mysqlx=OFF",
                 "--loose-auto-generate-certs=OFF",
                 // The maximum, for texts of tables.

@@ -31,6 +31,10 @@ pub struct Limits {
     pub nocase: String,
     /// That of RTRIM.
     pub rtrim: String,
+    /// A default may be an expression: MySQL knows that since 8.0.13.
+    pub expressions: bool,
+    /// CHECKs are checked: MySQL before 8.0.16 reads them, and ignores them.
+    pub checks: bool,
 }
 
 /// What a user is told.

@@ -58,7 +58,7 @@ pub fn object(
         }
     }
     for (text, tokens) in &clauses.checks {
-        match checks::translated(draft, tokens) {
+        match checks::translated(draft, tokens).filter(|_| limits.checks) {
             Some(check) => items.push(format!("CHECK ({check})")),
             None => told.left_out.push(format!("CHECK ({text}) of table {name}")),
         }
@@ -112,7 +112,8 @@ fn column_text(
     if draft.table.alias.as_ref().is_some_and(is) {
         return text + " AUTO_INCREMENT";
     }
-    match column.default.as_deref().map(|default| default_text(source, default, kind)) {
+    let is_possible = |default: &String| limits.expressions || !default.starts_with('(');
+    match column.default.as_deref().map(|default| default_text(source, default, kind).filter(is_possible)) {
         None => {}
         Some(Some(default)) => text += &format!(" DEFAULT {default}"),
         Some(None) => {

@@ -70,6 +70,8 @@ impl Target {
             binary: binary.to_owned(),
             nocase: nocase.to_owned(),
             rtrim: "utf8mb4_bin".to_owned(),
+            expressions: facts.dialect == Dialect::MariaDb || facts.is_at_least([8, 0, 13]),
+            checks: facts.dialect == Dialect::MariaDb || facts.is_at_least([8, 0, 16]),
         };
         Ok(Self { login, database, control, facts, limits })
     }

@@ -86,7 +86,8 @@ impl Column {
         let name = quoted(&self.name);
         match self.form {
             Form::Members => format!("CAST({name} AS UNSIGNED)"),
-            Form::Real if self.single => format!("CAST({name} AS DOUBLE)"),
+            // A FLOAT has six digits otherwise. MySQL before 8.0.17 has no CAST for it.
+            Form::Real if self.single => format!("{name} * 1e0"),
             _ => name,
         }
     }

@@ -119,6 +119,11 @@ impl Facts {
         })
     }
 
+    /// Whether its version is this one or a later one.
+    pub fn is_at_least(&self, version: [u16; 3]) -> bool {
+        is_at_least(&self.version, version)
+    }
+
     /// The server with its version, for people.
     pub fn named(&self) -> String {
         format!("{} {}", self.dialect.title(), self.version.trim_end_matches("-MariaDB"))
@@ -134,6 +139,11 @@ impl Facts {
     pub fn allows(&self, schema: &str, privilege: &str) -> bool {
         self.grants.globally("ALL PRIVILEGES") || self.grants.on(schema, privilege)
     }
+}
+
+/// Whether a version is this one or a later one.
+pub fn is_at_least(version: &str, least: [u16; 3]) -> bool {
+    version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0)).take(3).ge(least)
 }
 
 /// The first two numbers of a version.

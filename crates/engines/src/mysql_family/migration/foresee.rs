@@ -20,7 +20,7 @@ pub fn look(asking: &mut Connection, session: &LogicalSession, flow: &Flow<'_>, 
     let before = status(asking)?;
     let (begun, lanes) = (Instant::now(), session.connections());
     let until = begun + most;
-    let read = side_by_side("reader", 0..lanes, |_, lane| {
+    let look = |lane| {
         let mut reader = session.reader(lane, lanes)?;
         let mut buffer = flow.pool.take()?;
         let mut bytes = 0_u64;
@@ -31,8 +31,13 @@ pub fn look(asking: &mut Connection, session: &LogicalSession, flow: &Flow<'_>, 
                 None => return Ok((bytes, true)),
             }
         }
-        session.leave(lane);
         Ok((bytes, false))
+    };
+    let read = side_by_side("reader", 0..lanes, |_, lane| {
+        let read = look(lane);
+        // Also after an error: another reader would wait for this one.
+        session.leave(lane);
+        read
     })?;
     let read_bytes = read.iter().map(|(bytes, _)| bytes).sum();
     let is_all = read.iter().all(|(_, at_end)| *at_end);

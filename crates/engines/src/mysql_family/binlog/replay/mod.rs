@@ -26,6 +26,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, ResultSet};
 use crate::mysql_family::logical_set::LogicalSets;
 use crate::mysql_family::logical_set::selection::{MIGRATION, NOTES};
+use crate::mysql_family::logical_set::server::is_at_least;
 use crate::mysql_family::outside::outside_files;
 use crate::mysql_family::start_check::{Running, ServerProgram};
 
@@ -37,6 +38,8 @@ const SILENCE: Duration = Duration::from_secs(3600);
 const WORKERS: usize = 8;
 /// How often in a row the applier must be idle before a difference is an error.
 const IDLE: u32 = 20;
+/// The first MySQL with all statements and options about a replica in their new words.
+const NEW_WORDS: [u16; 3] = [8, 0, 26];
 /// The columns of `SHOW REPLICA STATUS`, alike in both since MySQL 5.7 and MariaDB 10.
 mod column {
     pub const RUNS: usize = 11;
@@ -147,14 +150,20 @@ fn apply(
     connection.query("FLUSH PRIVILEGES")?;
     let disabled = disabled_events(connection)?;
     let (start, show, stop, forget) = match dialect {
-        Dialect::MySql => {
+        Dialect::MySql if is_at_least(&connection.greeting().version, NEW_WORDS) => {
             connection.query(&format!(
                 "CHANGE REPLICATION SOURCE TO RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4, \
                  SOURCE_HOST = 'dummy.invalid'"
             ))?;
             ("START REPLICA SQL_THREAD", "SHOW REPLICA STATUS", "STOP REPLICA", "RESET REPLICA ALL")
         }
-        Dialect::MariaDb => ("START SLAVE SQL_THREAD", "SHOW SLAVE STATUS", "STOP SLAVE", "RESET SLAVE ALL"),
+        _ => {
+            if dialect == Dialect::MySql {
+                let source = "RELAY_LOG_POS = 4, MASTER_HOST = 'dummy.invalid'";
+                connection.query(&format!("CHANGE MASTER TO RELAY_LOG_FILE = '{first}', {source}"))?;
+            }
+            ("START SLAVE SQL_THREAD", "SHOW SLAVE STATUS", "STOP SLAVE", "RESET SLAVE ALL")
+        }
     };
     let wanted = Wanted::of(dialect, connection, stage)?;
     connection.query(start)?;
@@ -257,8 +266,11 @@ fn options(dialect: Dialect, stage: &Stage) -> Vec<String> {
             };
             options.push(format!("gtid-mode={mode}"));
             options.push(format!("enforce-gtid-consistency={}", if mode == "OFF" { "OFF" } else { "ON" }));
-            options.push(format!("replica-parallel-workers={WORKERS}"));
-            options.push("replica-preserve-commit-order=0".into());
+            // Each series knows one of both words, or both.
+            for word in ["replica", "slave"] {
+                options.push(format!("loose-{word}-parallel-workers={WORKERS}"));
+                options.push(format!("loose-{word}-preserve-commit-order=0"));
+            }
         }
         Dialect::MariaDb => {
             options.push(format!("slave-parallel-threads={WORKERS}"));

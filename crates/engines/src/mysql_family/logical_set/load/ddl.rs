@@ -1,4 +1,8 @@
-//! The text of CREATE TABLE, taken apart: indexes and foreign keys of a large table are made after its rows.
+//! The text of CREATE TABLE, taken apart: indexes and foreign keys of a large table are made after its rows. And that of
+//! CREATE TRIGGER, for a database of another name.
+
+use std::borrow::Cow;
+use std::ops::Range;
 
 /// A CREATE TABLE statement in parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +76,47 @@ pub fn token_end(text: &[u8], at: usize) -> usize {
         }
     }
     text.len()
+}
+
+/// The statement of a trigger without the database in front of its name and of its table. MariaDB and MySQL 5.7 keep it as
+/// the user wrote it, and a load may give the database another name.
+pub fn in_own_database(create: &str) -> Cow<'_, str> {
+    let mut text = Cow::from(create);
+    for qualifier in qualifiers(create).into_iter().flatten().rev() {
+        text.to_mut().replace_range(qualifier, "");
+    }
+    text
+}
+
+/// The places of these databases, with their dots. None if the statement has another form.
+fn qualifiers(create: &str) -> Option<Vec<Range<usize>>> {
+    let words = words(create);
+    let is = |at: usize, word: &str| {
+        words.get(at).and_then(|place| create.get(place.clone())).is_some_and(|text| text.eq_ignore_ascii_case(word))
+    };
+    let find = |from: usize, word: &str| (from..words.len()).find(|at| is(*at, word)).map(|at| at + 1);
+    let trigger = find(0, "TRIGGER")?;
+    let name = if is(trigger, "IF") { trigger + 3 } else { trigger };
+    let places = [name, find(name, "ON")?].into_iter().filter(|at| is(at + 1, "."));
+    places.map(|at| Some(words.get(at)?.start..words.get(at + 2)?.start)).collect()
+}
+
+/// The places of the words, quoted names and signs of a statement, without blanks and comments.
+fn words(text: &str) -> Vec<Range<usize>> {
+    let bytes = text.as_bytes();
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
+    let (mut words, mut at) = (Vec::new(), 0);
+    while let Some(first) = bytes.get(at) {
+        let mut end = token_end(bytes, at);
+        while is_letter(first) && bytes.get(end).is_some_and(is_letter) {
+            end += 1;
+        }
+        if !first.is_ascii_whitespace() && !(*first == b'/' && end > at + 1) {
+            words.push(at..end);
+        }
+        at = end;
+    }
+    words
 }
 
 impl CreateTable {
@@ -228,6 +273,24 @@ pub fn renamed(statement: &str, from: &str, to: &str) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trigger_is_made_in_its_own_database_whatever_the_user_wrote() {
+        let made =
+            "CREATE DEFINER=`trigger.a`@`%` TRIGGER `t``.x` BEFORE INSERT ON item FOR EACH ROW SET @a = shop.f()";
+        for before in [
+            made,
+            "CREATE DEFINER=`trigger.a`@`%` TRIGGER shop.`t``.x` BEFORE INSERT ON `sh.op` . item FOR EACH ROW SET @a = shop.f()",
+            "CREATE DEFINER=`trigger.a`@`%` TRIGGER `shop`.`t``.x` BEFORE INSERT ON item FOR EACH ROW SET @a = shop.f()",
+        ] {
+            assert_eq!(in_own_database(before), made);
+        }
+        let commented = "create definer=`a`@`b` trigger if not exists /* on a.b */ shop.t after update on shop.ä for each row begin end";
+        let expected =
+            "create definer=`a`@`b` trigger if not exists /* on a.b */ t after update on ä for each row begin end";
+        assert_eq!(in_own_database(commented), expected);
+        assert_eq!(in_own_database("CREATE"), "CREATE");
+    }
 
     const TABLE: &str = "CREATE TABLE `t(,`` x` (\n  `id` int NOT NULL AUTO_INCREMENT COMMENT 'a, (b\\'',\n  \
         `n` decimal(10,2) DEFAULT '1,5',\n  `g` int GENERATED ALWAYS AS (concat(`n`,_utf8mb4')')) VIRTUAL,\n  \

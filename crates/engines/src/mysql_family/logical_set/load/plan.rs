@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fullbore_core::{Error, Result};
 
-use super::ddl::{CreateTable, Split, renamed};
+use super::ddl::{CreateTable, Split, in_own_database, renamed};
 use crate::engine::LoadOrder;
 use crate::mysql_family::logical::columns::Column;
 use crate::mysql_family::logical::names::quoted;
@@ -238,7 +238,10 @@ impl Plan {
                 }
             }
             Object::Account(account) => self.accounts.push(account),
-            Object::Code(code) => {
+            Object::Code(mut code) => {
+                if code.kind == "TRIGGER" && chosen.name(&code.schema) != code.schema {
+                    code.create = in_own_database(&code.create).into_owned();
+                }
                 let taken = match &code.kind[..] {
                     "VIEW" => chosen.takes(&code.schema, &code.name),
                     "TRIGGER" => chosen.takes(&code.schema, &code.table),

@@ -7,7 +7,7 @@ use super::scheduler::Scheduler;
 use super::{Cloned, Donor, FLAG};
 use crate::engine::MigrationPlan;
 use crate::mysql_family::account::Channel;
-use crate::mysql_family::clone_plugin::{ClonePlugin, LEAST_PACKET, TESTED_SERIES};
+use crate::mysql_family::clone_plugin::{ClonePlugin, LEAST_PACKET, TESTED, is_tested};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::tables::OTHERS;
 use crate::mysql_family::logical_set::selection::Selection;
@@ -81,9 +81,8 @@ pub fn check(servers: &mut Servers, plan: &mut MigrationPlan, replace: bool) -> 
 
 fn demand_series(servers: &Servers) -> Result<()> {
     let [source, target] = [&servers.source, &servers.target].map(|login| login.address.name());
-    if servers.facts.series.0 != TESTED_SERIES {
-        let why =
-            format!("{} is not in the series that this program clones ({TESTED_SERIES}.x)", servers.facts.named());
+    if !is_tested(servers.facts.series) {
+        let why = format!("{} is not in the series that this program clones ({TESTED})", servers.facts.named());
         return Err(Error::refused(source, why, OTHER_WAY));
     }
     if servers.facts.series != servers.target_facts.series {
