@@ -10,7 +10,11 @@ use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::{literal, quoted};
 
 /// Accounts of the servers themselves. No backup stores them, and no load touches them.
-pub const INTERNAL: [&str; 5] = ["mysql.sys", "mysql.session", "mysql.infoschema", "mariadb.sys", "PUBLIC"];
+pub const INTERNAL: [&str; 4] = ["mysql.sys", "mysql.session", "mysql.infoschema", "mariadb.sys"];
+/// What every account of MariaDB may do. The server lists it as a role, but nobody makes or drops it.
+const PUBLIC: &str = "PUBLIC";
+/// The series of MariaDB that knows it first.
+pub const PUBLIC_SINCE: (u16, u16) = (10, 11);
 
 /// The statement that gives names, hosts and whether an account is a role.
 const MARIADB_LIST: &str = "SELECT user, host, is_role FROM mysql.user ORDER BY is_role, user, host";
@@ -29,11 +33,13 @@ pub fn ask(connection: &mut Connection, facts: &Facts) -> Result<Vec<Object>> {
         }
     }
     let mut accounts = list(connection, if mysql { MYSQL_LIST } else { MARIADB_LIST })?;
+    accounts.retain(|account| mysql || account.user != PUBLIC || facts.series >= PUBLIC_SINCE);
     for account in &mut accounts {
         describe(connection, account, facts.dialect)?;
     }
     if mysql {
         default_roles(connection, &mut accounts)?;
+        old_passwords(connection, &mut accounts)?;
     }
     Ok(accounts.into_iter().map(Object::Account).collect())
 }
@@ -101,15 +107,59 @@ fn default_roles(connection: &mut Connection, accounts: &mut [Account]) -> Resul
     Ok(())
 }
 
+/// The second passwords of MySQL (`RETAIN CURRENT PASSWORD`): no statement shows them.
+fn old_passwords(connection: &mut Connection, accounts: &mut [Account]) -> Result<()> {
+    let asked = "SELECT user, host, HEX(JSON_UNQUOTE(JSON_EXTRACT(user_attributes, '$.additional_password'))) FROM \
+                 mysql.user WHERE JSON_EXTRACT(user_attributes, '$.additional_password') IS NOT NULL";
+    let answer = match connection.query(asked) {
+        Ok(answer) => answer,
+        // MySQL 5.7 has no such column.
+        Err(Failure::Server(error)) if error.code == 1054 => return Ok(()),
+        Err(Failure::Server(error)) => return Err(refused(&error)),
+        Err(failure) => return Err(failure.into()),
+    };
+    for row in answer.rows {
+        let Ok([Some(user), Some(host), Some(hash)]) = <[_; 3]>::try_from(row) else { continue };
+        let mine = accounts.iter_mut().find(|account| account.user == user && account.host == host);
+        mine.into_iter().for_each(|account| account.old_password = format!("0x{hash}"));
+    }
+    Ok(())
+}
+
 /// An account for statements.
 pub fn at_host(user: &str, host: &str) -> String {
     format!("{}@{}", quoted(user), quoted(host))
 }
 
 impl Account {
+    /// Whether it is not an account, but what every account of MariaDB may do. Roles of MySQL are users.
+    pub fn is_public(&self) -> bool {
+        self.role && self.user == PUBLIC
+    }
+
     /// For statements. A role of MariaDB has no host.
     pub fn quoted(&self, dialect: Dialect) -> String {
-        if self.role && dialect == Dialect::MariaDb { quoted(&self.user) } else { at_host(&self.user, &self.host) }
+        match self.role && dialect == Dialect::MariaDb {
+            true if self.is_public() => PUBLIC.to_owned(),
+            true => quoted(&self.user),
+            false => at_host(&self.user, &self.host),
+        }
+    }
+
+    /// The statements that make it. The second password is there first: then the other one takes its place, and keeps it.
+    pub fn creates(&self, dialect: Dialect) -> Vec<String> {
+        if self.role {
+            return vec![format!("CREATE ROLE {}", quoted(&self.user))];
+        }
+        let Some((first, hash)) = hash_in(&self.create).filter(|_| !self.old_password.is_empty()) else {
+            return vec![self.create.clone()];
+        };
+        let part = |range: std::ops::Range<usize>| self.create.get(range).unwrap_or_default();
+        let create = [part(0..hash.start), &self.old_password, part(hash.end..self.create.len())].concat();
+        // A new password is not expired.
+        let expired = outside_quotes(&self.create, " PASSWORD EXPIRE ACCOUNT ").map_or("", |_| " PASSWORD EXPIRE");
+        let identified = part(first..hash.end);
+        vec![create, format!("ALTER USER {}{identified} RETAIN CURRENT PASSWORD{expired}", self.quoted(dialect))]
     }
 
     /// For a comparison with `user` and `host` of `mysql.user`.
@@ -118,22 +168,41 @@ impl Account {
     }
 }
 
+/// Where a clause begins, outside of names and texts.
+fn outside_quotes(statement: &str, clause: &str) -> Option<usize> {
+    let mut place = 0;
+    while place < statement.len() {
+        if statement.get(place..).is_some_and(|rest| rest.starts_with(clause)) {
+            return Some(place);
+        }
+        place = quoted_end(statement.as_bytes(), place);
+    }
+    None
+}
+
+/// Where the clause with the password of CREATE USER begins, and where its hash is.
+fn hash_in(create: &str) -> Option<(usize, std::ops::Range<usize>)> {
+    const CLAUSE: &str = " IDENTIFIED WITH ";
+    const AS: &str = " AS ";
+    let first = outside_quotes(create, CLAUSE)?;
+    let plugin_end = quoted_end(create.as_bytes(), first + CLAUSE.len());
+    let begin = create.get(plugin_end..)?.starts_with(AS).then_some(plugin_end + AS.len())?;
+    let end = match create.get(begin..)? {
+        quoted if quoted.starts_with('\'') => quoted_end(create.as_bytes(), begin),
+        number => begin + number.find(' ').unwrap_or(number.len()),
+    };
+    Some((first, begin..end))
+}
+
 /// CREATE USER without its default roles: they follow when all roles exist.
 fn without_default_roles(create: &str) -> String {
     const CLAUSE: &str = " DEFAULT ROLE ";
-    let text = create.as_bytes();
-    let mut place = 0;
-    while place < text.len() {
-        if create.get(place..).is_some_and(|rest| rest.starts_with(CLAUSE)) {
-            let mut end = place + CLAUSE.len();
-            while end < text.len() && !create.get(end..).is_some_and(|rest| rest.starts_with(" REQUIRE ")) {
-                end = quoted_end(text, end);
-            }
-            return [create.get(..place), create.get(end..)].into_iter().flatten().collect();
-        }
-        place = quoted_end(text, place);
+    let Some(place) = outside_quotes(create, CLAUSE) else { return create.to_owned() };
+    let mut end = place + CLAUSE.len();
+    while end < create.len() && !create.get(end..).is_some_and(|rest| rest.starts_with(" REQUIRE ")) {
+        end = quoted_end(create.as_bytes(), end);
     }
-    create.to_owned()
+    [create.get(..place), create.get(end..)].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -151,5 +220,30 @@ mod tests {
         let role = Account { user: "r`".into(), role: true, ..Account::default() };
         assert_eq!(role.quoted(Dialect::MariaDb), "`r```");
         assert_eq!(role.quoted(Dialect::MySql), "`r```@``");
+    }
+
+    #[test]
+    fn the_second_password_is_made_first_and_an_expired_one_expires_again() {
+        let of = |create: &str, old: &str| {
+            let (user, host) = ("a".to_owned(), "%".to_owned());
+            let (create, old_password) = (create.to_owned(), old.to_owned());
+            Account { user, host, create, old_password, ..Account::default() }.creates(Dialect::MySql)
+        };
+        let create = "CREATE USER `a`@`%` IDENTIFIED WITH 'x' AS 0x41 REQUIRE NONE PASSWORD EXPIRE ACCOUNT UNLOCK";
+        assert_eq!(of(create, ""), [create]);
+        let old = "CREATE USER `a`@`%` IDENTIFIED WITH 'x' AS 0x42 REQUIRE NONE PASSWORD EXPIRE ACCOUNT UNLOCK";
+        let new = "ALTER USER `a`@`%` IDENTIFIED WITH 'x' AS 0x41 RETAIN CURRENT PASSWORD PASSWORD EXPIRE";
+        assert_eq!(of(create, "0x42"), [old, new]);
+        let native = "CREATE USER ` IDENTIFIED WITH `@`%` IDENTIFIED WITH 'y' AS '*4''1'";
+        let new = "ALTER USER `a`@`%` IDENTIFIED WITH 'y' AS '*4''1' RETAIN CURRENT PASSWORD";
+        assert_eq!(of(native, "0x42"), [native.replace("'*4''1'", "0x42").as_str(), new]);
+        assert_eq!(of("CREATE USER `a`@`%`", "0x42"), ["CREATE USER `a`@`%`"]);
+    }
+
+    #[test]
+    fn public_is_a_word_and_a_user_of_this_name_is_none() {
+        let public = |role| Account { user: "PUBLIC".into(), role, ..Account::default() };
+        assert_eq!(public(true).quoted(Dialect::MariaDb), "PUBLIC");
+        assert!(!public(false).is_public() && public(false).quoted(Dialect::MySql) == "`PUBLIC`@``");
     }
 }

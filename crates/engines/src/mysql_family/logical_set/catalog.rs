@@ -142,6 +142,9 @@ pub struct Account {
 impl std::fmt::Debug for Account {
     /// Without its statements: they have a hash.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    /// The hash of its second password, as a hexadecimal number; empty without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub old_password: String,
         f.debug_struct("Account").field("user", &self.user).field("host", &self.host).finish_non_exhaustive()
     }
 }

@@ -9,8 +9,9 @@ use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical::names::quoted;
-use crate::mysql_family::logical_set::accounts::{INTERNAL, at_host};
+use crate::mysql_family::logical_set::accounts::{INTERNAL, PUBLIC_SINCE, at_host};
 use crate::mysql_family::logical_set::catalog::Account;
+use crate::mysql_family::logical_set::server::Facts;
 
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
@@ -32,7 +33,7 @@ pub fn chosen(connection: &mut Connection, order: &LoadOrder, plan: &Plan, diale
         return Ok(chosen);
     }
     let mut there = Vec::new();
-    for account in &chosen {
+    for account in chosen.iter().filter(|account| !account.is_public()) {
         let found = connection.query(&format!("SELECT 1 FROM mysql.user WHERE {}", account.condition()))?;
         if !found.rows.is_empty() {
             there.push(account.quoted(dialect));
@@ -66,16 +67,23 @@ fn demand_possible(order: &LoadOrder, plan: &Plan, dialect: Dialect) -> Result<(
 /// # Errors
 /// The server refuses one. The error never repeats a statement: it has a hash.
 pub fn create(connection: &mut Connection, accounts: &[Account], dialect: Dialect) -> Result<()> {
-    for account in accounts {
+    for account in accounts.iter().filter(|account| !account.is_public()) {
         let name = account.quoted(dialect);
         let kind = if account.role { "ROLE" } else { "USER" };
-        let create =
-            if account.role { format!("CREATE ROLE {}", quoted(&account.user)) } else { account.create.clone() };
         // `--replace` allows it. A load that continues has made it itself.
         run(connection, &name, &format!("DROP {kind} IF EXISTS {name}"))?;
-        run(connection, &name, &create)?;
+        account.creates(dialect).iter().try_for_each(|statement| run(connection, &name, statement))?;
     }
     Ok(())
+}
+
+/// Takes the grants for PUBLIC out of the accounts if the target does not know them. Gives a warning then.
+pub fn without_public(accounts: &mut Vec<Account>, facts: &Facts) -> Option<String> {
+    let is_unknown = |account: &Account| account.is_public() && facts.series < PUBLIC_SINCE;
+    let warning = || "the target does not know grants for PUBLIC (MariaDB before 10.11): they are not made".to_owned();
+    let found = accounts.iter().any(is_unknown).then(warning);
+    accounts.retain(|account| !is_unknown(account));
+    found
 }
 
 /// Grants privileges and roles, after all tables and routines exist.

@@ -117,10 +117,11 @@ impl ServerLoad {
             );
         }
         prepare::mark_transactions(&mut control, &mut plan)?;
-        let accounts = match options.given.has(&USERS) {
+        let mut accounts = match options.given.has(&USERS) {
             true => accounts::chosen(&mut control, &order, &plan, dialect)?,
             false => Vec::new(),
         };
+        plan.warnings.extend(accounts::without_public(&mut accounts, &facts));
         warn_of_definers(&mut control, &mut plan, &accounts)?;
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
@@ -283,7 +284,8 @@ impl Load for ServerLoad {
             loaded.notes.push("the redo log of the target was off during the load, and is on again".to_owned());
         }
         if !self.accounts.is_empty() {
-            let made = counted(self.accounts.len() as u64, "account");
+            let made = self.accounts.iter().filter(|account| !account.is_public()).count();
+            let made = counted(made as u64, "account");
             let stay = if self.order.new_server { "The" } else { "root, the account of this load and the" };
             loaded.notes.push(format!("made {made} with their grants. {stay} server's own stay"));
         }
