@@ -79,6 +79,7 @@ mod mysql_logical;
 mod mysql_logical_accounts;
 mod mysql_logical_export;
 mod mysql_logical_faults;
+mod mysql_logical_history;
 mod mysql_logical_shapes;
 mod mysql_other_engines;
 mod mysql_refusals;

@@ -35,7 +35,7 @@ impl Logged {
 
     /// A server on a new directory. Its root logs in over the socket, without a password, if the tests run as root. Others
     /// set a password first, as the documents say.
-    fn start_new(&self, directory: &str) -> Server {
+    pub fn start_new(&self, directory: &str) -> Server {
         let options = Options::new().binlog().datadir(&self.world.at(directory));
         if program::is_root() {
             return Server::start(self.kind, &options);

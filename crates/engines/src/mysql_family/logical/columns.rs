@@ -25,7 +25,20 @@ pub enum Form {
     Members,
     /// A type of MariaDB with a text form of its own: INET4, INET6, UUID.
     Word,
+    /// The time from which a row of a system-versioned table is valid. MariaDB's `ROW START`.
+    RowStart,
+    /// The time until which it is valid, and NULL for a current row: each version of MariaDB has another time there.
+    RowEnd,
 }
+
+/// The `data_type` of such columns in a set. No server has a type of this name.
+pub const ROW_START: &str = "row_start";
+/// The same.
+pub const ROW_END: &str = "row_end";
+/// The end of a current row in this server, for a session in UTC: the last time of a TIMESTAMP. From 11.5 on it is in 2106; an
+/// earlier server does not know that year.
+pub const CURRENT_END: &str =
+    "FROM_UNIXTIME(IF(UNIX_TIMESTAMP('2106-02-07 06:28:15') > 0, 4294967295.999999, 2147483647.999999))";
 
 impl Form {
     fn of(data_type: &str) -> Option<Self> {
@@ -40,6 +53,8 @@ impl Form {
             "json" => Form::Json,
             "enum" | "set" => Form::Members,
             "inet4" | "inet6" | "uuid" => Form::Word,
+            ROW_START => Form::RowStart,
+            ROW_END => Form::RowEnd,
             _ => return None,
         })
     }
@@ -88,9 +103,27 @@ impl Column {
             Form::Members => format!("CAST({name} AS UNSIGNED)"),
             // A FLOAT has six digits otherwise. MySQL before 8.0.17 has no CAST for it.
             Form::Real if self.single => format!("{name} * 1e0"),
+            Form::RowEnd => format!("NULLIF({name}, {CURRENT_END})"),
             _ => name,
         }
     }
+}
+
+/// Whether rows with these columns are those of a table with its history.
+pub fn have_history(columns: &[Column]) -> bool {
+    columns.iter().any(|column| column.form == Form::RowEnd)
+}
+
+/// The table for FROM, with its history if these columns have it.
+pub fn from(quoted_table: &str, columns: &[Column]) -> String {
+    format!("{quoted_table}{}", if have_history(columns) { " FOR SYSTEM_TIME ALL" } else { "" })
+}
+
+/// The condition for these rows, if they have a history. A row that was deleted at the time of its beginning, or before because
+/// the clock was set back, was never valid: no server takes such a row.
+pub fn validity(columns: &[Column]) -> Option<String> {
+    let named = |form| columns.iter().find(|column| column.form == form).map(|column| quoted(&column.name));
+    Some(format!("{} < {}", named(Form::RowStart)?, named(Form::RowEnd)?))
 }
 
 /// Whether `information_schema.columns.extra` says that the server computes the column.

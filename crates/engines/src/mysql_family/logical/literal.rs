@@ -21,7 +21,9 @@ pub fn write(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static
             }
         }
         Form::Members if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => out.extend_from_slice(value),
-        Form::Quoted if value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b' ')) => {
+        Form::Quoted | Form::RowStart | Form::RowEnd
+            if value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b' ')) =>
+        {
             out.push(b'\'');
             out.extend_from_slice(value);
             out.push(b'\'');
@@ -32,7 +34,7 @@ pub fn write(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static
             out.extend_from_slice(value);
             out.push(b'\'');
         }
-        Form::Number | Form::Real | Form::Members | Form::Quoted | Form::Word => {
+        Form::Number | Form::Real | Form::Members | Form::Quoted | Form::Word | Form::RowStart | Form::RowEnd => {
             return Err("a value that does not fit its type");
         }
         Form::Text if std::str::from_utf8(value).is_ok() => text(value, out),
@@ -57,7 +59,7 @@ pub fn begin_long(form: Form, out: &mut Vec<u8>) -> Result<(), &'static str> {
     match form {
         Form::Text | Form::Binary => out.extend_from_slice(b"0x"),
         Form::Json => out.extend_from_slice(b"_utf8mb4 0x"),
-        Form::Number | Form::Real | Form::Members | Form::Quoted | Form::Word => {
+        Form::Number | Form::Real | Form::Members | Form::Quoted | Form::Word | Form::RowStart | Form::RowEnd => {
             return Err("a number or date of many thousand digits");
         }
     }

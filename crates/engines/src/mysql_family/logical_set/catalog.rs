@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fullbore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::super::logical::columns::Column;
+use super::super::logical::columns::{Column, ROW_END};
 use super::super::logical::names::quoted;
 use super::super::logical::tables::has_rows;
 
@@ -58,6 +58,11 @@ impl TableObject {
     /// Whether it has its own rows: those of a MERGE or FEDERATED table are rows of other tables.
     pub fn has_rows(&self) -> bool {
         has_rows(&self.engine)
+    }
+
+    /// The column with the end of a row, if the set has the history of its rows.
+    pub fn row_end(&self) -> Option<&str> {
+        Some(&self.columns.iter().find(|column| column.data_type == ROW_END)?.name)
     }
 
     /// Whether no row is longer than 1 MiB: InnoDB holds at most 64 KiB of a row besides its texts and BLOBs.
@@ -137,14 +142,14 @@ pub struct Account {
     /// Its default roles, quoted.
     #[serde(default)]
     pub default_roles: Vec<String>,
+    /// The hash of its second password, as a hexadecimal number; empty without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub old_password: String,
 }
 
 impl std::fmt::Debug for Account {
     /// Without its statements: they have a hash.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-    /// The hash of its second password, as a hexadecimal number; empty without one.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub old_password: String,
         f.debug_struct("Account").field("user", &self.user).field("host", &self.host).finish_non_exhaustive()
     }
 }

@@ -11,6 +11,7 @@ use fullbore_core::{Error, Result};
 use serde_json::Value;
 
 use super::catalog::{self, Code, Object, TableObject};
+use super::load::history;
 use super::set::{SMALL, table_folder};
 use super::small::Sections;
 use super::tsv;
@@ -152,6 +153,9 @@ fn write_sql(folder: &Path, objects: &[Object], head: String) -> Result<()> {
             Object::Code(object) => push_code(object, &mut code),
             Object::Account(_) => {}
         }
+    }
+    if tables.clone().any(|table| table.row_end().is_some()) {
+        load.push_str(&format!("{};\n", history::INSERT));
     }
     for table in tables {
         let columns = table.forms()?;

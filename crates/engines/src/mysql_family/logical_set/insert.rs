@@ -1,7 +1,7 @@
 //! Rows of a set as INSERT statements, for a session with `SET NAMES binary`.
 
 use super::tsv::unescape;
-use crate::mysql_family::logical::columns::Column;
+use crate::mysql_family::logical::columns::{CURRENT_END, Column, Form};
 use crate::mysql_family::logical::literal;
 use crate::mysql_family::logical::names::quoted;
 
@@ -27,6 +27,7 @@ pub fn values(columns: &[Column], row: &[u8], out: &mut Vec<u8>) -> Result<(), &
         }
         let field = fields.next().ok_or("a row with too few values")?;
         match unescape(field) {
+            None if column.form == Form::RowEnd => out.extend_from_slice(CURRENT_END.as_bytes()),
             None => out.extend_from_slice(b"NULL"),
             Some(value) if value.len() <= literal::SHORT => literal::write(column.form, &value, out)?,
             Some(value) => {
@@ -52,6 +53,10 @@ mod tests {
         let mut out = Vec::new();
         values(&columns, b"-7\t\\0\\\\\t\\N", &mut out).unwrap();
         assert_eq!(out, b"(-7,0x005C,NULL)");
+        let mut out = Vec::new();
+        let ends = [Column::of("e", "row_end").unwrap()];
+        values(&ends, b"\\N", &mut out).unwrap();
+        assert_eq!(out, format!("({CURRENT_END})").as_bytes());
         assert!(values(&columns, b"1); DROP\tx\ty", &mut Vec::new()).is_err());
         assert!(values(&columns, b"1\tx", &mut Vec::new()).is_err());
     }

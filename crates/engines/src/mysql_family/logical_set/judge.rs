@@ -3,7 +3,7 @@
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
-use super::listing::{Kind, Listed, Listing};
+use super::listing::{Kind, Listed, Listing, Versioned};
 use super::selection::Selection;
 use super::server::{Facts as ServerFacts, Login};
 use super::snapshot::{How, Snapshot};
@@ -99,10 +99,13 @@ pub fn warnings_of(facts: &ServerFacts, listing: &Listing, taken: &Snapshot) -> 
             first_of(others, NAMED_MAX)
         ));
     }
-    let versioned: Vec<String> = tables().filter(|table| table.versioned).map(|table| table.object.shown()).collect();
-    if !versioned.is_empty() {
-        warnings
-            .push(format!("the history of system-versioned tables is not stored: {}", first_of(versioned, NAMED_MAX)));
+    let by_transaction = tables().filter(|table| table.versioned == Versioned::ByTransaction);
+    let by_transaction: Vec<String> = by_transaction.map(|table| table.object.shown()).collect();
+    if !by_transaction.is_empty() {
+        warnings.push(format!(
+            "the history of tables that are versioned by the numbers of transactions is not stored: {}",
+            first_of(by_transaction, NAMED_MAX)
+        ));
     }
     if taken.how == How::Alone && facts.binary_log {
         warnings.push(

@@ -13,7 +13,7 @@ use super::shapes::{Shapes, Shared};
 use super::storage;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
-use crate::mysql_family::logical::columns::{Column, is_generated};
+use crate::mysql_family::logical::columns::{Column, ROW_END, ROW_START, is_generated};
 
 /// Most tables of a backup set: a small table has no stream of its own, so only memory bounds them.
 const TABLES_MAX: usize = 1 << 20;
@@ -30,6 +30,18 @@ pub enum Kind {
     View,
     /// A sequence of MariaDB.
     Sequence,
+}
+
+/// Whether a table keeps the history of its rows (MariaDB).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Versioned {
+    /// It does not.
+    #[default]
+    No,
+    /// By time.
+    ByTime,
+    /// By the numbers of transactions, which no other server has.
+    ByTransaction,
 }
 
 /// A column of a primary key.
@@ -56,8 +68,8 @@ pub struct Listed {
     pub rows: u64,
     /// The same.
     pub bytes: u64,
-    /// Keeps the history of its rows (MariaDB).
-    pub versioned: bool,
+    /// Keeps the history of its rows.
+    pub versioned: Versioned,
     /// The digest of the definition, as far as the lists have it.
     pub fingerprint: u128,
     /// The first column whose type is unknown.
@@ -102,11 +114,13 @@ pub struct Listing {
 }
 
 /// The statement that lists all columns.
-fn columns_of(selection: &Selection) -> String {
+fn columns_of(dialect: Dialect, selection: &Selection) -> String {
+    // Which columns have the times of a row's history.
+    let more = if dialect == Dialect::MariaDb { ", generation_expression" } else { "" };
     format!(
         "SELECT table_schema, table_name, column_name, data_type, extra, character_set_name, column_type, is_nullable, \
-         column_default, collation_name, ordinal_position FROM information_schema.columns WHERE {} ORDER BY table_schema, \
-         table_name, ordinal_position",
+         column_default, collation_name, ordinal_position{more} FROM information_schema.columns WHERE {} ORDER BY \
+         table_schema, table_name, ordinal_position",
         selection.databases_in("table_schema")
     )
 }
@@ -124,13 +138,14 @@ fn tables_of(selection: &Selection) -> String {
 fn each_column(
     connection: &mut Connection,
     beside: &mut Option<Connection>,
+    dialect: Dialect,
     selection: &Selection,
     each: impl FnMut(&[Option<&[u8]>]) -> Result<()>,
 ) -> Result<()> {
     if let Some(beside) = beside {
         return Ok(each_row(beside, each)?);
     }
-    connection.send_ahead(&[columns_of(selection)])?;
+    connection.send_ahead(&[columns_of(dialect, selection)])?;
     Ok(each_row(connection, each)?)
 }
 
@@ -156,7 +171,7 @@ impl Listing {
     ) -> Result<Self> {
         let mut listing = Self::default();
         if let Some(beside) = beside {
-            beside.send_ahead(&[columns_of(selection)])?;
+            beside.send_ahead(&[columns_of(dialect, selection)])?;
         }
         let within = selection.databases_in("schema_name");
         connection.send_ahead(&[format!("SELECT schema_name FROM information_schema.schemata WHERE {within}")])?;
@@ -171,7 +186,7 @@ impl Listing {
         listing.list_tables(connection, selection)?;
         // Before the columns: only those of the key are noted twice.
         listing.list_keys(connection, selection)?;
-        listing.list_columns(connection, beside, selection)?;
+        listing.list_columns(connection, beside, dialect, selection)?;
         let mut prints = vec![0; listing.tables.len()];
         storage::each_number(connection, dialect, &listing.tables, |place, number| add(&mut prints, place, number))?;
         for (table, print) in listing.tables.iter_mut().zip(prints) {
@@ -192,7 +207,7 @@ impl Listing {
         selection: &Selection,
     ) -> Result<Option<String>> {
         if let Some(beside) = beside {
-            beside.send_ahead(&[columns_of(selection)])?;
+            beside.send_ahead(&[columns_of(dialect, selection)])?;
         }
         let (mut there, mut new) = (vec![false; self.tables.len()], None);
         let mut prints = vec![0; self.tables.len()];
@@ -211,7 +226,7 @@ impl Listing {
             }
             Ok(())
         })?;
-        each_column(connection, beside, selection, |row| {
+        each_column(connection, beside, dialect, selection, |row| {
             if let Some(place) = self.place(&text(row, 0), &text(row, 1)) {
                 add(&mut prints, place, &joined(row));
             }
@@ -259,7 +274,7 @@ impl Listing {
                 key: Arc::default(),
                 rows: number(row, 6),
                 bytes: number(row, 7),
-                versioned: kind == "SYSTEM VERSIONED",
+                versioned: if kind == "SYSTEM VERSIONED" { Versioned::ByTime } else { Versioned::No },
                 fingerprint: xxh3_128(0, &joined(row.get(..6).unwrap_or_default())),
                 unknown: None,
             });
@@ -275,18 +290,27 @@ impl Listing {
         &mut self,
         connection: &mut Connection,
         beside: &mut Option<Connection>,
+        dialect: Dialect,
         selection: &Selection,
     ) -> Result<()> {
         let mut shapes = Shapes::default();
-        each_column(connection, beside, selection, |row| {
+        each_column(connection, beside, dialect, selection, |row| {
             let Some(place) = self.place(&text(row, 0), &text(row, 1)) else { return Ok(()) };
             shapes.begin(place, &mut self.tables);
             let Some(table) = self.tables.get_mut(place) else { return Ok(()) };
             table.fingerprint = table.fingerprint.wrapping_add(xxh3_128(0, &joined(row)));
+            let (name, mut data_type) = (text(row, 2), text(row, 3).to_lowercase());
             if is_generated(&text(row, 4)) {
-                return Ok(());
+                match (&text(row, 11)[..], &data_type[..]) {
+                    ("ROW START", "timestamp") => data_type = ROW_START.to_owned(),
+                    ("ROW END", "timestamp") => data_type = ROW_END.to_owned(),
+                    ("ROW START" | "ROW END", _) => {
+                        table.versioned = Versioned::ByTransaction;
+                        return Ok(());
+                    }
+                    _ => return Ok(()),
+                }
             }
-            let (name, data_type) = (text(row, 2), text(row, 3).to_lowercase());
             if Column::of(&name, &data_type).is_none() && table.unknown.is_none() {
                 table.unknown = Some(format!("its column `{name}` has the type `{data_type}`"));
             }
@@ -349,7 +373,7 @@ mod tests {
             key: Arc::default(),
             rows: 0,
             bytes: 0,
-            versioned: false,
+            versioned: Versioned::No,
             fingerprint: *fingerprint,
             unknown: None,
         };

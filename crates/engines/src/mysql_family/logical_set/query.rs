@@ -7,7 +7,7 @@ use super::listing::Listed;
 use super::queue::{Running, Share};
 use super::server::first_row;
 use crate::mysql_family::connection::{Connection, Failure, Rows};
-use crate::mysql_family::logical::columns::{Column, are_numbers};
+use crate::mysql_family::logical::columns::{self, Column, are_numbers};
 
 /// The most keys that are counted to find the middle of a rest.
 const WALK: u64 = 200_000;
@@ -22,9 +22,11 @@ pub fn select(table: &Listed, range: &Range, most: Option<u64>) -> Result<String
 }
 
 fn select_from(table: &Listed, hint: &str, range: &Range, order: &str) -> Result<String> {
-    let expressions: Vec<String> = table.object.forms()?.iter().map(Column::expression).collect();
+    let forms = table.object.forms()?;
+    let expressions: Vec<String> = forms.iter().map(Column::expression).collect();
     let expressions = if expressions.is_empty() { "1".to_owned() } else { expressions.join(", ") };
-    let (name, within) = (table.object.quoted(), within(table, range, None));
+    let name = columns::from(&table.object.quoted(), &forms);
+    let within = within(table, range, columns::validity(&forms).as_deref());
     Ok(format!("SELECT {expressions} FROM {name}{hint}{within}{order}"))
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::catalog::Object;
 use super::describe::{Described, describe};
-use super::listing::{Kind, Listed, Listing};
+use super::listing::{Kind, Listed, Listing, Versioned};
 use super::queue::Queue;
 use super::reader::TableReader;
 use super::selection::Selection;
@@ -245,6 +245,12 @@ impl LogicalSession {
     pub fn tables(&self) -> impl Iterator<Item = (String, &str, u64)> {
         let tables = self.listing.tables.iter().filter(|table| table.kind == Kind::Table);
         tables.map(|table| (table.object.shown(), table.object.engine.as_str(), table.bytes))
+    }
+
+    /// The tables whose history the snapshot has.
+    pub fn versioned(&self) -> Vec<String> {
+        let versioned = self.listing.tables.iter().filter(|table| table.versioned == Versioned::ByTime);
+        versioned.map(|table| table.object.shown()).collect()
     }
 
     /// How many connections have the snapshot.

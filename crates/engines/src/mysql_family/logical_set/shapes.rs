@@ -6,7 +6,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::catalog::StoredColumn;
-use super::listing::{KeyColumn, Listed};
+use super::listing::{KeyColumn, Listed, Versioned};
+use crate::mysql_family::logical::columns::{ROW_END, ROW_START};
 
 /// Each list is in memory once.
 pub struct Shared<T>(HashSet<Arc<[T]>>);
@@ -64,11 +65,19 @@ impl Shapes {
         }
     }
 
-    /// All columns came: keys get their own order. A key with a generated column is of no use: its values are not stored.
+    /// All columns came: keys get their own order. A key with a generated column is of no use: its values are not stored. So
+    /// is the key of a table with its history: many rows have the same.
     pub fn end(&mut self, tables: &mut [Listed]) {
         self.put(tables);
-        for Listed { key, object, .. } in tables {
-            if key.len() < object.primary.len() {
+        for Listed { key, object, versioned, .. } in tables {
+            let has_history = *versioned == Versioned::ByTime;
+            if has_history && !object.columns.iter().any(|column| column.data_type == ROW_END) {
+                // No list has the columns that the server itself has added.
+                let hidden =
+                    [ROW_START, ROW_END].map(|name| StoredColumn { name: name.into(), data_type: name.into() });
+                object.columns = self.all_columns.one([&object.columns[..], &hidden[..]].concat());
+            }
+            if has_history || key.len() < object.primary.len() {
                 *key = Arc::default();
             } else if key.iter().zip(&*object.primary).any(|(column, name)| column.name != *name) {
                 let mut ordered = key.to_vec();
@@ -93,7 +102,7 @@ mod tests {
             key: Arc::default(),
             rows: 0,
             bytes: 0,
-            versioned: false,
+            versioned: Versioned::No,
             fingerprint: 0,
             unknown: None,
         }

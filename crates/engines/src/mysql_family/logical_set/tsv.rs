@@ -4,7 +4,7 @@
 use fullbore_core::checksum;
 use serde::{Deserialize, Serialize};
 
-use crate::mysql_family::logical::columns::{Column, Form};
+use crate::mysql_family::logical::columns::{CURRENT_END, Column, Form};
 use crate::mysql_family::logical::names::quoted;
 
 /// The clause of LOAD DATA that reads this text. Bytes reach the columns unchanged.
@@ -19,6 +19,7 @@ pub fn load_statement(file: &str, quoted_table: &str, columns: &[Column]) -> Str
         let converted = match column.form {
             Form::Json | Form::Word => format!("CONVERT(@v{number} USING utf8mb4)"),
             Form::Members => format!("CAST(@v{number} AS UNSIGNED)"),
+            Form::RowEnd => format!("COALESCE(@v{number}, {CURRENT_END})"),
             _ => {
                 places.push(name);
                 continue;

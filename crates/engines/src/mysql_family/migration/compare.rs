@@ -10,6 +10,7 @@ use crate::engine::Compared;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::listing::{Kind, Listed, Listing};
 use crate::mysql_family::logical_set::load::check::tally;
+use crate::mysql_family::logical_set::load::history;
 use crate::mysql_family::logical_set::lock;
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::Login;
@@ -30,6 +31,8 @@ pub fn all(servers: &Servers, selection: &Selection, at_once: usize) -> Result<C
     demand_same_names(&tables, &target)?;
     // The largest first, so that no server waits for the other at the end.
     tables.sort_by_key(|table| std::cmp::Reverse(table.bytes));
+    // A target that has not got the history is compared without it.
+    let takes_history = history::takes(&mut servers.target.ask()?)?;
     let found: Vec<Mutex<[Option<Tally>; 2]>> = tables.iter().map(|_| Mutex::default()).collect();
     let spare: [Mutex<Vec<Connection>>; 2] = Default::default();
     let logins = [&servers.source, &servers.target];
@@ -40,7 +43,11 @@ pub fn all(servers: &Servers, selection: &Selection, at_once: usize) -> Result<C
         };
         let kept = lock(spare).pop();
         let mut connection = kept.map_or_else(|| login.read(), Ok)?;
-        let read = tally(&mut connection, &table.object.quoted(), &table.object.forms()?)?;
+        let mut columns = table.object.forms()?;
+        if !takes_history {
+            columns = history::without(&columns).to_vec();
+        }
+        let read = tally(&mut connection, &table.object.quoted(), &columns)?;
         lock(spare).push(connection);
         if let Some(found) = found.get(place)
             && let Some(slot) = lock(found).get_mut(side)

@@ -236,6 +236,7 @@ impl ServerMigration {
             let place = self.place_of(&session)?;
             onto::demand_joined(&self.servers, &place)?;
             self.servers.demand_applier()?;
+            self.plan.warnings.extend(self.servers.warn_of_ends(&session.versioned()));
         }
         self.plan.tables = session.tables().count() as u64;
         self.plan.bytes = session.tables().map(|(.., bytes)| bytes).fold(0, u64::saturating_add);

@@ -1,5 +1,6 @@
 //! The two servers of a migration: logins, facts, and what must be true before the first row.
 
+use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 use crate::GivenOptions;
@@ -10,6 +11,11 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::server::{Facts, Login};
 use crate::mysql_family::server_options::DATABASE;
+
+/// The series of MariaDB from which on a current row ends in 2106, and not in 2038.
+const ENDS_LATER: (u16, u16) = (11, 5);
+/// How many names a warning lists.
+const NAMED_MAX: usize = 10;
 
 /// Both servers.
 pub struct Servers {
@@ -51,6 +57,19 @@ impl Servers {
             return Err(Error::usage(format!("--into {}", target.address.name()), why, "name another server"));
         }
         Ok(Self { source, target, asking, control, facts, target_facts })
+    }
+
+    /// A warning if the log cannot change these system-versioned tables: the end of a current row is another time in each row of
+    /// the log than in the target.
+    pub fn warn_of_ends(&self, versioned: &[String]) -> Option<String> {
+        let differ = self.facts.series < ENDS_LATER && self.target_facts.series >= ENDS_LATER;
+        (differ && !versioned.is_empty()).then(|| {
+            format!(
+                "the log of a MariaDB before 11.5 cannot change system-versioned tables of a later one: the first change ends the \
+                 migration with error 1032. Cut over before one of these tables changes: {}",
+                first_of(versioned, NAMED_MAX)
+            )
+        })
     }
 
     /// The options of the source, with the databases of the order.

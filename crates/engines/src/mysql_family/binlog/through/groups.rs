@@ -105,6 +105,10 @@ impl Statements {
 /// It refuses, or is lost.
 pub fn session(mut connection: Connection, dialect: Dialect) -> Result<Target> {
     connection.query("SET NAMES binary")?;
+    if dialect == Dialect::MariaDb {
+        // The source has changed the table: so does the target.
+        connection.query("SET SESSION system_versioning_alter_history = KEEP")?;
+    }
     let mut target = Target::begin(connection, [dialect; 2], None)?;
     target.settings.forget();
     Ok(target)

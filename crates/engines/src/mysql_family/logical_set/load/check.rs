@@ -4,7 +4,7 @@ use fullbore_core::{Error, Result};
 
 use super::plan::Plan;
 use crate::mysql_family::connection::{Connection, Fetched, RowFault};
-use crate::mysql_family::logical::columns::Column;
+use crate::mysql_family::logical::columns::{self, Column};
 use crate::mysql_family::logical_set::encode::{self, LongRow};
 use crate::mysql_family::logical_set::query::rows_of;
 use crate::mysql_family::logical_set::tsv::Tally;
@@ -43,7 +43,9 @@ pub fn compare(connection: &mut Connection, plan: &Plan, place: usize, expected:
 pub fn tally(connection: &mut Connection, quoted: &str, columns: &[Column]) -> Result<Tally> {
     let expressions: Vec<String> = columns.iter().map(Column::expression).collect();
     let expressions = if expressions.is_empty() { "1".to_owned() } else { expressions.join(", ") };
-    let mut rows = rows_of(connection, columns, &format!("SELECT {expressions} FROM {quoted}"))?;
+    let within = columns::validity(columns).map_or_else(String::new, |condition| format!(" WHERE {condition}"));
+    let from = columns::from(quoted, columns) + &within;
+    let mut rows = rows_of(connection, columns, &format!("SELECT {expressions} FROM {from}"))?;
     let (mut row, mut text, mut tally, mut scratch) = (Vec::new(), Vec::new(), Tally::default(), vec![0; 64 << 10]);
     loop {
         text.clear();

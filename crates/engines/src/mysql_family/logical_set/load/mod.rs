@@ -4,6 +4,7 @@ mod accounts;
 pub mod check;
 mod ddl;
 mod given;
+pub mod history;
 pub mod notes;
 pub mod objects;
 mod plan;
@@ -36,6 +37,7 @@ use crate::Options;
 use crate::engine::{Load, LoadOrder, Loaded};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
+use crate::mysql_family::logical::columns::have_history;
 use crate::mysql_family::server_options::{DISABLE_REDO, USERS};
 use plan::{Plan, PlannedTable};
 use redo::RedoOff;
@@ -105,6 +107,7 @@ impl ServerLoad {
         } else if dialect == Dialect::MySql && redo::is_off(&mut control)? {
             plan.warnings.push(REDO_IS_OFF.to_owned());
         }
+        history::fit(&mut control, &mut plan, dialect)?;
         vendor::fit_collations(&mut control, &mut plan)?;
         let local = control.query("SELECT @@local_infile")?;
         let way = if local.single() == Some("1") { Way::LoadData } else { Way::Insert };
@@ -167,6 +170,9 @@ impl ServerLoad {
         let mut connection = prepare::control(&self.login)?;
         if self.way == Way::Insert {
             connection.query("SET NAMES binary")?;
+        }
+        if self.plan.tables.iter().any(|table| have_history(&table.columns)) {
+            connection.query(history::INSERT)?;
         }
         Loader::new(connection, self.way)
     }

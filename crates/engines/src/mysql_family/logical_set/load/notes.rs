@@ -31,14 +31,18 @@ pub struct Earlier {
     pub streams: HashMap<u32, Option<u64>>,
 }
 
-/// The digest of `--table`, `--map` and `--users`. The order in which they are given does not matter.
-pub fn selection(order: &LoadOrder, users: bool) -> String {
+/// The digest of `--table`, `--map` and `--users`, and of whether the history of tables stays away. The order in which they are
+/// given does not matter.
+pub fn selection(order: &LoadOrder, users: bool, without_history: bool) -> String {
     let (mut tables, mut maps) = (order.tables.clone(), order.maps.clone());
     tables.sort();
     maps.sort();
     tables.dedup();
     maps.dedup();
-    let chosen = if users { json!([tables, maps, "users"]) } else { json!([tables, maps]) };
+    let mut chosen = vec![json!(tables), json!(maps)];
+    chosen.extend(users.then(|| json!("users")));
+    chosen.extend(without_history.then(|| json!("without history")));
+    let chosen = json!(chosen);
     format!("{:032x}", xxh3_128(0, chosen.to_string().as_bytes()))
 }
 
@@ -152,7 +156,7 @@ mod tests {
         let digest = |tables: &[&str], maps: &[(&str, &str)]| {
             let tables: Vec<String> = tables.iter().map(|&name| name.to_owned()).collect();
             let maps = maps.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
-            selection(&LoadOrder { tables, maps, ..LoadOrder::default() }, false)
+            selection(&LoadOrder { tables, maps, ..LoadOrder::default() }, false, false)
         };
         assert_eq!(digest(&["a.b", "a.c"], &[]), digest(&["a.c", "a.b", "a.b"], &[]));
         assert_ne!(digest(&["a.b"], &[]), digest(&[], &[]));

@@ -357,6 +357,7 @@ mod tests {
             columns: Default::default(),
             transactional: true,
             again: false,
+            dropped: None,
         };
         let code = |kind: &str, schema: &str| Code {
             kind: kind.into(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fullbore_core::{Error, Result};
 
 use super::ddl::{CreateTable, Split, in_own_database, renamed};
+use super::history::Dropped;
 use crate::engine::LoadOrder;
 use crate::mysql_family::logical::columns::Column;
 use crate::mysql_family::logical::names::quoted;
@@ -41,6 +42,8 @@ pub struct PlannedTable {
     pub transactional: bool,
     /// It was emptied, and all of its rows are loaded again.
     pub again: bool,
+    /// Its history stays away: the target does not take it.
+    pub dropped: Option<Dropped>,
 }
 
 impl PlannedTable {
@@ -233,8 +236,8 @@ impl Plan {
                     let columns = shapes.columns.one(object.forms()?);
                     let (split, object) = shapes.planned(object);
                     let schema = chosen.name(&object.schema).to_owned();
-                    let (transactional, again) = (true, false);
-                    self.tables.push(PlannedTable { object, schema, split, columns, transactional, again });
+                    let (transactional, again, dropped) = (true, false, None);
+                    self.tables.push(PlannedTable { object, schema, split, columns, transactional, again, dropped });
                 }
             }
             Object::Account(account) => self.accounts.push(account),

@@ -15,6 +15,8 @@ use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::selection::NOTES;
 use crate::mysql_family::logical_set::server::{Facts, Login};
 
+/// ER_VERS_NOT_SUPPORTED.
+const NOT_OF_VERSIONED: u32 = 4137;
 /// How many databases an error lists.
 const NAMED_MAX: usize = 5;
 
@@ -51,7 +53,11 @@ pub fn control(login: &Login) -> Result<Connection> {
                 "SET SESSION innodb_ddl_buffer_size = 67108864",
             ]
         }
-        Dialect::MariaDb => &["SET SESSION max_statement_time = 0, idle_transaction_timeout = 0"],
+        Dialect::MariaDb => &[
+            "SET SESSION max_statement_time = 0, idle_transaction_timeout = 0",
+            // A change of a system-versioned table keeps the history.
+            "SET SESSION system_versioning_alter_history = KEEP",
+        ],
     };
     for statement in of_dialect {
         // Some accounts may not set them, and some versions do not have them.
@@ -88,7 +94,8 @@ pub fn prepared(
     users: bool,
 ) -> Result<notes::Earlier> {
     let server = login.address.name();
-    let (earlier, selection) = (notes::read(control)?, notes::selection(order, users));
+    let without_history = plan.tables.iter().any(|table| table.dropped.is_some());
+    let (earlier, selection) = (notes::read(control)?, notes::selection(order, users, without_history));
     let same = earlier.set.as_deref() == Some(&order.set.to_string());
     if order.resume && same && earlier.created {
         if earlier.selection != selection {
@@ -162,10 +169,21 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
     Err(Error::refused(server, why, "GRANT these privileges, or load with another account"))
 }
 
-/// No note tells which rows of a table without transactions are there: such a table is emptied and loaded again.
+/// No note tells which rows of a table without transactions are there: such a table is emptied and loaded again. So is a
+/// table whose history stays away: all of its rows are counted.
 fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
-    for table in plan.tables.iter_mut().filter(|table| !table.transactional && table.object.has_rows()) {
-        control.query(&format!("TRUNCATE TABLE {}", table.quoted()))?;
+    let is_unknown = |table: &&mut PlannedTable| !table.transactional || table.dropped.is_some();
+    for table in plan.tables.iter_mut().filter(is_unknown).filter(|table| table.object.has_rows()) {
+        let name = table.quoted();
+        match control.query(&format!("TRUNCATE TABLE {name}")) {
+            Ok(_) => {}
+            // A table with system versioning.
+            Err(Failure::Server(error)) if error.code == NOT_OF_VERSIONED => {
+                control.query(&format!("DELETE FROM {name}"))?;
+                control.query(&format!("DELETE HISTORY FROM {name}"))?;
+            }
+            Err(failure) => return Err(failure.into()),
+        }
         table.again = true;
     }
     Ok(())
@@ -173,7 +191,8 @@ fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
 
 /// The error of a load that continues with other tables or names: rows that the first run passed over would be missing.
 fn other_selection(server: String) -> Error {
-    let why = "the interrupted load in the target has other --table, --map or --users options";
+    let why = "the interrupted load in the target has other --table, --map or --users options, or the target takes the history \
+               of tables in only one of the two runs";
     let hint = "give the same options as in its first run, or begin again with --replace and without --resume";
     Error::refused(server, why, hint)
 }

@@ -241,6 +241,7 @@ mod tests {
             columns,
             transactional: true,
             again: false,
+            dropped: None,
         }
     }
 

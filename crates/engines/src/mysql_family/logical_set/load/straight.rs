@@ -14,7 +14,6 @@ use fullbore_core::source::{Extent, Source};
 use fullbore_core::threads::start_in;
 use fullbore_core::{Error, Result};
 
-use super::super::lock;
 use super::super::session::{LogicalSession, NewDetail};
 use super::ServerLoad;
 use super::streams::{Loaders, SmallTables};
@@ -76,10 +75,7 @@ impl ServerLoad {
         });
         flow.halt.finish()?;
         for (name, tally) in session.chunks() {
-            let place = self.plan.places.get(&name).copied();
-            if let Some(expected) = lock(&self.expected).get_mut(place.unwrap_or(usize::MAX)) {
-                expected.join(tally);
-            }
+            self.plan.places.get(&name).into_iter().for_each(|place| self.expect(*place, tally));
         }
         let (readers, loaders): (Vec<_>, Vec<_>) = accounts.into_iter().unzip();
         let stages = vec![Stage::of("source", readers), Stage::of("target", loaders)];

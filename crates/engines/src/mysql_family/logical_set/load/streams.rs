@@ -161,19 +161,38 @@ impl ServerLoad {
             *carry = rest.to_vec();
             return Ok(());
         }
-        let loader = by.within(self, table.transactional)?;
-        let loaded = match carry.is_empty() {
-            true => loader.load(table, rows)?,
+        match carry.is_empty() {
+            true => self.load_rows(place, rows, by)?,
             false => {
                 carry.extend_from_slice(rows);
-                let loaded = loader.load(table, carry)?;
+                self.load_rows(place, carry, by)?;
                 carry.clear();
-                loaded
             }
-        };
-        self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
+        }
         carry.extend_from_slice(rest);
         Ok(())
+    }
+
+    /// Loads whole rows. Without the history, the current rows are what the target should have.
+    fn load_rows(&self, place: usize, rows: &[u8], by: &mut Loaders) -> Result<()> {
+        let table = self.plan.tables.get(place).ok_or(Error::Halted)?;
+        let current = table.dropped.as_ref().map(|dropped| dropped.current_rows(rows));
+        if let Some(rows) = &current {
+            let mut tally = Tally::default();
+            rows.split_inclusive(|byte| *byte == b'\n').for_each(|row| tally.add(row));
+            lock(&self.expected).get_mut(place).into_iter().for_each(|expected| expected.join(tally));
+        }
+        let rows = current.as_deref().unwrap_or(rows);
+        if !rows.is_empty() {
+            let loaded = by.within(self, table.transactional)?.load(table, rows)?;
+            self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Adds what the set says of rows to what the target should have.
+    pub fn expect(&self, place: usize, tally: Tally) {
+        expect(&self.plan, &mut lock(&self.expected), place, tally);
     }
 
     /// Loads the whole sections of a piece.
@@ -186,13 +205,10 @@ impl ServerLoad {
             *tables += 1;
             let place = self.plan.places.get(&(section.schema.clone(), section.table.clone())).copied();
             if let Some((place, table)) = place.and_then(|place| Some((place, self.plan.tables.get(place)?))) {
-                if let Some(expected) = lock(&self.expected).get_mut(place) {
-                    expected.join(section.tally);
-                }
+                self.expect(place, section.tally);
                 // A set of an earlier version has rows of MERGE tables, which are rows of other tables.
                 if (*tables > *done || table.again) && !rows.is_empty() && table.object.has_rows() {
-                    let loaded = by.within(self, table.transactional)?.load(table, rows)?;
-                    self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);
+                    self.load_rows(place, rows, by)?;
                 }
             }
             if *tables > *done && *tables % TABLES == 0 {
@@ -233,6 +249,13 @@ impl From<&'static str> for SectionError {
     }
 }
 
+/// Rows of a table whose history stays away are counted when they are loaded.
+fn expect(plan: &Plan, expected: &mut [Tally], place: usize, tally: Tally) {
+    if plan.tables.get(place).is_some_and(|table| table.dropped.is_none()) {
+        expected.get_mut(place).into_iter().for_each(|expected| expected.join(tally));
+    }
+}
+
 /// The streams to load, and those to pass over. Adds the rows of all chunks to `expected`.
 pub fn of_order(
     order: &LoadOrder,
@@ -247,9 +270,7 @@ pub fn of_order(
         let into = match Detail::of(stream) {
             Some(Detail::Chunk { schema, table, tally }) => {
                 let place = plan.places.get(&(schema, table)).copied();
-                if let Some(expected) = place.and_then(|place| expected.get_mut(place)) {
-                    expected.join(tally);
-                }
+                place.into_iter().for_each(|place| expect(plan, expected, place, tally));
                 let again = place.is_some_and(|place| plan.tables.get(place).is_some_and(|table| table.again));
                 place.filter(|_| !is_done || again).map(Content::Chunk)
             }

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::charset::Charset;
 use super::definition::Defined;
 use crate::engine::{Cell, ColumnKind, Day, TICKS_PER_DAY, TableColumn, TimeOfDay};
+use crate::mysql_family::logical::columns::{ROW_END, ROW_START};
 use crate::mysql_family::logical_set::catalog::StoredColumn;
 
 /// Digits of a decimal number that a cell holds.
@@ -47,6 +48,13 @@ pub enum Decoder {
 
 /// The column of an export, and how its values are read. `defined` is `None` if its definition is not understood.
 pub fn column(stored: &StoredColumn, defined: Option<&Defined>) -> (TableColumn, Decoder) {
+    let is_end = stored.data_type == ROW_END;
+    if is_end || stored.data_type == ROW_START {
+        // The definition has them only if the user has named them.
+        let (name, declared) = (stored.name.clone(), "timestamp(6)".to_owned());
+        let kind = ColumnKind::Moment { digits: 6 };
+        return (TableColumn { name, kind, declared, nullable: is_end, refused: None }, Decoder::Moment);
+    }
     let found = defined.ok_or_else(|| "its definition is not understood".to_owned());
     let found = found.and_then(|defined| Ok((defined, kind(stored, defined)?)));
     let (kind, decoder, refused) = match found {

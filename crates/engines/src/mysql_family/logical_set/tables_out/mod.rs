@@ -100,9 +100,13 @@ fn described(table: &TableObject, pieces: &mut Pieces) -> (ForeignTable, Stored)
         true => None,
     };
     let mut notes = Vec::new();
-    if defined.len() > columns.len() {
-        let count = counted((defined.len() - columns.len()) as u64, "computed column");
+    let stored = table.columns.iter().filter(|column| defined.contains_key(&column.name)).count();
+    if defined.len() > stored {
+        let count = counted((defined.len() - stored) as u64, "computed column");
         notes.push(format!("{count} left out: the server computes them"));
+    }
+    if let Some(end) = table.row_end() {
+        notes.push(format!("with the history of its rows: `{end}` has no value in current rows"));
     }
     if let Some(condition) = &table.condition {
         notes.push(format!("the set has only the rows for which this is true: {condition}"));

@@ -7,6 +7,7 @@ use super::LogicalTables;
 use crate::engine::{Cell, Statements, WriteText};
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::{Code, Object, TableObject};
+use crate::mysql_family::logical_set::load::history;
 use crate::mysql_family::logical_set::load::objects::settings;
 use crate::mysql_family::logical_set::{files, insert};
 
@@ -45,11 +46,14 @@ impl Statements for LogicalTables {
             }
         }
         let mut schema = None;
-        for table in chosen {
+        for table in &chosen {
             if schema.replace(&table.schema) != Some(&table.schema) {
                 write(format!("USE {};\n", quoted(&table.schema)).as_bytes())?;
             }
             write(format!("{};\n", table.create).as_bytes())?;
+        }
+        if chosen.iter().any(|table| table.row_end().is_some()) {
+            write(format!("{};\n", history::INSERT).as_bytes())?;
         }
         write(b"SET NAMES binary;\n")
     }
