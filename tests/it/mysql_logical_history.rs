@@ -237,7 +237,11 @@ fn a_migration_moves_the_history_and_what_the_log_adds_to_it() {
             full.done();
             source.sql(LATER);
         } else {
-            full.with_code(4).says(&["before 11.5", "error 1032", "past.plain"]);
+            full.with_code(4).says(&["before 11.5", "Cut over before", "past.plain"]);
+            // A row of the log would be an earlier version in the target.
+            source.sql("INSERT INTO past.some VALUES (7, 7, 7)");
+            migrate(&world, both, "--resume --for 1ms").refused(1, "past.some is system-versioned", "2106");
+            migrate(&world, both, "--replace --for 1ms").with_code(4);
             // A difference that only the history has.
             target.sql("DELETE HISTORY FROM past.child");
             migrate(&world, both, "--resume --cut-over").refused(1, "past.child", "it has 1 rows");
@@ -273,4 +277,20 @@ fn log_sets_behind_a_set_continue_the_history_in_a_server_and_in_a_new_data_dire
     let restored = test.start_new("new");
     same(&versions(&restored), &versions(&test.server));
     assert_eq!(restored.sql(MADE_LATER), test.server.sql(MADE_LATER));
+}
+
+#[test]
+fn the_log_of_a_server_before_11_5_never_adds_rows_to_a_later_one_that_nobody_sees() {
+    let test = Logged::new(Kind::Mariadb10);
+    test.server.sql(PAST);
+    test.backup("--method logical").done();
+    test.insert("before");
+    test.server.sql("SET binlog_format = ROW; INSERT INTO past.plain (v) VALUES ('later')");
+    test.backup("--kind log").done();
+    let server = Server::start(Kind::Mariadb11, &Options::new().binlog().option("local-infile=1"));
+    fs::write(test.world.at("target"), server.password()).unwrap();
+    let url = format!("mariadb://root@/?socket={}", server.socket().display());
+    let target = Target { server, url };
+    target.restore(&test, "").with_code(1).says(&["past.plain is system-versioned", "2106"]);
+    assert_eq!(target.server.sql("SELECT COUNT(*) FROM shop.t WHERE v = 'before'"), "1\n");
 }

@@ -146,6 +146,9 @@ pub fn is_at_least(version: &str, least: [u16; 3]) -> bool {
     version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0)).take(3).ge(least)
 }
 
+/// The series of MariaDB from which on current rows of system-versioned tables end in 2106, and not in 2038.
+pub const ENDS_LATER: (u16, u16) = (11, 5);
+
 /// The first two numbers of a version.
 pub fn series(version: &str) -> (u16, u16) {
     let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));

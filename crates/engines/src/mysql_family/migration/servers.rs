@@ -9,11 +9,9 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::through::apply::Applier;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
-use crate::mysql_family::logical_set::server::{Facts, Login};
+use crate::mysql_family::logical_set::server::{ENDS_LATER, Facts, Login};
 use crate::mysql_family::server_options::DATABASE;
 
-/// The series of MariaDB from which on a current row ends in 2106, and not in 2038.
-const ENDS_LATER: (u16, u16) = (11, 5);
 /// How many names a warning lists.
 const NAMED_MAX: usize = 10;
 
@@ -65,8 +63,8 @@ impl Servers {
         let differ = self.facts.series < ENDS_LATER && self.target_facts.series >= ENDS_LATER;
         (differ && !versioned.is_empty()).then(|| {
             format!(
-                "the log of a MariaDB before 11.5 cannot change system-versioned tables of a later one: the first change ends the \
-                 migration with error 1032. Cut over before one of these tables changes: {}",
+                "the log of a MariaDB before 11.5 cannot change system-versioned tables of a later one: a change of one of them ends \
+                 the migration. Cut over before: {}",
                 first_of(versioned, NAMED_MAX)
             )
         })

@@ -146,7 +146,11 @@ impl Applier {
             kind::QUERY => self.query(&header, body),
             kind::XID => Ok(self.end()),
             kind::TABLE_MAP => {
-                let applies = table_of(event).is_some_and(|(schema, table)| (self.takes)(&schema, &table));
+                let table = table_of(event).filter(|(schema, table)| (self.takes)(schema, table));
+                let applies = table.is_some();
+                if let Some((schema, table)) = table {
+                    self.target.demand_ends(schema, table).map_err(|trouble| self.trouble(trouble))?;
+                }
                 self.batch.map(event, applies).map_err(|why| self.broken(why))?;
                 Ok(Passed::Inside)
             }

@@ -189,6 +189,9 @@ impl Statements {
                     table_of(event).ok_or_else(|| self.odd("a description of a table is too short"))?;
                 let applies = self.guard.takes_rows(&schema, &table, (&self.file, self.at));
                 let applies = applies.map_err(|why| self.odd(&why))?;
+                if applies {
+                    self.target().demand_ends(schema, table).map_err(|trouble| self.trouble(trouble))?;
+                }
                 self.batch.map(event, applies).map_err(|why| self.odd(why))
             }
             kind if is_rows(kind) => {

@@ -1,5 +1,7 @@
 //! The session of a running server that takes a log.
 
+use std::collections::HashMap;
+
 use fullbore_core::{Error, Result};
 
 use super::batch::binlog_statement;
@@ -8,9 +10,13 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::event::{HEADER, IN_USE, seal};
 use crate::mysql_family::binlog::statement::Statement;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
+use crate::mysql_family::logical::names::literal;
+use crate::mysql_family::logical_set::server::{ENDS_LATER, series};
 
 /// Statements whose answers are not read yet.
 const AHEAD: usize = 4;
+/// Where the body of that event has the version of its server, and how long it is.
+const VERSION: (usize, usize) = (2, 50);
 /// The offset of the time of the server's start in the body of the first event of a file.
 const CREATED: usize = 52;
 /// ER_BAD_DB_ERROR.
@@ -57,6 +63,12 @@ pub struct Target {
     longest: usize,
     /// The event that describes the format of the others, as the server has it.
     format: Vec<u8>,
+    /// Current rows of system-versioned tables end in 2106 here.
+    ends_later: bool,
+    /// In the log, they end in 2038.
+    ends_differ: bool,
+    /// Which tables are system-versioned, as far as they were asked for since the last statement.
+    versioned: HashMap<(String, String), bool>,
     /// The settings of statements.
     pub settings: Settings,
     /// The default database, if it is known.
@@ -88,7 +100,20 @@ impl Target {
         let packet: usize = packet.single().and_then(|text| text.parse().ok()).unwrap_or(1 << 20);
         let settings = Settings::begin(&mut connection, [source, dialect], foreign)?;
         let longest = (packet / 4 * 3).saturating_sub(4096);
-        Ok(Self { connection, dialect, longest, format: Vec::new(), settings, database: None, awaited: 0 })
+        let greeting = connection.greeting();
+        let ends_later = greeting.is_mariadb() && series(greeting.version.trim_start_matches("5.5.5-")) >= ENDS_LATER;
+        Ok(Self {
+            connection,
+            dialect,
+            longest,
+            format: Vec::new(),
+            ends_later,
+            ends_differ: false,
+            versioned: HashMap::new(),
+            settings,
+            database: None,
+            awaited: 0,
+        })
     }
 
     /// The longest event that it takes, in bytes.
@@ -171,8 +196,40 @@ impl Target {
             // The statement has left it undetermined, as for a replica.
             self.connection.query_if_allowed("SET @@SESSION.gtid_next = 'AUTOMATIC'")?;
         }
+        let version = event.get(HEADER + VERSION.0..HEADER + VERSION.0 + VERSION.1).unwrap_or_default();
+        let version = String::from_utf8_lossy(version);
+        self.ends_differ = self.ends_later && version.contains("MariaDB") && series(&version) < ENDS_LATER;
         self.format = event;
         Ok(())
+    }
+
+    /// Refuses rows of a system-versioned table if current rows end in another year here than in the log: the server would take
+    /// them for earlier versions. A replica converts them.
+    ///
+    /// # Errors
+    /// It is such a table.
+    pub fn demand_ends(&mut self, schema: String, table: String) -> Result<(), Trouble> {
+        if !self.ends_differ {
+            return Ok(());
+        }
+        let shown = format!("{schema}.{table}");
+        let asked = format!(
+            "SELECT 1 FROM information_schema.tables WHERE table_type = 'SYSTEM VERSIONED' AND table_schema = {} AND table_name = {}",
+            literal(&schema),
+            literal(&table)
+        );
+        let key = (schema, table);
+        if !self.versioned.contains_key(&key) {
+            self.settle()?;
+            let found = !self.connection.query(&asked)?.rows.is_empty();
+            self.versioned.insert(key.clone(), found);
+        }
+        match self.versioned.get(&key) {
+            Some(true) => Err(Trouble::Odd(format!(
+                "{shown} is system-versioned. Its current rows end in 2038 in the log of a MariaDB before 11.5, and in 2106 in the target"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The event that [`describe`](Self::describe) has sent last.
@@ -186,6 +243,7 @@ impl Target {
     /// The server refuses, or does not have a setting. In another database, names would mean other tables.
     pub fn prepare(&mut self, statement: &Statement) -> Result<(), Trouble> {
         self.settle()?;
+        self.versioned.clear();
         self.choose(statement)?;
         if let Some(set) = self.settings.change(statement)? {
             self.run(set.as_bytes())?;
