@@ -179,7 +179,9 @@ pub fn refresh(report: &Report, shown: &OutputFlags) -> Vec<String> {
         return plan(report);
     }
     let into = value(report.into.as_deref().unwrap_or_default());
-    let mut out = vec![format!("MIGRATE: {} into {into}{}", of_database(report), point(report, " up to ", shown))];
+    let state = if report.restoring { "; it is not a database yet" } else { "" };
+    let point = point(report, " up to ", shown);
+    let mut out = vec![format!("MIGRATE: {} into {into}{point}{state}", of_database(report))];
     out.extend(binary_log(report, shown));
     match report.sets.len() {
         0 => out.push("  no set was read".to_owned()),
@@ -200,18 +202,22 @@ pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
     if report.status == "planned" {
         let bytes = show_bytes(migration.expected_bytes);
         let what = if is_mapped { "of values" } else { "on disk" };
+        let tables = if migration.tables == 0 { String::new() } else { format!("{tables}, ") };
         let mut out =
-            vec![format!("MIGRATE: {source} into {target} ({versions})"), format!("  {tables}, {bytes} {what}")];
+            vec![format!("MIGRATE: {source} into {target} ({versions})"), format!("  {tables}{bytes} {what}")];
+        out.extend(report.sets.iter().map(|set| format!("  {}", value(set))));
         if let Some(foreseen) = migration.foreseen {
             let span = |[least, most]: [f64; 2]| format!("{} to {}", show_seconds(least), show_seconds(most));
             let per_second = |bytes: f64| format!("{:.1} MiB/s", mib_per_s(bytes as u64, 1.0));
             let (read, log) = (per_second(foreseen.read_bytes_per_s), per_second(foreseen.log_bytes_per_s));
             let log = if is_mapped { String::new() } else { format!(", its log grows by {log}") };
             let full = match migration.method {
-                "physical" => "as files, not foreseen".to_owned(),
-                _ => span(foreseen.full_s),
+                // A cut-over out of a repository.
+                "" => String::new(),
+                "physical" => "full as files, not foreseen; ".to_owned(),
+                _ => format!("full {}; ", span(foreseen.full_s)),
             };
-            out.push(format!("  full {full}; the source is read at {read}{log}"));
+            out.push(format!("  {full}the source is read at {read}{log}"));
             out.push(format!("  downtime {}", span(foreseen.downtime_s)));
         }
         for table in &migration.definitions {

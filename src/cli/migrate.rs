@@ -25,14 +25,18 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The time between two drawings on a terminal.
 const REDRAWN: Duration = Duration::from_millis(250);
 
+/// A database without a read-only state has no writers from here on.
+pub const WRITERS_OUT: &str = "writers of the source are kept out";
+
 /// Move a running MySQL or MariaDB server into another one, or an SQLite database into such a server.
 ///
 /// A full goes straight from the source into the target. Then the log of the source is applied to the target while
 /// applications write to the source. --cut-over makes the source read-only, applies the last changes, compares all rows,
 /// and reports the downtime. Without it, fullbore follows the source until a signal.
 ///
-/// With --repo and without a source, the newest logical full and the log sets behind it come out of the repository. Each
-/// later run applies the log sets that came since. With a source and --cut-over, it ends the same way as above.
+/// With --repo and without a source, the newest full and the sets behind it come out of the repository: logical sets into a
+/// server, sets of an SQLite database into another file. Each later run applies the log sets that came since. With a source
+/// and --cut-over, it ends the same way as above.
 ///
 /// SQLite has no log that can be followed: the migration ends after the rows, and --cut-over keeps writers out from the
 /// beginning to the end.
@@ -42,7 +46,7 @@ pub struct Migrate {
     #[arg(value_name = "SOURCE", required_unless_present = "repo")]
     pub source: Option<String>,
     /// The target: another running server, which is empty or has other databases. For SQLite with /NAME, the database that
-    /// takes the tables.
+    /// takes the tables. With --repo also sqlite:FILE.
     #[arg(long, value_name = "TARGET")]
     pub into: String,
     /// Take the sets of this repository: its name in the configuration, or a directory or prefix ending in /. Without SOURCE,
@@ -70,7 +74,8 @@ pub struct Migrate {
     /// target. What was moved stays there.
     #[arg(long, conflicts_with_all = ["replace", "resume", "plan", "no_follow", "cut_over", "max_lag", "lasting"])]
     pub abort: bool,
-    /// Foresee the full, the log and the downtime. Moves nothing. For SQLite, list the tables as the target will have them.
+    /// Foresee the full, the log and the downtime. Moves nothing. For SQLite, list the tables as the target will have them. With
+    /// --repo, list the sets.
     #[arg(long, conflicts_with = "resume")]
     pub plan: bool,
 
@@ -256,7 +261,7 @@ impl Line {
                 self.clear();
                 return show::warning(&format!("the target falls behind: {}", standing_line(&standing)));
             }
-            Event::Frozen => format!("{COMMAND}: writers of the source are kept out"),
+            Event::Frozen => format!("{COMMAND}: {WRITERS_OUT}"),
         };
         self.clear();
         if !self.quiet {

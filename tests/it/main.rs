@@ -70,6 +70,7 @@ mod mariadb_tables;
 mod migrate;
 mod migrate_cloned;
 mod migrate_cut_over;
+mod migrate_file;
 mod migrate_refresh;
 mod migrate_refresh_cut_over;
 mod migrate_sqlite;

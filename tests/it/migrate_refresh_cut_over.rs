@@ -54,6 +54,14 @@ fn money_moves_until_the_cut_over(kind: Kind) {
     migrate("", "--cut-over").refused(2, "--cut-over", "the source is not named");
     migrate(&test.url, "--cut-over").refused(1, "", "does not hold the sets");
     migrate("", "").done();
+    test.server.sql("INSERT INTO shop.account VALUES (99, 0); DELETE FROM shop.account WHERE id = 99");
+    let families = test.world.names("a");
+    let plan = migrate(&test.url, "--cut-over --plan").done();
+    for part in ["downtime", "the source is read at", "tables"] {
+        assert!(plan.text().contains(part), "{part}: {plan}");
+    }
+    plan.says(&["0 sets with", "a log set with about"]);
+    assert_eq!((test.world.names("a"), &test.server.sql("SELECT @@GLOBAL.read_only")[..1]), (families, "0"));
     // A run that is killed while the source is read-only: the next one gives the settings back first.
     let lock = Held::by(&target.server, "LOCK TABLES shop.moved WRITE");
     let running = program::start(test.world.as_nobody(&line(&test.url, "--cut-over")));
@@ -61,6 +69,8 @@ fn money_moves_until_the_cut_over(kind: Kind) {
     running.signal("KILL");
     running.wait();
     drop(lock);
+    migrate(&test.url, "--cut-over --plan").done().says(&["read-only: run SET GLOBAL"]);
+    assert!(test.server.sql("SELECT @@GLOBAL.read_only").starts_with('1'), "a plan changes nothing");
     // Somebody has written to the target.
     target.server.sql("INSERT INTO shop.moved VALUES (-1)");
     let ended = migrate(&test.url, "--cut-over").refused(1, "shop.moved", "1 rows");

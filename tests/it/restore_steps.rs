@@ -428,3 +428,20 @@ fn steps_out_of_a_repository_and_of_encrypted_sets() {
     world.run(&format!("{line} --key k.key")).done();
     assert_eq!(database::number(&world.at("copy.db"), "SELECT max(n) FROM ledger"), 7);
 }
+
+#[test]
+fn steps_out_of_a_repository_that_hides_names() {
+    let chain = chain();
+    let world = &chain.world;
+    world.run("key new --no-recovery k.key").done();
+    let hidden =
+        "[repository.night]\nto = [\"c/\"]\nencrypt-to = [\"k.key.pub\"]\nkey = \"k.key\"\nhide-names = true\n";
+    world.write("fullbore.toml", hidden.as_bytes());
+    fs::create_dir(world.at("c")).unwrap();
+    for (kind, step) in [("full", "--no-recovery"), ("log", "--no-recovery"), ("log", "--recovery")] {
+        world.run(&format!("backup sqlite:app.db --repo night --kind {kind}")).done();
+        chain.app.execute_batch("INSERT INTO ledger SELECT max(n) + 1 FROM ledger").unwrap();
+        world.run(&format!("restore --repo night {step} --into sqlite:copy.db")).done();
+    }
+    assert_eq!(database::number(&world.at("copy.db"), "SELECT max(n) FROM ledger"), LOGS + 2);
+}

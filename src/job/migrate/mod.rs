@@ -1,7 +1,7 @@
 //! `migrate`: a running server into another running server. A full straight through, then the log of the source, then the
 //! cut-over. A source without a log that can be followed goes into a server at once.
 
-mod foreseen;
+pub(in crate::job) mod foreseen;
 mod pace;
 
 use std::sync::Arc;
@@ -151,7 +151,8 @@ pub(in crate::job) fn engine(request: &Request) -> Result<&'static dyn Migration
     };
     let why =
         "a migration is from a MySQL or MariaDB server, or from an SQLite database, into a MySQL or MariaDB server";
-    let hint = "write mysql://USER@HOST or mariadb://USER@HOST; the source may be sqlite:PATH";
+    let hint = "write mysql://USER@HOST or mariadb://USER@HOST; the source may be sqlite:PATH. Into an SQLite database: with \
+                --repo, out of its backups";
     Err(Error::usage(format!("{flag}{}", url.shown()), why, hint))
 }
 
@@ -204,6 +205,11 @@ pub(in crate::job) fn order(request: &Request, halt: &Halt) -> MigrationOrder {
     }
 }
 
+/// All data memory of the full, or of a look at the source.
+pub(in crate::job) fn pool(request: &Request) -> Result<Arc<Pool>> {
+    Pool::new(BUFFERS * request.readers.unwrap_or(READERS).max(1), BUFFER)
+}
+
 /// A migration that runs.
 struct Run<'a> {
     request: &'a Request,
@@ -226,7 +232,7 @@ impl Run<'_> {
         (self.found.tables, self.found.expected_bytes) = (plan.tables, plan.bytes);
         self.found.definitions = plan.definitions.iter().map(DefinitionReport::of).collect();
         if self.request.plan {
-            let pool = self.pool()?;
+            let pool = pool(self.request)?;
             let flow = Flow { pool: &pool, progress: &self.conduct.progress, halt: self.halt };
             let seen = migration.foresee(&flow, foreseen::LOOK)?;
             self.found.foreseen = Some(foreseen::foreseen(&plan, &seen, self.request, self.follows));
@@ -263,14 +269,9 @@ impl Run<'_> {
         }
     }
 
-    /// All data memory of the full.
-    fn pool(&self) -> Result<Arc<Pool>> {
-        Pool::new(BUFFERS * self.request.readers.unwrap_or(READERS).max(1), BUFFER)
-    }
-
     fn full(&mut self, migration: &mut dyn Migration, plan: &MigrationPlan) -> Result<()> {
         let begun = Instant::now();
-        let pool = self.pool()?;
+        let pool = pool(self.request)?;
         self.report.pool = PoolReport {
             buffer_count: pool.count() as u64,
             max_transfer_size: pool.size() as u64,

@@ -34,6 +34,8 @@ pub enum Wanted {
     Differential,
     /// What was committed since the newest set of the chain.
     Log,
+    /// The same, if this set is in the chain; otherwise what was committed since this set.
+    LogBehind(Uuid),
     /// A full if the repository has no full, or if the last differential was large; else a differential.
     Auto,
 }
@@ -125,6 +127,11 @@ fn choose_bases(
             let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
             request.kind = SetKind::Log;
             sets_to_continue(&inventory, request.source.scheme(), &database)?
+        }
+        Wanted::LogBehind(id) => {
+            let inventory = setting.inventory(repository, conduct, &mut report.warnings)?;
+            request.kind = SetKind::Log;
+            sets_behind(id, &inventory, request.source.scheme(), &database)?
         }
     };
     let copies = second.map_or(Ok(Vec::new()), |second| second.holding(&bases, conduct, &mut report.warnings));
@@ -292,17 +299,9 @@ fn no_full(asked: &str, inventory: &Inventory, engine: &str, database: &str) -> 
 /// # Errors
 /// The repository has no such set.
 pub(super) fn sets_to_continue(inventory: &Inventory, engine: &str, database: &str) -> Result<Vec<StoredSet>> {
-    let ours = databases::here(&inventory.sets, engine, database);
-    if ours.is_empty() {
-        return Err(no_full("--kind log", inventory, engine, database));
-    }
-    // A log set never continues a set that is outside of the chain.
-    let ours: Vec<&StoredSet> = ours.into_iter().filter(|set| !set.record.copy_only).collect();
-    let known: Vec<_> = ours.iter().map(|set| if_usable(set)).collect();
-    let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() }).map_err(nothing_to_continue)?;
-    let sets = sequence.sets.iter().map(|&at| ours[at]);
-    let ends = sequence.sets.last().map(|&at| ours[at]);
-    let bases = sets.filter(|set| {
+    let (ours, chain) = newest_chain(inventory, engine, database)?;
+    let ends = chain.last().copied();
+    let bases = chain.iter().copied().filter(|set| {
         set.record.kind != SetKind::Log && Some(set.record.backup_set_id) != ends.map(|set| set.record.backup_set_id)
     });
     let outlives = fullbore_engines::log(engine).is_some_and(LogEngine::outlives_fulls);
@@ -311,6 +310,34 @@ pub(super) fn sets_to_continue(inventory: &Inventory, engine: &str, database: &s
     let tip = tip.max_by_key(|set| set.began_at());
     let tip = tip.filter(|tip| Some(tip.record.backup_set_id) != ends.map(|set| set.record.backup_set_id));
     Ok(bases.chain(tip).chain(ends).cloned().collect())
+}
+
+/// The same for a target that has the set `id`: a newer chain that does not continue it does not matter.
+fn sets_behind(id: Uuid, inventory: &Inventory, engine: &str, database: &str) -> Result<Vec<StoredSet>> {
+    let is_it = |set: &&StoredSet| set.record.backup_set_id == id && set.is_usable();
+    let is_newest = newest_chain(inventory, engine, database).is_ok_and(|(_, chain)| chain.iter().any(is_it));
+    match databases::here(&inventory.sets, engine, database).into_iter().find(is_it).filter(|_| !is_newest) {
+        Some(set) => Ok(vec![set.clone()]),
+        None => sets_to_continue(inventory, engine, database),
+    }
+}
+
+/// The sets of a database that may be in a chain, and the newest chain, in the order of a restore.
+fn newest_chain<'a>(
+    inventory: &'a Inventory,
+    engine: &str,
+    database: &str,
+) -> Result<(Vec<&'a StoredSet>, Vec<&'a StoredSet>)> {
+    let ours = databases::here(&inventory.sets, engine, database);
+    if ours.is_empty() {
+        return Err(no_full("--kind log", inventory, engine, database));
+    }
+    // A log set never continues a set that is outside of the chain.
+    let ours: Vec<&StoredSet> = ours.into_iter().filter(|set| !set.record.copy_only).collect();
+    let known: Vec<_> = ours.iter().map(|set| if_usable(set)).collect();
+    let sequence = chain::choose(&known, &Choice { latest: true, ..Choice::default() }).map_err(nothing_to_continue)?;
+    let chain = sequence.sets.iter().map(|&at| ours[at]).collect();
+    Ok((ours, chain))
 }
 
 /// A set as a candidate to continue: a set with a tombstone, or a damaged one, counts as incomplete.

@@ -3,15 +3,18 @@
 use std::time::Instant;
 
 use fullbore_core::conduct::Conduct;
+use fullbore_core::halt::Halt;
+use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{Compared, Migration};
+use fullbore_engines::engine::{Compared, Flow, Migration, MigrationPlan, RefreshEngine};
 
 use super::backup::Wanted;
 use super::databases::{meant, to_choose_from};
+use super::file_target::{self, FileCutOver};
 use super::{Setting, refresh};
-use crate::job::migrate::{self, Comparison, Event};
+use crate::job::migrate::{self, Comparison, Event, foreseen};
 use crate::job::{backup, restore};
-use crate::report::{MigrationReport, Report};
+use crate::report::{ForeseenReport, MigrationReport, Report};
 
 /// What the user asked for.
 pub struct Request {
@@ -35,34 +38,56 @@ pub fn run(
     told: &dyn Fn(Event),
     report: &mut Report,
 ) -> Result<()> {
-    let source = &request.migration.source;
-    let engine = migrate::engine(&request.migration)?.out_of_sets().ok_or_else(|| {
-        let why = "only MySQL and MariaDB have log sets that a running server takes";
-        Error::usage(source.shown(), why, "leave --repo out")
-    })?;
+    let (source, halt) = (&request.migration.source, conduct.halt());
+    let way = match file_target::is_file(&request.sets.into) {
+        true => Way::File(FileCutOver::new(request, &halt, conduct)?),
+        false => Way::Server(server(request)?),
+    };
     let name = name_of(request, database, setting, conduct, report)?;
     report.engine = source.engine().map(|engine| engine.name().to_owned());
     report.database = Some(source.shown().to_owned());
     report.into = Some(request.migration.target.shown().to_owned());
-    let halt = conduct.halt();
     conduct.until_signalled(&halt, || {
-        let mut migration = engine.cut_over(migrate::order(&request.migration, &halt), &name)?;
-        let plan = migration.plan();
-        report.notes.extend(plan.notes);
-        let mut run = Run {
-            request,
-            name: &name,
-            setting,
-            conduct,
-            report,
-            found: MigrationReport { servers: plan.servers.to_vec(), ..MigrationReport::default() },
+        let into_file = matches!(way, Way::File(_));
+        let mut migration: Box<dyn Migration + '_> = match way {
+            Way::File(file) => Box::new(file),
+            Way::Server(engine) => engine.cut_over(migrate::order(&request.migration, &halt), &name)?,
         };
-        let done = run.all(&mut *migration, told);
+        let plan = migration.plan();
+        report.notes.extend(plan.notes.iter().cloned());
+        report.warnings.extend(plan.warnings.iter().cloned());
+        let found = MigrationReport {
+            servers: plan.servers.to_vec(),
+            tables: plan.tables,
+            expected_bytes: plan.bytes,
+            ..MigrationReport::default()
+        };
+        let name = database.unwrap_or(&name);
+        let mut run = Run { request, name, into_file, setting, conduct, report, found };
+        let done = match request.migration.plan {
+            true => run.foresee(&mut *migration, &plan, &halt),
+            false => run.all(&mut *migration, told),
+        };
         if done.is_err() {
             run.report.notes.extend(migration.give_up());
         }
         run.report.migration = Some(std::mem::take(&mut run.found));
         done
+    })
+}
+
+/// How the target takes the place of its source.
+enum Way<'a> {
+    /// It gets its name.
+    File(FileCutOver<'a>),
+    /// It runs already.
+    Server(&'static dyn RefreshEngine),
+}
+
+fn server(request: &Request) -> Result<&'static dyn RefreshEngine> {
+    migrate::engine(&request.migration)?.out_of_sets().ok_or_else(|| {
+        let why = "only MySQL and MariaDB have log sets that a running server takes";
+        Error::usage(request.migration.source.shown(), why, "leave --repo out")
     })
 }
 
@@ -91,6 +116,7 @@ fn name_of(
 struct Run<'a> {
     request: &'a Request,
     name: &'a str,
+    into_file: bool,
     setting: Setting<'a>,
     conduct: &'a Conduct,
     report: &'a mut Report,
@@ -99,7 +125,16 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all(&mut self, migration: &mut dyn Migration, told: &dyn Fn(Event)) -> Result<()> {
+        let standing = restore::standing(&self.request.sets)?;
+        if let Some(standing) = &standing {
+            let is_it = |own: &str| own == self.request.migration.source.name();
+            file_target::demand_same(&self.request.sets.into, standing, is_it)?;
+        } else if self.into_file {
+            // The first run restores the full.
+            self.apply()?;
+        }
         // Most of the log comes while applications write.
+        migration.hold_log()?;
         self.catch_up()?;
         let begun = Instant::now();
         let done = self.frozen(migration, told);
@@ -108,14 +143,58 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// What it would do, and how long it may take. Nothing is changed.
+    fn foresee(&mut self, migration: &mut dyn Migration, plan: &MigrationPlan, halt: &Halt) -> Result<()> {
+        let (request, conduct, setting) = (self.request, self.conduct, self.setting);
+        let begun = Instant::now();
+        let (mut log, mut sets) = (Report::default(), Report::default());
+        super::backup::run(&request.log, self.wanted()?, setting, None, conduct, &mut log)?;
+        refresh::run(&request.sets, Some(self.name), false, setting, conduct, &mut sets)?;
+        // The repository is asked for the same while the source has no writers.
+        let asking = begun.elapsed().as_secs_f64();
+        let pool = migrate::pool(&request.migration)?;
+        let seen = migration.foresee(&Flow { pool: &pool, progress: &conduct.progress, halt }, foreseen::LOOK)?;
+        let times = foreseen::foreseen(plan, &seen, &request.migration, true);
+        let downtime_s = times.downtime_s.map(|seconds| seconds + asking);
+        self.found.foreseen = Some(ForeseenReport { full_s: [0.0; 2], downtime_s, ..times });
+        self.found.behind_bytes = log.stored_bytes;
+        self.report.notes.push(match log.planned {
+            Some(_) => {
+                format!("a log set with about {} is made and applied before the last one", show_bytes(log.stored_bytes))
+            }
+            None => "nothing was committed since the newest set".to_owned(),
+        });
+        (self.report.sets, self.report.stored_bytes) = (sets.sets, sets.stored_bytes);
+        self.report.warnings.extend(log.warnings.into_iter().chain(sets.warnings));
+        self.report.notes.extend(sets.notes);
+        self.report.status = "planned".into();
+        Ok(())
+    }
+
+    /// A newer full parts the newest chain from a file.
+    fn wanted(&self) -> Result<Wanted> {
+        Ok(restore::last_set(&self.request.sets.into)?.map_or(Wanted::Log, Wanted::LogBehind))
+    }
+
     /// A log backup, and its set into the target.
     fn catch_up(&mut self) -> Result<()> {
-        let (conduct, setting) = (self.conduct, self.setting);
-        let mut said = [Report::default(), Report::default()];
-        let [stored, applied] = &mut said;
-        let done = super::backup::run(&self.request.log, Wanted::Log, setting, None, conduct, stored)
-            .and_then(|()| refresh::run(&self.request.sets, Some(self.name), false, setting, conduct, applied));
-        for warning in said.into_iter().flat_map(|said| said.warnings) {
+        let (request, conduct, setting) = (self.request, self.conduct, self.setting);
+        let wanted = self.wanted()?;
+        self.heard(|said| super::backup::run(&request.log, wanted, setting, None, conduct, said))?;
+        self.apply()
+    }
+
+    /// The sets that the target does not have.
+    fn apply(&mut self) -> Result<()> {
+        let (request, name, conduct, setting) = (self.request, self.name, self.conduct, self.setting);
+        self.heard(|said| refresh::run(&request.sets, Some(name), false, setting, conduct, said))
+    }
+
+    /// Keeps the warnings of a part.
+    fn heard(&mut self, part: impl FnOnce(&mut Report) -> Result<()>) -> Result<()> {
+        let mut said = Report::default();
+        let done = part(&mut said);
+        for warning in said.warnings {
             if !self.report.warnings.contains(&warning) {
                 self.report.warnings.push(warning);
             }

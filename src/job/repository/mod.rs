@@ -7,6 +7,7 @@ pub mod copy;
 mod copy_to;
 pub mod cut_over;
 mod databases;
+mod file_target;
 pub mod follow;
 mod foreign_chain;
 mod hints;

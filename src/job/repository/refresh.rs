@@ -1,5 +1,5 @@
-//! `migrate --repo`: the newest full and the log sets behind it go into a running server. Later runs apply the log sets that
-//! came since.
+//! `migrate --repo`: the newest full and the sets behind it go into a running server, or into a file. Later runs apply the sets
+//! that came since.
 
 use fullbore_core::conduct::Conduct;
 use fullbore_core::media::{LogPosition, LogRange, SetKind};
@@ -9,10 +9,10 @@ use fullbore_repository::Repository;
 use fullbore_repository::chain::{self, Choice};
 use fullbore_repository::inventory::StoredSet;
 
-use super::Setting;
 use super::databases::{meant, to_choose_from};
 use super::hints::of_repository;
 use super::restore::ChosenChain;
+use super::{Setting, file_target};
 use crate::job::migrate::COMMAND;
 use crate::job::restore::Request;
 use crate::job::restore::refresh::{self, Refresh};
@@ -34,6 +34,9 @@ pub fn run(
     conduct: &Conduct,
     report: &mut Report,
 ) -> Result<()> {
+    if file_target::is_file(&request.into) {
+        return file_target::refresh(request, database, setting, conduct, report);
+    }
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
     let meant = meant(&repository, &inventory.sets, database);

@@ -5,17 +5,17 @@ use fullbore_core::media::SetKind;
 use fullbore_engines::engine::LogStop;
 use uuid::Uuid;
 
-use super::Setting;
 use super::databases::{meant, to_choose_from};
 use super::foreign_chain::add_needed;
 use super::hints::of_repository;
+use super::{Setting, file_target};
 use crate::job::reading::Reading;
 use crate::job::restore::{self, Request};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_repository::Repository;
 use fullbore_repository::chain::steps::RestoredState;
-use fullbore_repository::chain::{self, Choice, Sequence};
+use fullbore_repository::chain::{self, Choice, FoundSet, Sequence};
 use fullbore_repository::inventory::StoredSet;
 use fullbore_repository::{discovery, ids};
 
@@ -38,7 +38,7 @@ pub fn run(
 ) -> Result<()> {
     let repository = setting.open(conduct)?;
     let inventory = setting.inventory(&repository, conduct, &mut report.warnings)?;
-    let standing = restore::standing(request)?;
+    let standing = restore::standing(request)?.map(|standing| named_here(standing, &repository, &inventory.sets));
     let database = database.or(standing.as_ref().and_then(|standing| standing.database.as_deref()));
     let database = meant(&repository, &inventory.sets, database);
     let database = database.as_deref();
@@ -51,9 +51,13 @@ pub fn run(
             }
             among_fitting(&request.into, sets, &reading, &repository, report)?
         }
+        Some(standing) if request.refresh.is_some() => {
+            let from = (&repository, &inventory.sets[..], setting.name);
+            file_target::next(request, standing, database, from, report)?
+        }
         Some(standing) => {
             let sets = to_choose_from(&inventory.sets, database, request.reading.choice.set.as_deref(), setting.name)?;
-            let next = ChosenChain::next(sets, standing, &request.reading, &repository, report);
+            let next = ChosenChain::next(sets, standing, chain::steps::go_on, &request.reading, &repository, report);
             next.map_err(|error| error.noting(PRUNED_BETWEEN))?
         }
     };
@@ -67,7 +71,7 @@ pub fn run(
     let verb = if request.refresh.is_some() { crate::job::migrate::COMMAND } else { "restore" };
     setting.as_reader(&repository, (verb, chain.database(), &ids), conduct, report, |report| {
         let done = restore::run(&request, conduct, report);
-        if done.is_ok() && request.recovery == restore::Recovery::Later {
+        if done.is_ok() && request.recovery == restore::Recovery::Later && request.refresh.is_none() {
             report.notes.push(UNLEASED.into());
         }
         done.map_err(|error| match error {
@@ -75,6 +79,14 @@ pub fn run(
             error => with_chain(error, &chain.titles()),
         })
     })
+}
+
+/// The same state with the name that the repository has for its database: it may hide names.
+fn named_here(standing: RestoredState, repository: &Repository, sets: &[StoredSet]) -> RestoredState {
+    let hidden = standing.database.as_deref().map(|name| repository.named(name));
+    let is_known = |name: &String| sets.iter().any(|set| set.record.database == *name);
+    let database = hidden.filter(is_known).or(standing.database);
+    RestoredState { database, ..standing }
 }
 
 /// The chain among the fitting sets. For a directory, a chain of the others is better than an error.
@@ -177,19 +189,20 @@ impl<'a> ChosenChain<'a> {
         Self::of(sets, sequence, reading, repository, report)
     }
 
-    /// Chooses the sets that continue a target that is being restored in steps.
+    /// Chooses the sets that continue a target that is being restored in steps, by `rule`.
     ///
     /// # Errors
-    /// As [`among`](Self::among); or no set continues it.
+    /// As [`among`](Self::among), and those of the rule.
     pub fn next(
         sets: Vec<&'a StoredSet>,
         standing: &RestoredState,
+        rule: impl FnOnce(&[FoundSet], &RestoredState, &Choice) -> Result<Sequence>,
         reading: &Reading,
         repository: &Repository,
         report: &mut Report,
     ) -> Result<Self> {
         let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
-        let sequence = chain::steps::go_on(&known, standing, &reading.choice);
+        let sequence = rule(&known, standing, &reading.choice);
         let sequence = sequence.map_err(|error| of_repository(error, &repository.name))?;
         Self::of(sets, sequence, reading, repository, report)
     }

@@ -73,7 +73,8 @@ pub(super) fn restore(
     if let Some(base) = base.filter(|_| more) {
         let mut reached = log::Reached::at(log::end_of(&base)?);
         log::apply(logs, &mut reached, database, request, key, conduct, report)?;
-        first = Some(steps::First { bases, logs, database: base.database, stands: reached.stands });
+        let refresh = request.refresh.is_some();
+        first = Some(steps::First { bases, logs, database: base.database, stands: reached.stands, refresh });
     }
     conduct.check()?;
     match first.filter(|_| request.recovery == Recovery::Later) {

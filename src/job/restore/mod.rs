@@ -192,7 +192,7 @@ pub struct Request {
     pub needed: NeededSets,
     /// The options of the server that rows are loaded into.
     pub target_options: GivenOptions,
-    /// `migrate --repo`: the server remembers how far it is.
+    /// `migrate --repo`: the target remembers how far it is.
     pub refresh: Option<refresh::Refresh>,
 }
 
@@ -404,6 +404,23 @@ fn restore_found(
 pub(super) fn standing(request: &Request) -> Result<Option<RestoredState>> {
     let goes_on = request.recovery != Recovery::AtOnce && !request.replace;
     Ok(state_of(&request.into)?.filter(|_| goes_on).map(|state| state.standing()))
+}
+
+/// The last set that such a target has, or has in part after an interrupted step.
+///
+/// # Errors
+/// The state cannot be read.
+pub(super) fn last_set(into: &Into) -> Result<Option<uuid::Uuid>> {
+    let last = |written: state::Written| written.doing.map_or(written.last.id, |doing| doing.last.id);
+    Ok(state_of(into)?.map(|state| last(state.written)))
+}
+
+/// The unfinished database of a target that is being restored in steps.
+///
+/// # Errors
+/// The state of the target cannot be read.
+pub(super) fn unfinished(into: &Into) -> Result<Option<PathBuf>> {
+    Ok(state_of(into)?.map(|state| state.working()))
 }
 
 /// The state of a target that is being restored in steps.

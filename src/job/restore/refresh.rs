@@ -24,7 +24,7 @@ use crate::report::Report;
 /// What a full that was interrupted leaves.
 pub(super) const HALF: &str = "the full is not complete in the target: the same command begins it again";
 
-/// Which sets a server gets.
+/// Which sets a server gets. For a file, the restore in steps knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refresh {
     /// The database, as the repository names it.

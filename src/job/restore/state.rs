@@ -195,11 +195,12 @@ impl State {
         report.point = Some(PointReport { at: Some(moment::show(reached)), ..PointReport::default() });
     }
 
-    /// The note for the user.
-    pub fn note(&self) -> String {
+    /// The note for the user. A migration (`refresh`) has other next steps.
+    pub fn note(&self, refresh: bool) -> String {
         let written = &self.written;
+        let next = if refresh { "" } else { ": name the next sets with --from or --repo, and end with --recovery" };
         format!(
-            "`{}` is still restoring, now at {}, {}: name the next sets with --from or --repo, and end with --recovery",
+            "`{}` is still restoring, now at {}, {}{next}",
             self.target.display(),
             written.last.title,
             moment::show_with_local(written.until)

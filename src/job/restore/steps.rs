@@ -73,6 +73,8 @@ pub(super) struct First<'a> {
     pub logs: &'a [discovery::Found],
     pub database: String,
     pub stands: SetEnd,
+    /// It is the first run of a migration.
+    pub refresh: bool,
 }
 
 /// The end of the first step: the database gets its working name, and then the state gets the name of the target.
@@ -113,7 +115,7 @@ pub(super) fn leave(first: First<'_>, restore: Box<dyn Restorer>, report: &mut R
         Ok(warnings) => {
             report.warnings.extend(warnings);
             report.restoring = true;
-            report.notes.push(state.note());
+            report.notes.push(state.note(first.refresh));
             Ok(())
         }
         Err(error) => {
@@ -202,7 +204,7 @@ impl<'a> Step<'a> {
         conduct.check()?;
         if self.request.recovery == Recovery::Later {
             report.restoring = true;
-            report.notes.push(self.state.note());
+            report.notes.push(self.state.note(self.request.refresh.is_some()));
             return Ok(());
         }
         if let Some(depth) = file::depth_of(self.request.check.or(Some(Check::Quick))) {

@@ -1,10 +1,12 @@
 //! Engines whose database is one file.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fullbore_core::Result;
 
-use super::{ForeignTables, Restorer};
+use super::{Compared, ForeignTables, Foreseen, Restorer};
+use crate::Options;
 
 /// Databases that are one file of this machine each.
 pub trait FileEngine: Sync {
@@ -34,6 +36,28 @@ pub trait FileEngine: Sync {
     /// # Errors
     /// The file is not a database, or cannot be read.
     fn tables(&self, file: &Path, database: &str, sets: Vec<String>) -> Result<Box<dyn ForeignTables>>;
+
+    /// Holds the log of the database that `url` names, until the result is dropped: what is committed now and later is not
+    /// removed from it. `alone` keeps writers out, too. Readers continue, and this process can back up the log.
+    ///
+    /// # Errors
+    /// The database cannot be opened, or a writer does not end in time.
+    fn hold(&self, url: &str, options: &Options, alone: bool) -> Result<Box<dyn Held>>;
+
+    /// Reads rows of the database that `url` names for at most this time, and forgets them.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    fn foresee(&self, url: &str, options: &Options, most: Duration) -> Result<Foreseen>;
+}
+
+/// A database whose log is held, perhaps without writers, until this is dropped.
+pub trait Held: Send {
+    /// Compares its rows with those of `file`, which no process has open; if asked, the definitions too.
+    ///
+    /// # Errors
+    /// A table differs, or cannot be read.
+    fn compare(&self, file: &Path, definitions: bool) -> Result<Compared>;
 }
 
 /// What a restore may replace.

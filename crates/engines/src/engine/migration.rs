@@ -254,6 +254,14 @@ pub trait Migration: Send {
     /// The log cannot be read, or the target does not take a change.
     fn follow(&mut self) -> Result<Standing>;
 
+    /// From now on, the log of the source keeps what the last log set needs. Servers keep it anyway.
+    ///
+    /// # Errors
+    /// The source refuses.
+    fn hold_log(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes the source read-only.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub use backup_server::{
 pub use database_url::DatabaseUrl;
 pub use directory::{DirectoryEngine, TextOfTable};
 pub use directory_restore::DirectoryRestore;
-pub use file::{Depth, FileEngine, Over};
+pub use file::{Depth, FileEngine, Held, Over};
 pub use foreign::{
     Coverage, FOREIGN_HEAD, FilePlaces, ForeignCopy, ForeignDescription, ForeignFamily, ForeignMedia, ForeignMediaSet,
     ForeignRestore, ForeignSet, ForeignVerification, NeededMedia, PointInTime, Restorable, RestorableRange,

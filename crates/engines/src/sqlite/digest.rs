@@ -1,16 +1,21 @@
 //! The content digest: a proof that two databases hold the same rows and the same schema, independent of pages.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fullbore_core::Result;
-use rusqlite::Connection;
+use fullbore_core::halt::Halt;
 use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, ffi};
 use serde::{Deserialize, Serialize};
 
 use super::connection::{Patience, QuietConnection, explain};
 use super::probe::locate;
+
+/// After so many rows, it looks whether the job was stopped.
+const LOOK_EVERY: u64 = 256;
 
 /// The digest of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,16 +49,51 @@ pub fn content_digest(path: &Path) -> Result<Digest> {
 /// The digest of what `connection` sees. It has to be inside a transaction for a consistent digest. `path` is for
 /// errors.
 pub fn content_digest_of(connection: &Connection, path: &Path) -> Result<Digest> {
-    digest(connection).map_err(|error| explain(path, error))
+    digest_until(connection, path, None)
 }
 
-fn digest(connection: &Connection) -> rusqlite::Result<Digest> {
+/// The same, until the job is stopped.
+pub(super) fn digest_until(connection: &Connection, path: &Path, halt: Option<&Halt>) -> Result<Digest> {
+    let look = |_| if halt.is_some_and(Halt::is_stopped) { Err(stopped()) } else { Ok(()) };
+    digest(connection, &look).map_err(|error| match halt.map(Halt::check) {
+        Some(Err(stopped)) => stopped,
+        _ => explain(path, error),
+    })
+}
+
+/// Reads rows for at most this time: their bytes, and whether they are all.
+pub(super) fn read_for(
+    connection: &Connection,
+    path: &Path,
+    most: Duration,
+    halt: Option<&Halt>,
+) -> Result<(u64, bool)> {
+    let (begun, bytes) = (Instant::now(), Cell::new(0_u64));
+    let look = |more| {
+        bytes.set(bytes.get() + more);
+        if begun.elapsed() >= most || halt.is_some_and(Halt::is_stopped) { Err(stopped()) } else { Ok(()) }
+    };
+    let read = digest(connection, &look);
+    halt.map_or(Ok(()), Halt::check)?;
+    match read {
+        Ok(_) => Ok((bytes.get(), true)),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => Ok((bytes.get(), false)),
+        Err(error) => Err(explain(path, error)),
+    }
+}
+
+fn stopped() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_INTERRUPT), None)
+}
+
+/// `look` gets the bytes that were read since its last call.
+fn digest(connection: &Connection, look: &dyn Fn(u64) -> rusqlite::Result<()>) -> rusqlite::Result<Digest> {
     let schema = schema_hash(connection)?;
     let mut tables = BTreeMap::new();
     let mut total = blake3::Hasher::new();
     total.update(schema.as_bytes());
     for table in stored_tables(connection)? {
-        let digest = table_digest(connection, &table)?;
+        let digest = table_digest(connection, &table, look)?;
         field(&mut total, b'T', table.name.as_bytes());
         field(&mut total, b'H', digest.hash.as_bytes());
         tables.insert(table.name, digest);
@@ -91,7 +131,11 @@ fn schema_hash(connection: &Connection) -> rusqlite::Result<String> {
 
 /// Rows come in the order of the table's own tree: by rowid, or by primary key in a WITHOUT ROWID table. NOT INDEXED
 /// holds the planner to it, where ORDER BY could ask for a collation that only the application has.
-fn table_digest(connection: &Connection, table: &Table) -> rusqlite::Result<TableDigest> {
+fn table_digest(
+    connection: &Connection,
+    table: &Table,
+    look: &dyn Fn(u64) -> rusqlite::Result<()>,
+) -> rusqlite::Result<TableDigest> {
     let columns = stored_columns(connection, &table.name)?;
     let mut names: Vec<String> = columns.iter().map(|name| quote(name)).collect();
     if table.has_rowid
@@ -104,14 +148,19 @@ fn table_digest(connection: &Connection, table: &Table) -> rusqlite::Result<Tabl
     let mut select =
         connection.prepare(&format!("SELECT {} FROM main.{} NOT INDEXED", names.join(", "), quote(&table.name)))?;
     let mut hasher = blake3::Hasher::new();
-    let mut count = 0;
+    let (mut count, mut seen) = (0, 0);
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         for column in 0..names.len() {
             value(&mut hasher, row.get_ref(column)?);
         }
         count += 1;
+        if count % LOOK_EVERY == 0 {
+            look(hasher.count() - seen)?;
+            seen = hasher.count();
+        }
     }
+    look(hasher.count() - seen)?;
     Ok(TableDigest { rows: count, hash: hasher.finalize().to_hex().to_string() })
 }
 
@@ -152,7 +201,7 @@ mod tests {
     fn of(sql: &str) -> Digest {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(sql).unwrap();
-        digest(&connection).unwrap()
+        digest(&connection, &|_| Ok(())).unwrap()
     }
 
     const TABLES: &str = "CREATE TABLE a(rowid TEXT, x); CREATE TABLE \"b\"\"c\"(k TEXT PRIMARY KEY, v) WITHOUT ROWID;

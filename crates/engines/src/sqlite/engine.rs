@@ -1,17 +1,19 @@
 //! SQLite's row in the table of engines.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fullbore_core::io::real_path;
 use fullbore_core::{Error, Result};
 
 use super::open_files::beside;
+use super::outgoing::Outgoing;
 use super::restore::{self, SIDE_FILES};
 use super::tables_out::SqliteTables;
 use super::{Snapshot, integrity};
 use crate::engine::{
-    AlsoIn, Depth, Engine, EngineOption, FileEngine, ForeignTables, Identity, LogEngine, OptionKind, Over, Restorer,
-    Stems,
+    AlsoIn, Depth, Engine, EngineOption, FileEngine, ForeignTables, Foreseen, Held, Identity, LogEngine, OptionKind,
+    Over, Restorer, Stems,
 };
 use crate::{Options, Session, without_password};
 
@@ -117,6 +119,14 @@ impl FileEngine for Sqlite {
 
     fn tables(&self, file: &Path, database: &str, sets: Vec<String>) -> Result<Box<dyn ForeignTables>> {
         Ok(Box::new(SqliteTables::open(file, database, sets)?))
+    }
+
+    fn hold(&self, url: &str, options: &Options, alone: bool) -> Result<Box<dyn Held>> {
+        Ok(Box::new(Outgoing::open(url, options, alone)?))
+    }
+
+    fn foresee(&self, url: &str, options: &Options, most: Duration) -> Result<Foreseen> {
+        Outgoing::open(url, options, false)?.look(most)
     }
 }
 

@@ -5,12 +5,12 @@
 //! files through it. The claim closes them when it is dropped: after the SQLite connection. A database that this
 //! process has open already, through fullbore or otherwise, cannot be claimed.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use fullbore_core::io::LockableFile;
 use fullbore_core::{Error, Result};
@@ -19,9 +19,10 @@ use rustix::fs::OFlags;
 /// A file, independent of its name: device and inode.
 type Identity = (u64, u64);
 
-static CLAIMED: LazyLock<Mutex<HashSet<Identity>>> = LazyLock::new(Mutex::default);
+/// The databases that are claimed, and the claims that others may use.
+static CLAIMED: LazyLock<Mutex<HashMap<Identity, Weak<Claim>>>> = LazyLock::new(Mutex::default);
 
-fn claimed() -> std::sync::MutexGuard<'static, HashSet<Identity>> {
+fn claimed() -> std::sync::MutexGuard<'static, HashMap<Identity, Weak<Claim>>> {
     CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -52,11 +53,23 @@ impl Claim {
             )
         };
         let mut claimed = claimed();
-        if claimed.contains(&identity) || is_open_here(identity) {
+        if claimed.contains_key(&identity) || is_open_here(identity) {
             return Err(refused());
         }
-        claimed.insert(identity);
+        claimed.insert(identity, Weak::new());
         Ok(Self { path: path.to_owned(), identity, files: Mutex::default() })
+    }
+
+    /// The same; or the claim of this database that is shared now.
+    pub fn take_or_join(path: &Path) -> Result<Arc<Self>> {
+        let found = fs::metadata(path).map(|metadata| identity(&metadata)).map_err(|e| io_error("look at", path, e))?;
+        let shared = claimed().get(&found).and_then(Weak::upgrade);
+        shared.map_or_else(|| Self::take(path).map(Arc::new), Ok)
+    }
+
+    /// Lets others of this process use this claim: its descriptors stay open until the last of them drops it.
+    pub fn share(self: &Arc<Self>) {
+        claimed().insert(self.identity, Arc::downgrade(self));
     }
 
     /// The claimed database.
@@ -194,6 +207,13 @@ mod tests {
         fs::hard_link(&path, &link).unwrap();
         assert!(Claim::take(&link).is_err(), "another name is no way round");
         drop(first);
-        assert!(Claim::take(&link).is_ok());
+        let first = Claim::take_or_join(&link).unwrap();
+        assert!(Claim::take_or_join(&path).is_err(), "it is not shared");
+        first.share();
+        let second = Claim::take_or_join(&path).unwrap();
+        drop(first);
+        assert!(Claim::take(&path).is_err());
+        drop(second);
+        assert!(Claim::take(&path).is_ok());
     }
 }

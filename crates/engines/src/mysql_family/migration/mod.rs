@@ -203,12 +203,19 @@ impl ServerMigration {
             return Err(Error::refused(source, why, "name the server that the backups are of"));
         }
         let mut plan = MigrationPlan { servers: servers.named(), is_full_done: true, ..MigrationPlan::default() };
-        plan.notes.extend(unfreeze(&mut servers, &state, true)?);
         let selection = Selection::of_databases(&mark.origin.databases);
-        // Of a run that was killed in its cut-over.
-        events::drop_all(&mut servers.control, &selection)?;
-        Ok(Self {
-            order,
+        if order.dry_run {
+            servers.demand_applier()?;
+            plan.notes.extend(state.source.as_ref().map(|before| before.left_by_hand(servers.source.address.dialect)));
+        } else {
+            plan.notes.extend(unfreeze(&mut servers, &state, true)?);
+            // Of a run that was killed in its cut-over.
+            events::drop_all(&mut servers.control, &selection)?;
+        }
+        let is_named = servers.source.address.database.is_some();
+        let databases = if is_named { Vec::new() } else { mark.origin.databases.clone() };
+        let mut this = Self {
+            order: MigrationOrder { databases, ..order },
             servers,
             selection,
             plan,
@@ -218,7 +225,22 @@ impl ServerMigration {
             onto: None,
             freeze: None,
             compares_definitions: false,
-        })
+        };
+        if this.order.dry_run {
+            this.session = Some(this.snapshot()?);
+        }
+        Ok(this)
+    }
+
+    /// A snapshot of the source, and what it holds.
+    fn snapshot(&mut self) -> Result<LogicalSession> {
+        let mut options = self.order.source_options.clone();
+        options.given = self.servers.given(&self.order);
+        let session = LogicalSession::open(&self.order.source, &options)?;
+        self.plan.tables = session.tables().count() as u64;
+        self.plan.bytes = session.tables().map(|(.., bytes)| bytes).fold(0, u64::saturating_add);
+        self.plan.warnings.extend(session.facts().warnings);
+        Ok(session)
     }
 
     /// Takes the snapshot, and checks what would end the migration later.
@@ -226,9 +248,7 @@ impl ServerMigration {
         if self.order.physical {
             return self.open_clone();
         }
-        let mut options = self.order.source_options.clone();
-        options.given = self.servers.given(&self.order);
-        let session = LogicalSession::open(&self.order.source, &options)?;
+        let session = self.snapshot()?;
         session.demand_unchanged()?;
         if self.order.follow {
             self.demand_transactions(session.tables())?;
@@ -238,9 +258,6 @@ impl ServerMigration {
             self.servers.demand_applier()?;
             self.plan.warnings.extend(self.servers.warn_of_ends(&session.versioned()));
         }
-        self.plan.tables = session.tables().count() as u64;
-        self.plan.bytes = session.tables().map(|(.., bytes)| bytes).fold(0, u64::saturating_add);
-        self.plan.warnings.extend(session.facts().warnings);
         if self.order.dry_run {
             let load = ServerLoad::begin(&self.order.target, self.load_order(&session)?, &self.order.target_options)?;
             self.plan.notes.extend(crate::engine::Load::plan(&load).notes);

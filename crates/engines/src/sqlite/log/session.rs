@@ -45,7 +45,7 @@ impl Database {
     /// Opens it, with a first connection inside a read transaction.
     pub fn open(path: &Path, options: &Options, patience: &Patience) -> Result<(QuietConnection, Self)> {
         let path = locate(path)?;
-        let claim = Arc::new(Claim::take(&path)?);
+        let claim = Claim::take_or_join(&path)?;
         let mut warnings = probe::look(&claim)?;
         let connection = QuietConnection::open(&path)?;
         connection.begin_despite(options.continue_after_error, &path, patience)?;

@@ -1,11 +1,15 @@
-//! An SQLite database whose tables go into a server of another engine: one snapshot, its definitions, and its rows.
+//! An SQLite database that moves: one snapshot, its definitions, and its rows for a server of another engine; or a held log,
+//! while its last log sets go into another file.
 //!
-//! [`schema`] reads the definitions, [`statement`] the parts of them that only the text of a statement has.
+//! [`schema`] reads the definitions, [`statement`] the parts of them that only the text of a statement has. [`held`]
+//! compares it with its copy.
 
+mod held;
 pub mod schema;
 pub mod statement;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use fullbore_core::Result;
@@ -49,17 +53,19 @@ pub struct Outgoing {
     pub locked_since: Option<Instant>,
     /// What the user should know.
     pub warnings: Vec<String>,
-    _claim: Claim,
+    claim: Arc<Claim>,
 }
 
 impl Outgoing {
-    /// Opens the database of a URL, and takes the snapshot. `alone`: no other process writes to it until this is dropped.
+    /// Opens the database of a URL, and takes the snapshot. `alone`: no other process writes to it until this is dropped. This
+    /// process can back up its log meanwhile: the log keeps everything from the snapshot on.
     ///
     /// # Errors
     /// The file is not a database, cannot be read, or a lock is not free in time.
     pub fn open(url: &str, options: &Options, alone: bool) -> Result<Self> {
         let path = locate(path_of(url)?)?;
-        let claim = Claim::take(&path)?;
+        let claim = Claim::take_or_join(&path)?;
+        claim.share();
         let warnings = probe::look(&claim)?;
         let connection = QuietConnection::open(&path)?;
         let patience = Patience::new(options.lock_timeout, options.halt.clone());
@@ -71,7 +77,7 @@ impl Outgoing {
             }
             false => connection.begin(&path, &patience)?,
         }
-        Ok(Self { connection, path, halt: options.halt.clone(), locked_since, warnings, _claim: claim })
+        Ok(Self { connection, path, halt: options.halt.clone(), locked_since, warnings, claim })
     }
 
     /// The file, with links resolved.
