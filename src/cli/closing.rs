@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets};
 use fullbore::chain::show_time;
 use fullbore::ids;
-use fullbore::report::{CalibratedReport, LimitReport, PlannedReport, PointReport, Report};
+use fullbore::report::{CalibratedReport, LimitReport, MigrationReport, PlannedReport, PointReport, Report};
 use fullbore::units::{counted, mib_per_s, show_bytes};
 use fullbore_model::verdict::is_worth_naming;
 
@@ -238,11 +238,7 @@ pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
         let (time, speed) = (seconds(migration.full_s), mib_per_s(report.source_bytes, migration.full_s));
         out.push(format!("  full: {tables} with {rows}, {bytes} in {time} ({speed:.1} MiB/s)"));
     }
-    if migration.follow_s > 0.0 {
-        let (count, bytes) = (counted(migration.transactions, "transaction"), show_bytes(migration.applied_bytes));
-        let lag = migration.lag_s.map_or_else(|| "unknown".to_owned(), seconds);
-        out.push(format!("  log: {count} applied, {bytes}; lag {lag}"));
-    }
+    out.extend(applied(migration));
     let compared = migration.compared.map(|(tables, rows)| {
         format!("{} with {} compared, and equal", counted(tables, "table"), counted(rows, "row"))
     });
@@ -258,6 +254,19 @@ pub fn migrate(report: &Report, shown: &OutputFlags) -> Vec<String> {
         tail(report, shown, &mut out);
     }
     out
+}
+
+/// What was applied of the log.
+fn applied(migration: &MigrationReport) -> Option<String> {
+    let bytes = show_bytes(migration.applied_bytes);
+    let count = counted(migration.transactions, "transaction");
+    let lag = migration.lag_s.map_or_else(|| "unknown".to_owned(), seconds);
+    match (migration.follow_s > 0.0, migration.transactions) {
+        (true, _) => Some(format!("  log: {count} applied, {bytes}; lag {lag}")),
+        // Out of a repository. Not all logs say how many transactions they have.
+        (false, 0) => (migration.applied_bytes > 0).then(|| format!("  log: {bytes} applied")),
+        (false, _) => Some(format!("  log: {count} applied, {bytes}")),
+    }
 }
 
 /// What was exported.

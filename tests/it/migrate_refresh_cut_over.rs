@@ -80,9 +80,12 @@ fn money_moves_until_the_cut_over(kind: Kind) {
     let ended = std::thread::scope(|scope| {
         scope.spawn(|| move_money(&test.server, &moved));
         wait_until("money moves", || moved.load(Ordering::SeqCst) > 5);
-        migrate(&test.url, "--cut-over")
+        migrate(&test.url, "--cut-over --report json:report.json")
     });
     let ended = ended.done();
+    let report: serde_json::Value = serde_json::from_slice(&test.world.read("report.json")).unwrap();
+    let counted = |field: &str| report["migration"][field].as_u64().unwrap();
+    assert!(counted("transactions") > 0 && counted("applied_bytes") > 0, "{report}");
     assert!(ended.text().contains("downtime") && ended.err.contains("read_only = OFF"), "{ended}");
     let result = "SELECT COUNT(*), MAX(n), (SELECT SUM(money) FROM shop.account) FROM shop.moved";
     let number = moved.load(Ordering::SeqCst);

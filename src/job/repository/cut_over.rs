@@ -190,10 +190,13 @@ impl Run<'_> {
         self.heard(|said| refresh::run(&request.sets, Some(name), false, setting, conduct, said))
     }
 
-    /// Keeps the warnings of a part.
+    /// Keeps the warnings and the counts of a part.
     fn heard(&mut self, part: impl FnOnce(&mut Report) -> Result<()>) -> Result<()> {
         let mut said = Report::default();
         let done = part(&mut said);
+        let counted = said.migration.unwrap_or_default();
+        self.found.transactions += counted.transactions;
+        self.found.applied_bytes += counted.applied_bytes;
         for warning in said.warnings {
             if !self.report.warnings.contains(&warning) {
                 self.report.warnings.push(warning);

@@ -9,10 +9,11 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
 use fullbore_engines::engine::{Compared, FileEngine, Flow, Foreseen, Held, Migration, MigrationPlan, Moved, Standing};
 use fullbore_repository::Repository;
-use fullbore_repository::chain::steps::{RestoredState, following};
+use fullbore_repository::chain::steps::{RestoredState, coming};
 use fullbore_repository::inventory::StoredSet;
 
 use super::databases::to_choose_from;
+use super::refresh::LOST;
 use super::restore::ChosenChain;
 use super::{Setting, cut_over};
 use crate::job::migrate::{self, Comparison};
@@ -23,8 +24,6 @@ use crate::report::Report;
 /// The note at the end of each run that is not the last.
 const LATER: &str = "the same command applies the sets that come later; --cut-over ends it, with the source or without. No \
                      lease protects these sets: prune may remove them by the retention rules";
-/// The hint if the sets do not continue the target.
-const GAP: &str = "the target keeps what it has: bring the missing set back and run this again, or begin again with --replace";
 /// The note at the end of the last run, if the source was not named.
 const ALONE: &str = "the source was not named: nothing was compared, and what it has committed since the last set is not in the \
                      target";
@@ -67,8 +66,15 @@ pub(super) fn next<'a>(
         .map_err(|error| error.noting(&format!("the target holds sets of `{own}`; --replace begins again")))?;
     demand_same(&request.into, standing, |own| sets.iter().any(|set| set.record.database == own))?;
     let all = sets.clone();
-    let next = ChosenChain::next(sets, standing, following, &request.reading, repository, report);
-    let next = next.map_err(|error| error.noting(GAP))?;
+    let next = ChosenChain::next(
+        sets,
+        standing,
+        |found, standing, _| coming(found, standing),
+        &request.reading,
+        repository,
+        report,
+    );
+    let next = next.map_err(|error| error.noting(LOST))?;
     if next.sets.is_empty() {
         tell_nothing(standing, &all, report);
     }

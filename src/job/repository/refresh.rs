@@ -2,11 +2,10 @@
 //! that came since.
 
 use fullbore_core::conduct::Conduct;
-use fullbore_core::media::{LogPosition, LogRange, SetKind};
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::{Refreshed, SetEnd};
 use fullbore_repository::Repository;
-use fullbore_repository::chain::{self, Choice};
+use fullbore_repository::chain;
 use fullbore_repository::inventory::StoredSet;
 
 use super::databases::{meant, to_choose_from};
@@ -21,6 +20,9 @@ use crate::report::Report;
 /// The note at the end of each run.
 const LATER: &str = "the same command applies the log sets that come later; --cut-over with the source, or --abort, ends it. No \
                      lease protects these sets: prune may remove them by the retention rules";
+
+/// The hint if the sets do not continue the target.
+pub(super) const LOST: &str = "begin again with --replace if the missing set is lost";
 
 /// Brings the target up to the newest log set.
 ///
@@ -82,16 +84,9 @@ fn next(
     report: &mut Report,
 ) -> Result<()> {
     let standing = refresh::standing((end, encrypted), of.1, Some(of.0.to_owned()))?;
-    let sets: Vec<&StoredSet> = sets.iter().copied().filter(|set| !is_applied(set, &standing.log_range)).collect();
     let known: Vec<_> = sets.iter().map(|set| set.found()).collect();
-    let choice = Choice { latest: true, ..Choice::default() };
-    let sequence = chain::steps::following(&known, &standing, &choice);
-    let sequence = sequence.map_err(|error| of_repository(error, &repository.name))?;
-    let last = sequence.sets.last().and_then(|&at| end_of(&known[at].log_range)).or(end_of(&standing.log_range));
-    let since = standing.log_range.as_ref().map_or(i64::MIN, |range| range.at);
-    if let Some(gap) = last.and_then(|last| beyond_a_gap(&sets, &last, since)) {
-        return Err(of_repository(gap, &repository.name));
-    }
+    let sequence = chain::steps::coming(&known, &standing);
+    let sequence = sequence.map_err(|error| of_repository(error, &repository.name).noting(LOST))?;
     if sequence.sets.is_empty() {
         report.notes.push("no log set came since: the target has all of them".into());
         if request.dry_run {
@@ -111,32 +106,4 @@ fn next(
         report.set_speed(begun.elapsed().as_secs_f64());
         Ok(())
     })
-}
-
-fn end_of(range: &Option<LogRange>) -> Option<LogPosition> {
-    range.as_ref().and_then(|range| range.last.clone())
-}
-
-/// Whether a log set ends at or before the place of the target. After a reset of the log, places come again, at later times.
-fn is_applied(set: &StoredSet, standing: &Option<LogRange>) -> bool {
-    let (range, Some(standing)) = (set.found().log_range, standing) else { return false };
-    let (Some(end), Some(stands)) = (end_of(&range), &standing.last) else { return false };
-    let is_before = end.history == stands.history && end.at <= stands.at;
-    set.record.kind == SetKind::Log && is_before && range.is_some_and(|range| range.at <= standing.at)
-}
-
-/// The error of a log set behind the chosen ones: their times may be the same, but not their places. A set that ends before
-/// `since`, the time of the target, is from before a reset of the log.
-fn beyond_a_gap(sets: &[&StoredSet], last: &LogPosition, since: i64) -> Option<Error> {
-    let is_beyond = |set: &&&StoredSet| {
-        let range = set.found().log_range.filter(|range| range.at >= since);
-        let end = end_of(&range);
-        set.record.kind == SetKind::Log && end.is_some_and(|end| end.history == last.history && end.at > last.at)
-    };
-    let found = sets.iter().find(is_beyond)?.found();
-    let why = match &found.incomplete {
-        Some(why) => format!("is incomplete: {why}"),
-        None => "continues a log set that is not there, or is incomplete".to_owned(),
-    };
-    Some(Error::incomplete(chain::title(&found), why, "bring the missing set back; or begin again with --replace"))
 }

@@ -13,7 +13,7 @@ use fullbore_engines::LogEngine;
 use fullbore_engines::engine::{SetEnd, UnpackedLog};
 
 use super::super::reading::{self, Opened};
-use super::Request;
+use super::{Request, refresh};
 use crate::report::Report;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::show_bytes;
@@ -181,6 +181,7 @@ pub(super) fn apply(
     report: &mut Report,
 ) -> Result<()> {
     let Some(database) = database else { return read_only(logs, request, key, conduct, report) };
+    let before = report.source_bytes;
     for found in logs {
         // Opens them one after the other: a process can have a limited number of files open.
         let opened = open(found, request, key, report)?;
@@ -188,6 +189,10 @@ pub(super) fn apply(
     }
     if let Some(stop) = request.reading.choice.stop_at {
         tell_stop(stop, reached.stands.time, report);
+    }
+    if request.refresh.is_some() && !logs.is_empty() {
+        // Frames do not say how many transactions they are.
+        refresh::count(0, before, report);
     }
     Ok(())
 }

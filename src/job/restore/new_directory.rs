@@ -166,8 +166,8 @@ impl NewServer<'_> {
         conduct.until_signalled(halt, || replay.mark())?;
         let scratch = PrivateDirectory::new(&scratch_directory(), "logs")?;
         let run = || replay.run(scratch.path(), logs, request, key, conduct, report);
-        let gtids = conduct.until_signalled(halt, run).map_err(|error| server.explained(error))?;
-        self.finish(server, Some(&gtids), report)
+        let applied = conduct.until_signalled(halt, run).map_err(|error| server.explained(error))?;
+        self.finish(server, Some(&applied.gtid), report)
     }
 
     fn finish(&self, server: LoadingServer, gtids: Option<&str>, report: &mut Report) -> Result<()> {

@@ -187,11 +187,20 @@ pub(super) fn apply(
     let bytes = total(logs.iter().filter_map(|found| found.database_bytes));
     conduct.progress.total.fetch_add(bytes, Ordering::Relaxed);
     let scratch = PrivateDirectory::new(&scratch_directory(), "logs")?;
-    let halt = conduct.halt();
+    let (halt, before) = (conduct.halt(), report.source_bytes);
     let applied =
         conduct.until_signalled(&halt, || replay.run(scratch.path(), logs, request, key, conduct, &mut *report));
-    applied.map(drop).inspect_err(|_| {
+    let applied = applied.inspect_err(|_| {
         let note = "the target has everything before that, and knows the place: the same command continues there";
         report.notes.push(note.into());
-    })
+    })?;
+    count(applied.transactions, before, report);
+    Ok(())
+}
+
+/// Counts what was applied of the log. Up to `before`, the bytes of the report are of other sets.
+pub(super) fn count(transactions: u64, before: u64, report: &mut Report) {
+    let counted = report.migration.get_or_insert_default();
+    counted.transactions += transactions;
+    counted.applied_bytes += report.source_bytes.saturating_sub(before);
 }

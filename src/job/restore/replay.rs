@@ -10,8 +10,8 @@ use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
 use fullbore_engines::engine::{
-    GivenOptions, LoadOrder, LogReplay, RefreshBase, RefreshOrder, ReplayInto, ReplayOn, SERVER_OPTION, SERVER_PROGRAM,
-    SetEnd, UnpackedLog,
+    GivenOptions, LoadOrder, LogReplay, RefreshBase, RefreshOrder, ReplayInto, ReplayOn, Replayed, SERVER_OPTION,
+    SERVER_PROGRAM, SetEnd, UnpackedLog,
 };
 use fullbore_repository::chain;
 use fullbore_repository::discovery;
@@ -112,7 +112,7 @@ impl<'a> Prepared<'a> {
         self.replay.mark()
     }
 
-    /// Stages the log sets in the directory, and lets the server apply them. Returns its GTIDs.
+    /// Stages the log sets in the directory, and lets the server apply them.
     ///
     /// # Errors
     /// A set is damaged or missing, or the server does not apply them.
@@ -124,7 +124,7 @@ impl<'a> Prepared<'a> {
         key: Option<&SecretKey>,
         conduct: &Conduct,
         report: &mut Report,
-    ) -> Result<String> {
+    ) -> Result<Replayed> {
         self.stage(directory, logs, request, key, conduct, report)?;
         self.apply(directory, request, conduct, report)
     }
@@ -166,16 +166,22 @@ impl<'a> Prepared<'a> {
         self.replay.wants_statements()
     }
 
-    /// Lets the server apply what was staged. Returns its GTIDs.
+    /// Lets the server apply what was staged. The report gets what it says.
     ///
     /// # Errors
     /// The server does not apply it.
-    pub fn apply(self, directory: &Path, request: &Request, conduct: &Conduct, report: &mut Report) -> Result<String> {
+    pub fn apply(
+        self,
+        directory: &Path,
+        request: &Request,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<Replayed> {
         let (stands, stop) = (self.stands, request.stop());
         let halt = Halt::new();
         let replay = self.replay;
         let applying = |_: &mut Report| conduct.until_signalled(&halt, || replay.run(directory, stop.as_ref(), &halt));
-        let applied = report.timed("applying the log", applying)?;
+        let mut applied = report.timed("applying the log", applying)?;
         report.notes.push(format!(
             "a server applied {} from the log in {:.1} seconds, up to {}{}",
             counted(applied.transactions, "transaction"),
@@ -183,8 +189,8 @@ impl<'a> Prepared<'a> {
             applied.place,
             if applied.gtid.is_empty() { String::new() } else { format!(" (GTIDs {})", applied.gtid) }
         ));
-        report.notes.extend(applied.notes);
-        report.warnings.extend(applied.warnings);
+        report.notes.append(&mut applied.notes);
+        report.warnings.append(&mut applied.warnings);
         if let Some(point) = &mut report.point {
             let place = applied.place.rsplit_once(':');
             point.binary_log_file = place.map(|(file, _)| file.to_owned());
@@ -194,6 +200,6 @@ impl<'a> Prepared<'a> {
         if let Some(time) = request.reading.choice.stop_at {
             log::tell_stop(time, stands.time, report);
         }
-        Ok(applied.gtid)
+        Ok(applied)
     }
 }

@@ -1,6 +1,6 @@
 //! A restore in steps: which sets continue the state of a target. Pure.
 
-use fullbore_core::media::{LogRange, SetKind};
+use fullbore_core::media::{LogPosition, LogRange, SetKind};
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
@@ -92,6 +92,52 @@ pub fn following(found: &[FoundSet], standing: &RestoredState, choice: &Choice) 
     sequence.sets.retain(|&at| at != here);
     sequence.sets.iter_mut().for_each(|at| *at = places[*at]);
     Ok(sequence)
+}
+
+/// The sets that a target does not have yet, as [`following`]. Unlike a restore to the newest point, it never ends before a log
+/// set that is incomplete: the target would wait for that set.
+///
+/// # Errors
+/// A log set is missing or incomplete.
+pub fn coming(found: &[FoundSet], standing: &RestoredState) -> Result<Sequence> {
+    let (places, known): (Vec<usize>, Vec<FoundSet>) = found
+        .iter()
+        .enumerate()
+        .filter(|(_, set)| !is_applied(set, standing.log_range.as_ref()))
+        .map(|(at, set)| (at, set.clone()))
+        .unzip();
+    let mut sequence = following(&known, standing, &Choice { latest: true, ..Choice::default() })?;
+    let end = sequence.sets.last().and_then(|&at| end_of(&known[at]));
+    let end = end.or(standing.log_range.as_ref().and_then(|range| range.last.as_ref()));
+    let since = standing.log_range.as_ref().map_or(i64::MIN, |range| range.at);
+    if let Some(beyond) = end.and_then(|end| known.iter().find(|set| is_beyond(set, end, since))) {
+        let why = match &beyond.incomplete {
+            Some(why) => format!("is incomplete: {why}"),
+            None => "continues a log set that is not there, or is incomplete".to_owned(),
+        };
+        return Err(Error::incomplete(super::title(beyond), why, "bring the missing set back"));
+    }
+    sequence.sets.iter_mut().for_each(|at| *at = places[*at]);
+    Ok(sequence)
+}
+
+fn end_of(set: &FoundSet) -> Option<&LogPosition> {
+    set.log_range.as_ref().and_then(|range| range.last.as_ref())
+}
+
+/// Whether a log set ends at or before the place of the target. After a reset of the log, places come again, at later times.
+fn is_applied(set: &FoundSet, standing: Option<&LogRange>) -> bool {
+    let (Some(range), Some(standing)) = (&set.log_range, standing) else { return false };
+    let (Some(end), Some(stands)) = (&range.last, &standing.last) else { return false };
+    let is_before = end.history == stands.history && end.at <= stands.at;
+    set.kind == SetKind::Log && is_before && range.at <= standing.at
+}
+
+/// Whether a log set reaches beyond `end`: the times of two sets may be the same, but not their places. A set that ends before
+/// `since`, the time of the target, is from before a reset of the log.
+fn is_beyond(set: &FoundSet, end: &LogPosition, since: i64) -> bool {
+    let last = set.log_range.as_ref().filter(|range| range.at >= since).and_then(|range| range.last.as_ref());
+    set.kind == SetKind::Log && last.is_some_and(|last| last.history == end.history && last.at > end.at)
 }
 
 fn nothing(found: &[FoundSet], standing: &RestoredState) -> Error {
@@ -213,6 +259,34 @@ mod tests {
             let early = Choice { stop_at: Some(20), ..Choice::default() };
             let early = refused(&all, standing(&all[1], None, true), &early);
             assert!(early.contains("is before the range that these sets can be restored to"), "{early}");
+        }
+    }
+
+    #[test]
+    fn a_target_never_passes_over_an_incomplete_set() {
+        for terms in LogTerms::ALL {
+            let mut all = sets(terms);
+            let stands = standing(&all[1], None, true);
+            let coming = |found: &[FoundSet], stands: &RestoredState| {
+                coming(found, stands)
+                    .map(|sequence| sequence.sets.iter().map(|&at| found[at].backup_set_id.as_u128()).collect())
+            };
+            let all_of_them: Result<Vec<u128>> = coming(&all, &stands);
+            assert_eq!(all_of_them.unwrap_or_else(|error| panic!("{terms:?}: {error}")), [4, 5]);
+            assert_eq!(coming(&all, &standing(&all[4], None, true)).unwrap(), Vec::<u128>::new());
+            assert_eq!(coming(&all[..3], &stands).unwrap(), Vec::<u128>::new(), "a differential does not follow");
+            // One before the newest, and the newest, where its place can be compared.
+            let history = |set: &FoundSet| end_of(set).map(|end| end.history.clone());
+            let is_same = history(&all[3]) == history(&all[4]);
+            for at in [3, 4].into_iter().filter(|&at| at == 3 || is_same) {
+                all = sets(terms);
+                all[at].incomplete = Some("a family is missing".into());
+                let error = coming(&all, &stands).unwrap_err();
+                assert!(
+                    error.to_string().contains("incomplete") && error.exit_kind().exit_code() == 3,
+                    "{terms:?}: {error}"
+                );
+            }
         }
     }
 
