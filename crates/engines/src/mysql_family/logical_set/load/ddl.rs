@@ -111,7 +111,8 @@ fn words(text: &str) -> Vec<Range<usize>> {
         while is_letter(first) && bytes.get(end).is_some_and(is_letter) {
             end += 1;
         }
-        if !first.is_ascii_whitespace() && !(*first == b'/' && end > at + 1) {
+        let is_comment = *first == b'/' && end > at + 1;
+        if !first.is_ascii_whitespace() && !is_comment {
             words.push(at..end);
         }
         at = end;
