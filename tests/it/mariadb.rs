@@ -365,9 +365,9 @@ fn files_that_this_user_may_not_read_are_named_before_anything_is_locked() {
 #[test]
 fn a_series_that_is_not_tested_needs_consent_and_the_media_say_so() {
     let world = World::new();
-    let source = server(&world, Kind::Mariadb11, &Options::new().option("version=11.4.99-MariaDB"));
+    let source = server(&world, Kind::Mariadb11, &Options::new().option("version=11.7.99-MariaDB"));
     let refused = backup(&world, &source, "--to a/").with_code(1);
-    assert!(refused.err.contains("11.4.99") && refused.err.contains("--accept-unverified"), "{refused}");
+    assert!(refused.err.contains("11.7.99") && refused.err.contains("--accept-unverified"), "{refused}");
     world.assert_no_media();
     backup(&world, &source, "--to a/ --accept-unverified").with_code(4).says(&["not verified"]);
     let manifest = world.run("inspect files --json --from a").json();

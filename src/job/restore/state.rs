@@ -135,6 +135,15 @@ impl State {
         format!("{name}{WORKING}{}", Uuid::new_v4())
     }
 
+    /// Databases beside the target that no state names: a restore was killed before it wrote its state.
+    pub fn orphans(&self) -> Vec<String> {
+        let name = self.target.file_name().unwrap_or_default().to_string_lossy();
+        let start = format!("{name}{WORKING}");
+        let names = fs::read_dir(self.target.parent().unwrap_or(Path::new("/"))).into_iter().flatten().flatten();
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(&start) && *name != self.written.working).collect()
+    }
+
     /// The path of the unfinished database.
     pub fn working(&self) -> PathBuf {
         self.target.with_file_name(&self.written.working)

@@ -114,6 +114,9 @@ pub(super) fn leave(first: First<'_>, restore: Box<dyn Restorer>, report: &mut R
     match publish() {
         Ok(warnings) => {
             report.warnings.extend(warnings);
+            report.warnings.extend(
+                state.orphans().iter().map(|left| format!("`{left}` is the leftover of a killed restore: remove it")),
+            );
             report.restoring = true;
             report.notes.push(state.note(first.refresh));
             Ok(())

@@ -245,7 +245,7 @@ mod tests {
         for version in ["10.11.18-MariaDB-0+deb12u1", "11.8.6-MariaDB-0+deb13u1 from Debian"] {
             assert!(judge_version("db1", version, false).unwrap().is_empty());
         }
-        for version in ["11.4.2-MariaDB", "12.0.1-MariaDB-log"] {
+        for version in ["11.7.2-MariaDB", "12.0.1-MariaDB-log"] {
             assert!(judge_version("db1", version, false).unwrap_err().to_string().contains("--accept-unverified"));
             assert!(judge_version("db1", version, true).unwrap()[0].contains("not verified"));
         }
