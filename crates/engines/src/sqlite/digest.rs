@@ -195,10 +195,11 @@ fn field(hasher: &mut blake3::Hasher, kind: u8, bytes: &[u8]) {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn of(sql: &str) -> Digest {
+    /// The digest of a database that these statements make.
+    pub fn of(sql: &str) -> Digest {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(sql).unwrap();
         digest(&connection, &|_| Ok(())).unwrap()

@@ -69,7 +69,7 @@ impl ReplayByStatements {
             Ok(connection)
         });
         let mut connection = connect()?;
-        let version = connection.greeting().version.trim_start_matches("5.5.5-").to_owned();
+        let version = connection.greeting().own_version().to_owned();
         if series(&version) < series(on.engine_version) {
             let why = format!("it is a {version}, older than the source ({})", on.engine_version);
             return Err(Error::refused(name, why, "apply the log to a server that is not older"));

@@ -88,6 +88,11 @@ impl Greeting {
         })
     }
 
+    /// The version without the one that MariaDB puts before it for old clients.
+    pub fn own_version(&self) -> &str {
+        self.version.trim_start_matches("5.5.5-")
+    }
+
     /// Whether the server is a MariaDB.
     pub fn is_mariadb(&self) -> bool {
         self.version.contains("MariaDB")

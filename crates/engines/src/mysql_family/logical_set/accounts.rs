@@ -92,16 +92,10 @@ fn describe(connection: &mut Connection, account: &mut Account, dialect: Dialect
 /// The default roles of MySQL: SHOW CREATE USER has them before the roles exist.
 fn default_roles(connection: &mut Connection, accounts: &mut [Account]) -> Result<()> {
     let asked = "SELECT user, host, default_role_user, default_role_host FROM mysql.default_roles ORDER BY 1, 2, 3, 4";
-    let answer = match connection.query(asked) {
-        Ok(answer) => answer,
-        // MySQL 5.7 has no roles.
-        Err(Failure::Server(error)) if error.code == 1146 => return Ok(()),
-        Err(Failure::Server(error)) => return Err(refused(&error)),
-        Err(failure) => return Err(failure.into()),
-    };
-    for row in answer.rows {
+    // MySQL 5.7 has no roles.
+    for row in rows_unless(connection, asked, 1146)? {
         let Ok([Some(user), Some(host), Some(role), Some(of)]) = <[_; 4]>::try_from(row) else { continue };
-        let mine = accounts.iter_mut().find(|account| account.user == user && account.host == host);
+        let mine = named(accounts, &user, &host);
         mine.into_iter().for_each(|account| account.default_roles.push(at_host(&role, &of)));
     }
     Ok(())
@@ -111,19 +105,27 @@ fn default_roles(connection: &mut Connection, accounts: &mut [Account]) -> Resul
 fn old_passwords(connection: &mut Connection, accounts: &mut [Account]) -> Result<()> {
     let asked = "SELECT user, host, HEX(JSON_UNQUOTE(JSON_EXTRACT(user_attributes, '$.additional_password'))) FROM \
                  mysql.user WHERE JSON_EXTRACT(user_attributes, '$.additional_password') IS NOT NULL";
-    let answer = match connection.query(asked) {
-        Ok(answer) => answer,
-        // MySQL 5.7 has no such column.
-        Err(Failure::Server(error)) if error.code == 1054 => return Ok(()),
-        Err(Failure::Server(error)) => return Err(refused(&error)),
-        Err(failure) => return Err(failure.into()),
-    };
-    for row in answer.rows {
+    // MySQL 5.7 has no such column.
+    for row in rows_unless(connection, asked, 1054)? {
         let Ok([Some(user), Some(host), Some(hash)]) = <[_; 3]>::try_from(row) else { continue };
-        let mine = accounts.iter_mut().find(|account| account.user == user && account.host == host);
+        let mine = named(accounts, &user, &host);
         mine.into_iter().for_each(|account| account.old_password = format!("0x{hash}"));
     }
     Ok(())
+}
+
+/// The rows of a question about accounts; none from a server that answers with the error `unknown`.
+fn rows_unless(connection: &mut Connection, asked: &str, unknown: u32) -> Result<Vec<Vec<Option<String>>>> {
+    match connection.query(asked) {
+        Ok(answer) => Ok(answer.rows),
+        Err(Failure::Server(error)) if error.code == unknown => Ok(Vec::new()),
+        Err(Failure::Server(error)) => Err(refused(&error)),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+fn named<'a>(accounts: &'a mut [Account], user: &str, host: &str) -> Option<&'a mut Account> {
+    accounts.iter_mut().find(|account| account.user == user && account.host == host)
 }
 
 /// An account for statements.

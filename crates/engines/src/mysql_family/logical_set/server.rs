@@ -93,7 +93,7 @@ impl Facts {
     /// # Errors
     /// It refuses, or it is a server of the other vendor.
     pub fn ask(connection: &mut Connection, dialect: Dialect) -> Result<Self> {
-        let version = connection.greeting().version.trim_start_matches("5.5.5-").to_owned();
+        let version = connection.greeting().own_version().to_owned();
         let found = if connection.greeting().is_mariadb() { Dialect::MariaDb } else { Dialect::MySql };
         if found != dialect {
             let why = format!("the server is a {} server ({version})", found.title());
@@ -143,7 +143,7 @@ impl Facts {
 
 /// Whether a version is this one or a later one.
 pub fn is_at_least(version: &str, least: [u16; 3]) -> bool {
-    version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0)).take(3).ge(least)
+    numbers(version).take(3).ge(least)
 }
 
 /// The series of MariaDB from which on current rows of system-versioned tables end in 2106, and not in 2038.
@@ -151,8 +151,12 @@ pub const ENDS_LATER: (u16, u16) = (11, 5);
 
 /// The first two numbers of a version.
 pub fn series(version: &str) -> (u16, u16) {
-    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let mut numbers = numbers(version);
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn numbers(version: &str) -> impl Iterator<Item = u16> {
+    version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0))
 }
 
 /// A row of texts; `None` is NULL.

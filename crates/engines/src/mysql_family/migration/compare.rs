@@ -32,7 +32,8 @@ pub fn all(servers: &Servers, selection: &Selection, at_once: usize) -> Result<C
     // The largest first, so that no server waits for the other at the end.
     tables.sort_by_key(|table| std::cmp::Reverse(table.bytes));
     // A target that has not got the history is compared without it.
-    let takes_history = history::takes(&mut servers.target.ask()?)?;
+    let has_history = tables.iter().any(|table| table.object.row_end().is_some());
+    let drops_history = has_history && !history::takes(&mut servers.target.ask()?)?;
     let found: Vec<Mutex<[Option<Tally>; 2]>> = tables.iter().map(|_| Mutex::default()).collect();
     let spare: [Mutex<Vec<Connection>>; 2] = Default::default();
     let logins = [&servers.source, &servers.target];
@@ -44,7 +45,7 @@ pub fn all(servers: &Servers, selection: &Selection, at_once: usize) -> Result<C
         let kept = lock(spare).pop();
         let mut connection = kept.map_or_else(|| login.read(), Ok)?;
         let mut columns = table.object.forms()?;
-        if !takes_history {
+        if drops_history {
             columns = history::without(&columns).to_vec();
         }
         let read = tally(&mut connection, &table.object.quoted(), &columns)?;

@@ -86,15 +86,8 @@ fn demand_equal(source: &Digest, target: &Digest, definitions: bool) -> Result<(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
-
-    fn of(sql: &str) -> Digest {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(sql).unwrap();
-        digest_until(&connection, Path::new("x"), None).unwrap()
-    }
+    use crate::sqlite::digest::tests::of;
 
     #[test]
     fn a_row_a_table_or_a_definition_that_differs_is_named() {

@@ -101,7 +101,7 @@ impl Target {
         let settings = Settings::begin(&mut connection, [source, dialect], foreign)?;
         let longest = (packet / 4 * 3).saturating_sub(4096);
         let greeting = connection.greeting();
-        let ends_later = greeting.is_mariadb() && series(greeting.version.trim_start_matches("5.5.5-")) >= ENDS_LATER;
+        let ends_later = greeting.is_mariadb() && series(greeting.own_version()) >= ENDS_LATER;
         Ok(Self {
             connection,
             dialect,
