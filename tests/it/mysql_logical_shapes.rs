@@ -3,9 +3,11 @@
 
 use std::fs;
 
-use fullbore_test_servers::{Kind, Server};
+use fullbore_test_servers::{Kind, Options, Server};
 
+use crate::migrate::migrate;
 use crate::mysql_logical::{SHOP, assert_same, backup, everything, load, server};
+use crate::program::Ended;
 use crate::world::World;
 
 /// The table `seq` has the numbers from 0 on, 2 to this power of them.
@@ -118,6 +120,46 @@ fn many_tables_and_wide_ones_come_back_with_their_definitions() {
         if kind == Kind::Mysql9 {
             a_load_of_many_tables_continues_behind_the_last_noted_one(&world, &source, &target);
         }
+    }
+}
+
+/// The first row is 84 MiB of text. Numbers 0 of ENUM columns stand before and behind long values.
+const LONG_ROWS: &str = "CREATE DATABASE `long`; USE `long`; SET sql_mode = ''; \
+    CREATE TABLE t (e ENUM('a','b'), id INT PRIMARY KEY, body LONGBLOB, f ENUM('x','y'), tail TEXT); \
+    INSERT INTO t VALUES ('a', 1, REPEAT('ab\\t\\\\', 12 << 20), 'y', 'end'), ('b', 2, 'short', 'x', NULL), \
+        ('none', 3, REPEAT('c', 9000000), 'none', ''), ('a', 4, REPEAT('\\n', 3000000), 'x', 'e\\tf'), ('b', 5, NULL, NULL, NULL)";
+
+#[test]
+fn rows_that_are_longer_than_the_memory_of_the_program_go_into_a_server_in_pieces() {
+    for kind in [Kind::Mysql9, Kind::Mariadb11] {
+        let world = World::new();
+        let options = Options::new()
+            .binlog()
+            .redo("1G")
+            .option("max_allowed_packet=256M")
+            .option("local_infile=1")
+            .option("binlog_format=ROW");
+        let [source, target] = ["source", "target"].map(|name| {
+            let server = Server::start(kind, &options);
+            fs::write(world.at(name), server.password()).unwrap();
+            server
+        });
+        source.sql(LONG_ROWS);
+        let within_the_pool = |ended: Ended| {
+            let report = ended.json();
+            let (peak, pool) = (report["peak_rss_bytes"].as_u64().unwrap(), report["pool"]["bytes"].as_u64().unwrap());
+            assert!(peak > 0 && peak < pool + (64 << 20), "{peak}: {report}");
+        };
+        within_the_pool(backup(&world, &source, "--to a/ --database long --report json").done());
+        within_the_pool(load(&world, &target, "--from a --check full --report json").done());
+        let rows = |server: &Server| {
+            server.sql("CHECKSUM TABLE `long`.t; SELECT e + 0, id, LENGTH(body), f + 0, tail FROM `long`.t")
+        };
+        assert_eq!(rows(&target), rows(&source));
+        // Without media between the servers.
+        target.sql("DROP DATABASE `long`");
+        within_the_pool(migrate(&world, [&source, &target], "--for 1ms --report json").done());
+        assert_eq!(rows(&target), rows(&source));
     }
 }
 

@@ -1,4 +1,4 @@
-//! LOAD DATA LOCAL: the server asks for a file, and gets rows that are in memory (MySQL's protocol documentation,
+//! LOAD DATA LOCAL: the server asks for a file, and gets rows instead (MySQL's protocol documentation,
 //! "LOCAL INFILE Request").
 
 use fullbore_core::Result;
@@ -35,20 +35,34 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Runs a LOAD DATA LOCAL statement with these bytes in the place of its file, in packets below `packet_max` bytes.
+    /// Begins a LOAD DATA LOCAL statement. The server then waits for the bytes of its file.
     ///
     /// # Errors
-    /// The server refuses the statement, before or after it got the data.
-    pub fn load_local(&mut self, statement: &str, data: &[u8], packet_max: usize) -> Result<Changed, Failure> {
+    /// The server refuses the statement.
+    pub fn begin_load(&mut self, statement: &str) -> Result<(), Failure> {
         self.send(COM_QUERY, statement.as_bytes())?;
         let answer = self.packets.read(ANSWER_MAX)?;
         match answer.split_first() {
-            Some((0xFB, _)) => {}
-            Some((0xFF, body)) => return Err(Failure::Server(ServerError::parse(&self.packets.name, body))),
-            _ => return Err(self.packets.broken("it did not ask for the rows of LOAD DATA").into()),
+            Some((0xFB, _)) => Ok(()),
+            Some((0xFF, body)) => Err(Failure::Server(ServerError::parse(&self.packets.name, body))),
+            _ => Err(self.packets.broken("it did not ask for the rows of LOAD DATA").into()),
         }
+    }
+
+    /// Sends bytes of the file, in packets below `packet_max` bytes.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn send_rows(&mut self, data: &[u8], packet_max: usize) -> Result<()> {
         let packet = PACKET.min(packet_max.saturating_sub(1)).max(1);
-        data.chunks(packet).try_for_each(|piece| self.packets.write_data(piece))?;
+        data.chunks(packet).try_for_each(|piece| self.packets.write_data(piece))
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// The server refuses the data.
+    pub fn end_load(&mut self) -> Result<Changed, Failure> {
         self.packets.write(&[])?;
         self.changed()
     }

@@ -13,7 +13,7 @@ use fullbore_core::{Error, Result};
 
 use super::super::lock;
 use super::ServerLoad;
-use super::streams::Loaders;
+use super::streams::{Carry, Loaders};
 use crate::engine::Flow;
 
 /// A transaction of a load ends with the piece that makes it longer than this, in bytes.
@@ -121,7 +121,7 @@ impl ServerLoad {
 
     fn load_pieces(&self, flow: &Flow<'_>, take: &Mutex<Receiver<Piece>>) -> Result<Account> {
         let mut clock = Clock::shown_in(&flow.progress.stages[2]);
-        let (mut by, mut pending, mut carry) = (Loaders::default(), 0, Vec::new());
+        let (mut by, mut pending, mut carry) = (Loaders::default(), 0, Carry::default());
         loop {
             let piece = lock(take).recv();
             clock.lap(Spent::Starved);

@@ -1,11 +1,11 @@
 //! The rows of one stream on their way into a table: each piece that comes is cut at the end of its last row, and becomes
-//! one statement. No statement waits for bytes.
+//! one statement. Only the statement of a long row waits for more bytes: a row may be larger than the memory.
 
 use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
 
 use super::plan::PlannedTable;
-use crate::mysql_family::connection::{Connection, Failure, ServerError};
+use crate::mysql_family::connection::{Changed, Connection, Failure, ServerError};
 use crate::mysql_family::logical_set::{insert, tsv};
 
 /// The most warnings of a statement whose texts we ask the server to keep. MySQL 9 allows it to few accounts.
@@ -65,13 +65,18 @@ impl Loader {
             .try_fold(0, |loaded, group| Ok(loaded + self.load_as(table, group, false)?))
     }
 
-    fn load_as(&mut self, table: &PlannedTable, rows: &[u8], strict: bool) -> Result<u64> {
+    fn set_mode(&mut self, strict: bool) -> Result<()> {
         if self.strict != Some(strict) {
             let mode = super::prepare::MODE;
             let more = if strict { ",STRICT_ALL_TABLES" } else { "" };
             self.connection.query(&format!("SET SESSION sql_mode = '{mode}{more}'"))?;
             self.strict = Some(strict);
         }
+        Ok(())
+    }
+
+    fn load_as(&mut self, table: &PlannedTable, rows: &[u8], strict: bool) -> Result<u64> {
+        self.set_mode(strict)?;
         match self.way {
             Way::LoadData => self.load_data(table, rows),
             Way::Insert => self.insert(table, rows),
@@ -79,11 +84,51 @@ impl Loader {
     }
 
     fn load_data(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
-        let statement = load_statement(table);
-        let changed =
-            self.connection.load_local(&statement, rows, self.packet_max).map_err(|failure| refused(table, failure))?;
-        // LOCAL makes warnings of errors, and leaves out rows with a key that is there.
+        let (statement, packet_max) = (load_statement(table), self.packet_max);
+        let mut run = || {
+            self.connection.begin_load(&statement)?;
+            self.connection.send_rows(rows, packet_max)?;
+            self.connection.end_load()
+        };
+        let changed = run().map_err(|failure| refused(table, failure))?;
         let sent = rows.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.judge(table, changed, sent)
+    }
+
+    /// Whether a row may come in pieces.
+    pub fn takes_pieces(&self) -> bool {
+        self.way == Way::LoadData
+    }
+
+    /// Begins the statement of one row, which comes in pieces.
+    ///
+    /// # Errors
+    /// The server refuses the statement.
+    pub fn begin_row(&mut self, table: &PlannedTable) -> Result<()> {
+        self.set_mode(enums(table).is_empty())?;
+        self.connection.begin_load(&load_statement(table)).map_err(|failure| refused(table, failure))
+    }
+
+    /// Sends a piece of that row.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn send_piece(&mut self, table: &PlannedTable, piece: &[u8]) -> Result<()> {
+        let sent = self.connection.send_rows(piece, self.packet_max);
+        sent.map_err(|error| refused(table, Failure::Fault(error)))
+    }
+
+    /// The row is complete.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn end_row(&mut self, table: &PlannedTable) -> Result<u64> {
+        let changed = self.connection.end_load().map_err(|failure| refused(table, failure))?;
+        self.judge(table, changed, 1)
+    }
+
+    /// LOCAL makes warnings of errors, and leaves out rows with a key that is there.
+    fn judge(&mut self, table: &PlannedTable, changed: Changed, sent: u64) -> Result<u64> {
         self.judge_warnings(table, changed.warnings)?;
         if changed.rows == sent {
             return Ok(sent);

@@ -16,7 +16,7 @@ use fullbore_core::{Error, Result};
 
 use super::super::session::{LogicalSession, NewDetail};
 use super::ServerLoad;
-use super::streams::{Loaders, SmallTables};
+use super::streams::{Carry, Loaders, SmallTables};
 use crate::engine::Flow;
 
 /// A transaction of a load ends with the piece that makes it longer than this, in bytes.
@@ -24,8 +24,8 @@ const TRANSACTION: u64 = 16 << 20;
 
 /// A stream whose bytes come in.
 enum Content {
-    /// Rows of the table at this place, and the bytes after the last whole row.
-    Chunk(usize, Vec<u8>),
+    /// Rows of the table at this place, and the row that has not come to its end.
+    Chunk(usize, Carry),
     Small(SmallTables),
     /// It is in the target already.
     Catalog,
@@ -151,11 +151,12 @@ impl Lane<'_> {
             }
             Content::Catalog => true,
         };
+        let row_is_open = matches!(&content, Content::Chunk(_, carry) if carry.is_open());
         if !is_complete {
             self.open.insert(stream, content);
         }
         self.pending += bytes.len() as u64;
-        if self.pending >= TRANSACTION {
+        if self.pending >= TRANSACTION && !row_is_open {
             self.by.commit(self.load)?;
             self.pending = 0;
         }
@@ -165,7 +166,7 @@ impl Lane<'_> {
     fn content(&self, stream: u32) -> Result<Content> {
         Ok(match self.session.content(stream) {
             Some(NewDetail::Chunk(schema, table)) => match self.load.plan.places.get(&(schema, table)) {
-                Some(place) => Content::Chunk(*place, Vec::new()),
+                Some(place) => Content::Chunk(*place, Carry::default()),
                 None => Content::Catalog,
             },
             Some(NewDetail::Small) => Content::Small(SmallTables::default()),

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use fullbore_core::unpack::Target;
 use fullbore_core::{Error, Result};
 
-use super::plan::Plan;
+use super::plan::{Plan, PlannedTable};
 use super::rows::Loader;
 use super::{ServerLoad, notes};
 use crate::engine::LoadOrder;
@@ -17,7 +17,9 @@ use crate::mysql_family::logical_set::set::Detail;
 use crate::mysql_family::logical_set::small::Sections;
 use crate::mysql_family::logical_set::tsv::Tally;
 
-/// The longest row that is held in memory, in bytes.
+/// A row with more bytes goes to the server in pieces, as they come.
+const LONG_ROW: usize = 4 << 20;
+/// The longest row that is held in memory, in bytes: the target takes no row in pieces.
 const ROW_MAX: usize = 1 << 30;
 
 /// Tables in a transaction of the target. A server looks through the locks of a transaction for each table that it opens:
@@ -28,10 +30,30 @@ const TABLES: u64 = 100;
 pub struct StreamLoad {
     size: u64,
     taken: u64,
-    /// Bytes after the last row that was loaded.
-    carry: Vec<u8>,
+    carry: Carry,
     into: Content,
     by: Loaders,
+}
+
+/// The begin of a row whose end has not come.
+#[derive(Default)]
+pub struct Carry {
+    /// Its bytes that wait here.
+    bytes: Vec<u8>,
+    /// The server has bytes of it: its statement waits for the rest.
+    is_open: bool,
+}
+
+impl Carry {
+    /// Whether the last row has come to its end.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && !self.is_open
+    }
+
+    /// Whether a statement waits for the rest of a row: its connection takes nothing else.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
 }
 
 /// The connections that load a stream.
@@ -146,31 +168,64 @@ impl ServerLoad {
     ///
     /// # Errors
     /// The server refuses.
-    pub fn take_rows(&self, place: usize, carry: &mut Vec<u8>, bytes: &[u8], by: &mut Loaders) -> Result<()> {
+    pub fn take_rows(&self, place: usize, carry: &mut Carry, bytes: &[u8], by: &mut Loaders) -> Result<()> {
         let table = self.plan.tables.get(place).ok_or(Error::Halted)?;
-        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n').map(|end| end + 1) else {
-            carry.extend_from_slice(bytes);
-            if carry.len() > ROW_MAX {
-                let why = "a row in the set is longer than 1 GiB";
-                return Err(Error::incomplete(format!("table {}", table.shown()), why, "use another set"));
-            }
-            return Ok(());
-        };
+        let bytes = if carry.is_open { self.take_piece(table, carry, bytes, by)? } else { bytes };
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let (rows, rest) = bytes.split_at(end);
         if !table.object.has_rows() {
-            *carry = rest.to_vec();
+            carry.bytes = rest.to_vec();
             return Ok(());
         }
-        match carry.is_empty() {
-            true => self.load_rows(place, rows, by)?,
-            false => {
-                carry.extend_from_slice(rows);
-                self.load_rows(place, carry, by)?;
-                carry.clear();
+        if !rows.is_empty() {
+            match carry.bytes.is_empty() {
+                true => self.load_rows(place, rows, by)?,
+                false => {
+                    carry.bytes.extend_from_slice(rows);
+                    self.load_rows(place, &carry.bytes, by)?;
+                    carry.bytes.clear();
+                }
             }
         }
-        carry.extend_from_slice(rest);
+        carry.bytes.extend_from_slice(rest);
+        if carry.bytes.len() > LONG_ROW {
+            self.begin_row(table, carry, by)?;
+        }
         Ok(())
+    }
+
+    /// Sends a long row to the server, as far as it has come. The row of a table whose history stays away has to be whole.
+    fn begin_row(&self, table: &PlannedTable, carry: &mut Carry, by: &mut Loaders) -> Result<()> {
+        let loader = by.within(self, table.transactional)?;
+        if table.dropped.is_none() && loader.takes_pieces() {
+            loader.begin_row(table)?;
+            loader.send_piece(table, &std::mem::take(&mut carry.bytes))?;
+            carry.is_open = true;
+        } else if carry.bytes.len() > ROW_MAX {
+            let why = "a row in the set is longer than 1 GiB, and this target takes no row in pieces";
+            let hint = "allow LOAD DATA LOCAL on the target (local_infile = ON)";
+            return Err(Error::incomplete(format!("table {}", table.shown()), why, hint));
+        }
+        Ok(())
+    }
+
+    /// Sends the next piece of a long row, and gives the bytes behind its end.
+    fn take_piece<'b>(
+        &self,
+        table: &PlannedTable,
+        carry: &mut Carry,
+        bytes: &'b [u8],
+        by: &mut Loaders,
+    ) -> Result<&'b [u8]> {
+        let loader = by.within(self, table.transactional)?;
+        let end = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+        let (piece, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+        loader.send_piece(table, piece)?;
+        if end.is_some() {
+            carry.is_open = false;
+            self.loaded_rows.fetch_add(loader.end_row(table)?, Ordering::Relaxed);
+        }
+        Ok(rest)
     }
 
     /// Loads whole rows. Without the history, the current rows are what the target should have.
@@ -282,7 +337,8 @@ pub fn of_order(
         };
         match into {
             Some(into) => {
-                let load = StreamLoad { size: stream.size, taken: 0, carry: Vec::new(), into, by: Loaders::default() };
+                let load =
+                    StreamLoad { size: stream.size, taken: 0, carry: Carry::default(), into, by: Loaders::default() };
                 streams.insert(stream.id, Mutex::new(load));
             }
             None => {
