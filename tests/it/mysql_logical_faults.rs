@@ -145,6 +145,61 @@ fn a_mariadb_server_that_goes_at_any_phase_costs_no_row_and_doubles_none() {
     gone_at_each_phase(Kind::Mariadb11);
 }
 
+/// The last transaction of a killed load can end late: at a server that waits for a replica or for its disk.
+fn a_commit_that_ends_late(kind: Kind) {
+    let world = World::new();
+    let (source, target) = (server(kind, &world, "source"), server(kind, &world, "target"));
+    source
+        .sql("CREATE DATABASE shop; CREATE TABLE shop.nokey (v TEXT); INSERT INTO shop.nokey VALUES ('one'), ('two')");
+    backup(&world, &source, "--to a/").done();
+    let cutter = Cutter::before(&target);
+    target.sql("SET GLOBAL local_infile = 1");
+    cutter.cuts_at("INTO TABLE `shop`.`nokey`");
+    let line = format!(
+        "restore --from a --into {}://root@127.0.0.1:{}?ssl-mode=disabled&get-server-public-key=true --password-file target",
+        scheme(&target),
+        cutter.port
+    );
+    world.run(&line).with_code(1);
+    std::thread::scope(|scope| {
+        let holds = "SELECT GET_LOCK('go', 600), CONNECTION_ID(), SLEEP(600)";
+        scope.spawn(|| target.try_sql(holds));
+        let sessions = |what: &str| {
+            target.sql(&format!(
+                "SELECT id FROM information_schema.processlist WHERE info LIKE '{what}%' AND id <> CONNECTION_ID()"
+            ))
+        };
+        let wait_for = |what: &str| {
+            while sessions(what).is_empty() {
+                std::thread::yield_now();
+            }
+        };
+        wait_for("SELECT GET_LOCK(''go'', 600), CONN");
+        // What the killed load has sent: its rows and its note are there, and its commit is under way.
+        let late = "BEGIN; INSERT INTO fullbore_load.streams VALUES (0, NULL), (1, NULL), (2, NULL), (3, NULL); \
+                    INSERT INTO shop.nokey VALUES ('one'), ('two'); DO GET_LOCK('go', 600); COMMIT";
+        let killed = scope.spawn(|| target.sql(late));
+        wait_for("DO GET_LOCK");
+        let next = scope.spawn(|| load(&world, &target, "--from a --resume"));
+        wait_for("INSERT INTO fullbore_load.streams");
+        target.sql(&format!("KILL {}", sessions("SELECT GET_LOCK(''go'', 600), CONN").trim()));
+        killed.join().unwrap();
+        next.join().unwrap().with_code(1).says(&["another load", "continue with --resume"]);
+    });
+    load(&world, &target, "--from a --resume --check full").done();
+    assert_eq!(target.sql("SELECT COUNT(*) FROM shop.nokey"), "2\n");
+}
+
+#[test]
+fn a_commit_of_a_killed_load_that_mysql_ends_late_doubles_no_row() {
+    a_commit_that_ends_late(Kind::Mysql9);
+}
+
+#[test]
+fn a_commit_of_a_killed_load_that_mariadb_ends_late_doubles_no_row() {
+    a_commit_that_ends_late(Kind::Mariadb11);
+}
+
 #[test]
 fn what_an_account_or_a_target_lacks_is_named() {
     let world = World::new();

@@ -180,7 +180,7 @@ fn a_load_of_many_tables_continues_behind_the_last_noted_one(world: &World, sour
     let into = format!("mysql://some@127.0.0.1:{}", target.port());
     let noted = || {
         let asked = "SELECT SUM(count_star) FROM performance_schema.events_statements_summary_by_digest WHERE digest_text LIKE \
-            'INSERT INTO `fullbore_load` . `streams`%'";
+            'INSERT INTO `fullbore_load` . `streams`%' OR digest_text LIKE 'UPDATE `fullbore_load` . `streams`%'";
         target.sql(asked).trim().parse::<u64>().unwrap()
     };
     let before = noted();

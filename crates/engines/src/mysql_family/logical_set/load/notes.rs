@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::engine::LoadOrder;
-use crate::mysql_family::connection::Connection;
+use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::selection::NOTES;
 
 /// The columns of the notes. A database with others is not ours.
@@ -17,6 +17,8 @@ const COLUMNS: [(&str, &str); 5] =
     [("load", "set_id"), ("load", "created"), ("load", "selection"), ("streams", "stream"), ("streams", "tables")];
 /// The columns that every version has written first.
 const FIRST: usize = 2;
+/// ER_DUP_ENTRY.
+const DOUBLED: u32 = 1062;
 
 /// What the target holds of an earlier load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -131,11 +133,34 @@ pub fn created(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// The statement that notes a stream, for the transaction of its rows: the first `tables` of it, or None for all of it. It is
-/// noted already if a table in it is loaded again.
-pub fn done(stream: u32, tables: Option<u64>) -> String {
+/// Notes a stream in the transaction of its rows: the first `tables` of it, or None for all of it. `before` is what its note
+/// has so far; None without a note. A commit of a killed load can come to its end behind the question for the notes: then
+/// its rows are there, and the rows of this transaction must not be.
+///
+/// # Errors
+/// The server refuses, or the note is another one.
+pub fn note(connection: &mut Connection, stream: u32, before: Option<u64>, tables: Option<u64>) -> Result<()> {
+    match connection.change(statement(stream, before, tables).as_bytes()) {
+        Ok(changed) if changed.rows == 1 => Ok(()),
+        Err(Failure::Server(error)) if error.code != DOUBLED => Err(Failure::Server(error).into()),
+        Err(Failure::Fault(error)) => Err(error),
+        _ => {
+            let why = "another load of the set has just written the same rows: it still runs, or it was killed and its last \
+                       transaction ended later";
+            let hint = "wait until no other load runs, then continue with --resume";
+            Err(Error::refused(connection.name(), why, hint))
+        }
+    }
+}
+
+fn statement(stream: u32, before: Option<u64>, tables: Option<u64>) -> String {
     let tables = tables.map_or_else(|| "NULL".to_owned(), |tables| tables.to_string());
-    format!("INSERT INTO {NOTES}.streams VALUES ({stream}, {tables}) ON DUPLICATE KEY UPDATE tables = {tables}")
+    match before {
+        None => format!("INSERT INTO {NOTES}.streams VALUES ({stream}, {tables})"),
+        Some(before) => {
+            format!("UPDATE {NOTES}.streams SET tables = {tables} WHERE stream = {stream} AND tables = {before}")
+        }
+    }
 }
 
 /// Removes the notes.
@@ -162,6 +187,13 @@ mod tests {
         assert_ne!(digest(&["a.b"], &[]), digest(&[], &[]));
         assert_ne!(digest(&[], &[("a", "b")]), digest(&[], &[("b", "a")]));
         assert_eq!(digest(&[], &[]).len(), 32);
+    }
+
+    #[test]
+    fn a_note_never_replaces_that_of_another_load() {
+        assert_eq!(statement(7, None, Some(100)), "INSERT INTO fullbore_load.streams VALUES (7, 100)");
+        let expected = "UPDATE fullbore_load.streams SET tables = NULL WHERE stream = 7 AND tables = 100";
+        assert_eq!(statement(7, Some(100), None), expected);
     }
 
     #[test]

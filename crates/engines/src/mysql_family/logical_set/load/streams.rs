@@ -32,6 +32,8 @@ pub struct StreamLoad {
     taken: u64,
     carry: Carry,
     into: Content,
+    /// The note of the target has all of it already: a table is loaded again.
+    is_noted: bool,
     by: Loaders,
 }
 
@@ -117,6 +119,8 @@ pub struct SmallTables {
     done: u64,
     /// The number of the stream, where the target has notes.
     noted: Option<u32>,
+    /// How many tables its note has; None without a note.
+    note: Option<u64>,
 }
 
 impl SmallTables {
@@ -157,9 +161,9 @@ impl ServerLoad {
 
     /// Notes the stream in the transaction of its rows.
     fn end(&self, stream: u32, load: &mut StreamLoad) -> Result<()> {
-        if !matches!(load.into, Content::Small(SmallTables { done: u64::MAX, .. })) {
-            let loader = load.by.within(self, true)?;
-            loader.connection.query(&notes::done(stream, None))?;
+        if !load.is_noted {
+            let before = if let Content::Small(small) = &load.into { small.note } else { None };
+            notes::note(&mut load.by.within(self, true)?.connection, stream, before, None)?;
         }
         load.by.commit(self)
     }
@@ -255,7 +259,7 @@ impl ServerLoad {
     /// # Errors
     /// The server refuses, or they are not sections.
     pub fn take_sections(&self, small: &mut SmallTables, bytes: &[u8], by: &mut Loaders) -> Result<()> {
-        let SmallTables { sections, tables, done, noted } = small;
+        let SmallTables { sections, tables, done, noted, note } = small;
         let taken = sections.take::<SectionError>(bytes, |section, rows| {
             *tables += 1;
             let place = self.plan.places.get(&(section.schema.clone(), section.table.clone())).copied();
@@ -268,7 +272,8 @@ impl ServerLoad {
             }
             if *tables > *done && *tables % TABLES == 0 {
                 if let Some(stream) = noted {
-                    by.within(self, true)?.connection.query(&notes::done(*stream, Some(*tables)))?;
+                    notes::note(&mut by.within(self, true)?.connection, *stream, *note, Some(*tables))?;
+                    *note = Some(*tables);
                 }
                 by.commit(self)?;
             }
@@ -321,7 +326,7 @@ pub fn of_order(
     let (mut streams, mut passed) = (HashMap::new(), HashSet::new());
     for stream in &order.streams {
         let noted = done.get(&stream.id);
-        let is_done = noted.is_some();
+        let (is_done, is_noted) = (noted.is_some(), matches!(noted, Some(None)));
         let into = match Detail::of(stream) {
             Some(Detail::Chunk { schema, table, tally }) => {
                 let place = plan.places.get(&(schema, table)).copied();
@@ -330,15 +335,15 @@ pub fn of_order(
                 place.filter(|_| !is_done || again).map(Content::Chunk)
             }
             Some(Detail::Small { .. }) => {
-                let done = noted.map_or(0, |tables| tables.unwrap_or(u64::MAX));
-                Some(Content::Small(SmallTables { done, noted: Some(stream.id), ..SmallTables::default() }))
+                let (done, note) = (noted.map_or(0, |tables| tables.unwrap_or(u64::MAX)), noted.copied().flatten());
+                Some(Content::Small(SmallTables { done, noted: Some(stream.id), note, ..SmallTables::default() }))
             }
             _ => None,
         };
         match into {
             Some(into) => {
-                let load =
-                    StreamLoad { size: stream.size, taken: 0, carry: Carry::default(), into, by: Loaders::default() };
+                let (carry, by) = (Carry::default(), Loaders::default());
+                let load = StreamLoad { size: stream.size, taken: 0, carry, into, is_noted, by };
                 streams.insert(stream.id, Mutex::new(load));
             }
             None => {
