@@ -186,3 +186,40 @@ fn a_running_mysql_gets_the_rows_and_then_the_log_up_to_a_time() {
 fn a_running_mariadb_gets_the_rows_and_then_the_log_up_to_a_time() {
     rows_and_then_the_log(Kind::Mariadb11);
 }
+
+/// An event of the set or of the log would change rows while the log brings what the events of the source did.
+fn no_event_runs_beside_the_log(kind: Kind) {
+    let test = Logged::new(kind);
+    test.server.sql(
+        "SET GLOBAL event_scheduler = OFF; CREATE TABLE shop.seen (a INT); \
+         CREATE EVENT shop.e ON SCHEDULE EVERY 1 SECOND DO INSERT INTO shop.seen VALUES (@@port)",
+    );
+    test.backup("--method logical").done();
+    test.insert("later");
+    test.backup("--kind log").done();
+    let target = Target::new(&test);
+    target.server.sql("SET GLOBAL event_scheduler = ON");
+    target.restore(&test, "").with_code(1).says(&["event shop.e", "event_scheduler = OFF"]);
+    assert!(!target.server.sql("SHOW DATABASES").contains("shop"));
+    test.server.sql("DROP EVENT shop.e");
+    test.backup("--method logical").done();
+    test.server.sql("CREATE EVENT shop.next ON SCHEDULE EVERY 1 SECOND DO INSERT INTO shop.seen VALUES (@@port)");
+    test.backup("--kind log").done();
+    target.restore(&test, "").with_code(1).says(&["it makes or changes an event", "event_scheduler = OFF"]);
+    target.server.sql("SET GLOBAL event_scheduler = OFF");
+    target.restore(&test, "").done();
+    assert_eq!(
+        target.server.sql("SELECT COUNT(*) FROM shop.seen; SELECT COUNT(*) FROM information_schema.events"),
+        "0\n1\n"
+    );
+}
+
+#[test]
+fn no_event_of_mysql_runs_beside_the_log() {
+    no_event_runs_beside_the_log(Kind::Mysql9);
+}
+
+#[test]
+fn no_event_of_mariadb_runs_beside_the_log() {
+    no_event_runs_beside_the_log(Kind::Mariadb10);
+}

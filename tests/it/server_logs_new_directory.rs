@@ -25,7 +25,7 @@ impl Logged {
     }
 
     /// The GTID of the last transaction of the source.
-    fn last_gtid(&self) -> String {
+    pub fn last_gtid(&self) -> String {
         let asked = match self.kind {
             Kind::Mysql9 => "SELECT CONCAT(@@server_uuid, ':', SUBSTRING_INDEX(@@gtid_executed, '-', -1))",
             _ => "SELECT @@gtid_binlog_pos",

@@ -11,14 +11,14 @@ use fullbore_core::{Error, Result};
 use super::end::{End, complete_at};
 use super::session::{as_json, set_end};
 use super::stage::{Stage, Way};
-use super::through::guard::{Guard, is_not_a_users};
+use super::through::guard::{Guard, RUNS_EVENTS, is_not_a_users};
 use super::through::statements::{Connect, Statements};
 use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayInto, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
-use crate::mysql_family::logical_set::catalog::{self, Object};
-use crate::mysql_family::logical_set::load::notes;
+use crate::mysql_family::logical_set::catalog::{self, Code, Object};
+use crate::mysql_family::logical_set::load::{history, notes};
 use crate::mysql_family::server_options::{PASSWORD_FILE, USERS};
 use crate::mysql_family::url::ServerAddress;
 
@@ -87,6 +87,7 @@ fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
     let all = connection.query("SELECT LOWER(schema_name) FROM information_schema.schemata")?;
     guard.foreign = all.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
     guard.foreign.retain(|name| !is_not_a_users(name));
+    guard.runs_events = connection.query("SELECT @@GLOBAL.event_scheduler")?.single() == Some("ON");
     for (name, bytes) in on.catalogs {
         for object in catalog::read(name, bytes)? {
             match object {
@@ -95,6 +96,11 @@ fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
                     guard.unsettled.insert(table.shown().to_lowercase());
                 }
                 Object::Account(_) => guard.has_accounts = true,
+                Object::Code(code) if guard.runs_events && runs(&code) => {
+                    let why = format!("the set has {}: {RUNS_EVENTS}", code.shown());
+                    let hint = "after the restore: SET GLOBAL event_scheduler = ON";
+                    return Err(Error::refused(connection.name(), why, hint));
+                }
                 _ => {}
             }
         }
@@ -102,6 +108,11 @@ fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
     guard.with_accounts = guard.has_accounts && on.options.given.has(&USERS);
     guard.complete = complete_at(on.position);
     Ok(guard)
+}
+
+/// Whether it is an event that runs.
+fn runs(code: &Code) -> bool {
+    code.kind == "EVENT" && code.create.contains(" PRESERVE ENABLE")
 }
 
 /// The first two numbers of a version.
@@ -173,7 +184,11 @@ impl LogReplay for ReplayByStatements {
                  ROLLBACK"
             ));
         }
-        notes::remove(&mut (self.connect)()?)?;
+        let mut connection = (self.connect)()?;
+        if self.dialect == Dialect::MariaDb {
+            history::close_all(&mut connection)?;
+        }
+        notes::remove(&mut connection)?;
         Ok(Replayed {
             transactions: stage.counts.0,
             gtid: stage.stands.binlog.gtid.clone(),

@@ -29,7 +29,7 @@ use super::binlog::end::End;
 use super::binlog::preflight::{Server, is_beyond, status};
 use super::from_sqlite::FromSqlite;
 use super::logical_set::describe;
-use super::logical_set::load::{ServerLoad, control};
+use super::logical_set::load::{ServerLoad, control, history};
 use super::logical_set::selection::Selection;
 use super::logical_set::session::LogicalSession;
 use crate::Session;
@@ -334,6 +334,9 @@ impl ServerMigration {
 
     /// Events run only on a server that is written to by nobody else.
     fn create_events(&mut self) -> Result<()> {
+        if self.servers.target_facts.dialect == Dialect::MariaDb {
+            history::close_all(&mut self.servers.control)?;
+        }
         let mut asking = self.servers.source.ask()?;
         let all = describe::events(&mut asking, &self.selection)?;
         if all.is_empty() {

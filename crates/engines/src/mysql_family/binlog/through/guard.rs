@@ -8,6 +8,10 @@ use crate::mysql_family::binlog::statement::{Kind, Statement};
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::selection::{MIGRATION, NOTES, OWN};
 
+/// Why no event may be in the target before the end of the log.
+pub const RUNS_EVENTS: &str = "the target runs events (event_scheduler = ON), so an event would change rows beside the log, which has \
+                               what the events of the source did. SET GLOBAL event_scheduler = OFF until the restore has ended";
+
 /// What becomes of a statement.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -34,6 +38,8 @@ pub struct Guard {
     pub unsettled: BTreeSet<String>,
     /// The place in the log where the set was complete: its file and its offset. None: it is unknown.
     pub complete: Option<(String, u64)>,
+    /// The target runs events: those of the set and of the log would write beside the log.
+    pub runs_events: bool,
     /// How many statements about accounts were left out.
     pub accounts_left_out: u64,
     /// How many statements about tables of the server itself were left out.
@@ -99,6 +105,9 @@ impl Guard {
             if let Some(name) = self.unsettled.iter().find(|name| table(name)) {
                 return Err(twice(name));
             }
+        }
+        if kind == Kind::Event && self.runs_events && !statement.shown().starts_with("DROP") {
+            return Err(format!("it makes or changes an event: {RUNS_EVENTS}"));
         }
         let about = statement.about();
         let met =
@@ -186,6 +195,19 @@ mod tests {
         ] {
             assert_eq!(judge(&one).ok(), verdict, "{}", String::from_utf8_lossy(&one.text));
         }
+    }
+
+    #[test]
+    fn a_target_that_runs_events_gets_none_out_of_the_log() {
+        let judge = |text: &str, runs_events| {
+            let one = statement("shop", text, None);
+            Guard { runs_events, ..Guard::default() }.judge(Kind::of(&one.text), &one, HERE)
+        };
+        let create = "CREATE DEFINER=`a`@`b` EVENT e ON SCHEDULE EVERY 1 DAY DO SELECT 1";
+        assert!(judge(create, true).unwrap_err().contains("event_scheduler = OFF"));
+        assert!(judge("ALTER EVENT e ENABLE", true).is_err());
+        assert_eq!(judge(create, false), Ok(Verdict::Apply));
+        assert_eq!(judge("DROP EVENT e", true), Ok(Verdict::Apply));
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Statements {
     pub(super) empty: bool,
     /// The threads of the source with temporary tables, which are in the main session.
     temporary: BTreeSet<u32>,
+    /// The tables of MariaDB whose rows the log had as rows, in lower case, without their databases.
+    tables_of_rows: BTreeSet<String>,
     /// A table that the current group has created, with rows that may fail.
     pub(super) half: Option<Statement>,
     /// The XA transactions that are prepared. MariaDB: each with the session that has prepared it. A session that ends gives
@@ -92,6 +94,7 @@ impl Statements {
             ended: false,
             empty: false,
             temporary: BTreeSet::new(),
+            tables_of_rows: BTreeSet::new(),
             half: None,
             prepared: BTreeMap::new(),
             group: String::new(),
@@ -190,6 +193,9 @@ impl Statements {
                 let applies = self.guard.takes_rows(&schema, &table, (&self.file, self.at));
                 let applies = applies.map_err(|why| self.odd(&why))?;
                 if applies {
+                    if self.dialect == Dialect::MariaDb {
+                        self.tables_of_rows.insert(table.to_lowercase());
+                    }
                     self.target().demand_ends(schema, table).map_err(|trouble| self.trouble(trouble))?;
                 }
                 self.batch.map(event, applies).map_err(|why| self.odd(why))
@@ -262,6 +268,12 @@ impl Statements {
         if kind == Kind::Idle && statement.shown().starts_with("CREATE") {
             self.temporary.insert(statement.thread);
         }
+        if kind == Kind::Rows && changes_portion(&statement.text, &self.tables_of_rows) {
+            return Err(self.odd(
+                "it changes a part of a period (FOR PORTION OF) of a table whose rows the log had as rows before: MariaDB would give \
+                 the remaining parts wrong times",
+            ));
+        }
         self.target().prepare(statement).map_err(|trouble| self.trouble(trouble))?;
         for set in std::mem::take(&mut self.ahead) {
             self.run(set.as_bytes())?;
@@ -331,6 +343,13 @@ impl Statements {
     }
 }
 
+/// Whether a statement changes a part of a period of one of these tables. See
+/// [`history::close`](crate::mysql_family::logical_set::load::history::close).
+fn changes_portion(text: &[u8], tables: &BTreeSet<String>) -> bool {
+    let text = String::from_utf8_lossy(text).to_lowercase();
+    text.contains("portion") && tables.iter().any(|table| text.contains(table))
+}
+
 /// The GTIDs of a server, if the account may set those of transactions.
 fn executed(connection: &mut Connection, dialect: Dialect) -> Result<Option<GtidSet>> {
     if dialect == Dialect::MariaDb {
@@ -341,4 +360,17 @@ fn executed(connection: &mut Connection, dialect: Dialect) -> Result<Option<Gtid
     let on = answer.value(0, 0).is_some_and(|mode| mode == "ON");
     let allowed = on && connection.query_if_allowed("SET @@SESSION.gtid_next = 'AUTOMATIC'")?.is_some();
     Ok(executed.filter(|_| allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_period_is_changed_only_where_the_log_had_no_rows_of_the_table() {
+        let tables = BTreeSet::from(["stay".to_owned()]);
+        let deletes = b"DELETE FROM Stay FOR PORTION OF p FROM '2020-01-01' TO '2020-02-01'";
+        assert!(changes_portion(deletes, &tables) && !changes_portion(deletes, &BTreeSet::new()));
+        assert!(!changes_portion(b"DELETE FROM stay", &tables));
+    }
 }

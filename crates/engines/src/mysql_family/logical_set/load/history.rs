@@ -9,6 +9,7 @@ use super::plan::{Plan, PlannedTable};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical::columns::{Column, Form, ROW_END, ROW_START, have_history};
+use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::tsv::NULL;
 
 /// How many names a warning lists.
@@ -103,6 +104,46 @@ pub fn fit(connection: &mut Connection, plan: &mut Plan, dialect: Dialect) -> Re
         "the target does not take the history of system-versioned tables (MariaDB before 10.11, or secure_timestamp): they get \
          their current rows only: {named}"
     ));
+    Ok(())
+}
+
+/// How SHOW CREATE TABLE begins an application-time period. That of the system has no quotes.
+const PERIOD: &str = "PERIOD FOR `";
+/// A statement that closes all open instances of a table, and changes nothing in it.
+const CLOSE: &str = "ENABLE KEYS";
+
+/// Whether a table keeps its history and has a period of the application, too.
+pub fn has_period(table: &PlannedTable) -> bool {
+    have_history(&table.columns) && table.split.create.contains(PERIOD)
+}
+
+/// Makes the server close such a table. MariaDB keeps in an open table that the rows brought their times along: the next DELETE … FOR
+/// PORTION OF of any session would then give the remaining parts of a row the times of the deleted one, and nobody would see
+/// them (11.4.7).
+///
+/// # Errors
+/// The server refuses.
+pub fn close(connection: &mut Connection, quoted_table: &str) -> Result<(), Failure> {
+    connection.query(&format!("ALTER TABLE {quoted_table} {CLOSE}")).map(drop)
+}
+
+/// The same for all such tables of a server, after rows of a log. A table that the account may not alter stays open.
+///
+/// # Errors
+/// The server is lost.
+pub fn close_all(connection: &mut Connection) -> Result<()> {
+    let listed = connection.query(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'SYSTEM VERSIONED' AND table_schema \
+         NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema')",
+    )?;
+    for row in listed.rows {
+        let Ok([Some(schema), Some(name)]) = <[_; 2]>::try_from(row) else { continue };
+        let table = format!("{}.{}", quoted(&schema), quoted(&name));
+        let made = connection.query_if_allowed(&format!("SHOW CREATE TABLE {table}"))?;
+        if made.is_some_and(|made| made.value(0, 1).is_some_and(|text| text.contains(PERIOD))) {
+            connection.query_if_allowed(&format!("ALTER TABLE {table} {CLOSE}"))?;
+        }
+    }
     Ok(())
 }
 

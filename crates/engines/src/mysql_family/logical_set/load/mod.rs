@@ -250,6 +250,7 @@ impl Load for ServerLoad {
         self.demand_complete()?;
         *lock(&self.begun) = "all rows, without all of their indexes and keys";
         self.add_indexes()?;
+        self.each_table(history::has_period, |connection, table| Ok(history::close(connection, &table.quoted())?))?;
         *lock(&self.begun) = "all rows and indexes, without all of its other objects";
         {
             let mut control = lock(&self.control);

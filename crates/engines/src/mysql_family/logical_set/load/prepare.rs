@@ -8,7 +8,7 @@ use fullbore_core::{Error, Result};
 
 use super::plan::{Plan, PlannedTable};
 use super::rows::SHOWN_MAX;
-use super::{notes, objects};
+use super::{history, notes, objects};
 use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
@@ -150,7 +150,7 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
             ("CREATE", true),
             ("INSERT", tables().next().is_some()),
             ("SELECT", check),
-            ("ALTER", tables().any(|table| !table.split.indexes.is_empty() || table.split.foreign_keys.is_some())),
+            ("ALTER", tables().any(is_altered)),
             ("INDEX", tables().any(|table| !table.split.indexes.is_empty())),
             ("REFERENCES", tables().any(|table| table.split.has_foreign_keys())),
             ("CREATE VIEW", has("VIEW")),
@@ -167,6 +167,11 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
     }
     let why = format!("the account lacks {}", first_of(&missing, NAMED_MAX));
     Err(Error::refused(server, why, "GRANT these privileges, or load with another account"))
+}
+
+/// Whether a statement alters a table after its rows.
+fn is_altered(table: &PlannedTable) -> bool {
+    !table.split.indexes.is_empty() || table.split.foreign_keys.is_some() || history::has_period(table)
 }
 
 /// No note tells which rows of a table without transactions are there: such a table is emptied and loaded again. So is a
