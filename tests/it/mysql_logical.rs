@@ -282,3 +282,23 @@ fn what_the_account_may_not_do_is_named_and_a_table_that_changes_ends_the_backup
     world.run("restore --from a --into dir:out").done();
     assert!(world.at("out/shop/item/00001.tsv").metadata().unwrap().len() > 8_000_000);
 }
+
+/// MariaDB and MySQL 5.7 have NO_AUTO_CREATE_USER in their default modes, and MySQL 8.0 and later refuse it.
+#[test]
+fn routines_triggers_views_and_events_with_the_default_mode_of_mariadb_go_into_mysql() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mariadb10, &world, "source"), server(Kind::Mysql9, &world, "target"));
+    source.sql(
+        "SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_CREATE_USER'); CREATE DATABASE shop; USE shop; CREATE TABLE t (id INT PRIMARY KEY, v INT); \
+         CREATE PROCEDURE p() SELECT 1; CREATE VIEW w AS SELECT id FROM t; CREATE TRIGGER tr BEFORE INSERT ON t FOR EACH ROW SET NEW.v = 7; \
+         CREATE EVENT e ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1",
+    );
+    backup(&world, &source, "--to a/").done();
+    load(&world, &target, "--from a --check full").done();
+    let modes = target.sql("SELECT sql_mode FROM information_schema.routines WHERE routine_schema = 'shop'");
+    assert!(modes.contains("STRICT_TRANS_TABLES") && !modes.contains("NO_AUTO_CREATE_USER"), "{modes}");
+    assert_eq!(
+        target.sql("INSERT INTO shop.t (id) VALUES (1); SELECT v FROM shop.t; SELECT COUNT(*) FROM shop.w"),
+        "7\n1\n"
+    );
+}

@@ -100,7 +100,7 @@ fn tell_nothing(standing: &RestoredState, sets: &[&StoredSet], report: &mut Repo
     let newest = sets.iter().filter(is_newer).max_by_key(|set| set.record.started_at);
     report.notes.extend(newest.map(|set| {
         let title = super::title(&set.record);
-        format!("{title} is newer, but does not continue the target: only a log set does (backup --kind log)")
+        format!("{title} is newer, but does not continue the target: only a log set does (backup --kind log). --replace begins again with it")
     }));
 }
 

@@ -11,6 +11,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::catalog::{Code, Object};
 use crate::mysql_family::logical_set::describe::describe;
 use crate::mysql_family::logical_set::listing::Listing;
+use crate::mysql_family::logical_set::load::objects::without_ended;
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login, each_row};
 
@@ -102,14 +103,54 @@ fn compared(object: Object, depth: Depth) -> Option<(Name, String)> {
         }
         Object::Code(code) => {
             let least = if code.kind == "VIEW" { Depth::Texts } else { Depth::Bodies };
-            (name(&code.kind, &code.schema, &code.name), at(least, text_of(&code)))
+            let of_name = name(&code.kind, &code.schema, &code.name);
+            let create = if depth == Depth::Bodies { body_of(&code) } else { code.create.clone() };
+            (of_name, at(least, text_of(&Code { create, ..code })))
         }
         _ => return None,
     })
 }
 
+/// What is the same in all series of a vendor. MySQL 5.7 shows INT(11) where later ones show INT, and the beginning of a trigger as
+/// the user wrote it.
+fn body_of(code: &Code) -> String {
+    const BODY: &str = "FOR EACH ROW";
+    let create = without_widths(&code.create);
+    let at = (code.kind == "TRIGGER").then(|| find_outside(&create.to_ascii_uppercase(), BODY)).flatten();
+    let Some((head, body)) = at.and_then(|at| create.split_at_checked(at)) else { return create };
+    let head = head.to_ascii_uppercase();
+    let words = head.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let when = words.filter(|word| ["BEFORE", "AFTER", "INSERT", "UPDATE", "DELETE"].contains(word));
+    let body = body.get(BODY.len()..).unwrap_or_default().trim();
+    format!("{} {body}", when.collect::<Vec<_>>().join(" "))
+}
+
+/// A text without the widths of integers: INT(11) is INT.
+fn without_widths(text: &str) -> String {
+    let mut kept = String::new();
+    for part in text.split_inclusive('(') {
+        let rest = kept.strip_suffix('(').filter(|before| is_integer(before));
+        match rest.map(|before| (before.len(), part.trim_start_matches(|c: char| c.is_ascii_digit()))) {
+            Some((length, rest)) if rest.len() < part.len() && rest.starts_with(')') => {
+                kept.truncate(length);
+                kept.push_str(rest.get(1..).unwrap_or_default());
+            }
+            _ => kept.push_str(part),
+        }
+    }
+    kept
+}
+
+/// Whether a text ends with the name of an integer type, or of YEAR.
+fn is_integer(text: &str) -> bool {
+    let at = text.rfind(|letter: char| !letter.is_ascii_alphabetic()).map_or(0, |at| at + 1);
+    let word = text.get(at..).unwrap_or_default().to_ascii_lowercase();
+    ["tinyint", "smallint", "mediumint", "int", "bigint", "year"].contains(&&word[..])
+}
+
+/// The parts of an SQL mode that a later series no longer has are not compared.
 fn text_of(code: &Code) -> String {
-    [&code.create, &code.sql_mode, &code.character_set, &code.collation, &code.time_zone, &code.table]
+    [&code.create, &without_ended(&code.sql_mode), &code.character_set, &code.collation, &code.time_zone, &code.table]
         .map(String::as_str)
         .join("\n")
 }
@@ -176,6 +217,20 @@ fn shapes(connection: &mut Connection, selection: &Selection, found: &mut Object
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_routine_and_a_trigger_are_the_same_in_mysql_5_7_and_in_a_later_series() {
+        let body =
+            |kind: &str, create: &str| body_of(&Code { kind: kind.into(), create: create.into(), ..Code::default() });
+        let old = "CREATE DEFINER=`a`@`b` trigger n.tr before insert on `n`.t for each row SET NEW.v = 'INT(3)'";
+        let new = "CREATE DEFINER=`a`@`b` TRIGGER `tr` BEFORE INSERT ON `t` FOR EACH ROW SET NEW.v = 'INT(3)'";
+        assert_eq!(body("TRIGGER", old), body("TRIGGER", new));
+        assert_ne!(body("TRIGGER", old), body("TRIGGER", &new.replace("BEFORE", "AFTER")));
+        assert_ne!(body("TRIGGER", old), body("TRIGGER", &new.replace("NEW.v", "NEW.w")));
+        let old = "CREATE FUNCTION `f`(a varchar(5)) RETURNS int(11) unsigned\nRETURN 1";
+        assert_eq!(body("FUNCTION", old), "CREATE FUNCTION `f`(a varchar(5)) RETURNS int unsigned\nRETURN 1");
+        assert_eq!(without_widths("bigint(20), point(1), (int(x)), int(4"), "bigint, point(1), (int(x)), int(4");
+    }
 
     #[test]
     fn the_next_number_and_the_order_of_indexes_do_not_matter_and_a_comment_does() {

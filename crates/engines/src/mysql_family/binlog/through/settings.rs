@@ -10,6 +10,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::statement::{COLLATION_DATABASE, COLLATIONS, Statement};
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::load::nearest_collation;
+use crate::mysql_family::logical_set::server::series;
 
 /// Settings that not every version has, or that not every account may set.
 const OPTIONAL: [(Dialect, &[&str]); 2] = [
@@ -53,6 +54,11 @@ const MODES: [(u32, &str); 18] = [
 ];
 /// ANSI and TRADITIONAL stand for others of them; NO_AUTO_CREATE_USER is about accounts.
 const OF_OTHERS: u64 = 1 << 4 | 1 << 18 | 1 << 27 | 1 << 28;
+/// The modes that MySQL 5.7 has and MySQL 8.0 refuses: POSTGRESQL to MYSQL40 stand for others of them or are about SHOW CREATE, and
+/// NO_AUTO_CREATE_USER, which 5.7 has by default.
+const ENDED: u64 = 0x3FF << 8 | 1 << 28;
+/// The series of MySQL that no longer has them.
+const WITHOUT_ENDED: (u16, u16) = (8, 0);
 
 /// The character sets and the collations of a server, by the numbers of the collations.
 pub type Names = HashMap<u16, (String, String)>;
@@ -95,6 +101,8 @@ pub struct Settings {
     names: Names,
     /// Of a source of the other vendor.
     foreign: Names,
+    /// The bits of SQL modes that the target refuses, and that say nothing here.
+    ended: u64,
 }
 
 impl Settings {
@@ -126,7 +134,9 @@ impl Settings {
             }
         }
         now.insert(COLLATION_DATABASE, "DEFAULT".to_owned());
-        Ok(Self { dialects, now, optional, names, foreign: foreign.unwrap_or_default() })
+        let is_later = dialects[1] == Dialect::MySql && series(connection.greeting().own_version()) >= WITHOUT_ENDED;
+        let ended = if is_later { ENDED } else { 0 };
+        Ok(Self { dialects, now, optional, names, foreign: foreign.unwrap_or_default(), ended })
     }
 
     /// The session has other names, modes and times now.
@@ -182,6 +192,7 @@ impl Settings {
             }
             _ if listed && !self.optional.contains(name) => return Ok(None),
             "sql_mode" if is_foreign => (name, shared_modes(value)?),
+            "sql_mode" => (name, value.parse().map_or(value.to_owned(), |bits: u64| (bits & !self.ended).to_string())),
             "character_set_client" if is_foreign => match of(value) {
                 Some((set, _)) => (name, set.clone()),
                 None => return Err(format!("the source does not know collation {value}")),
@@ -241,6 +252,7 @@ mod tests {
             optional: HashSet::from([COLLATIONS]),
             names: names(&[(33, "utf8mb3", "utf8mb3_general_ci"), (2304, "utf8mb4", "utf8mb4_uca1400_ai_ci")]),
             foreign: names(&[(255, "utf8mb4", "utf8mb4_0900_ai_ci"), (8, "latin1", "latin1_swedish_ci")]),
+            ended: 0,
         }
     }
 
@@ -265,6 +277,15 @@ mod tests {
         }
         assert_eq!(settings.change(&of(&list)), Ok(None), "they are set once");
         assert!(settings.change(&of(&[("sql_mode", "512")])).unwrap_err().contains("0x200"));
+    }
+
+    #[test]
+    fn a_later_mysql_gets_the_default_mode_of_5_7_without_the_part_that_it_refuses() {
+        let of_5_7 = Statement { settings: vec![("sql_mode", "1436549152".to_owned())], ..Statement::default() };
+        let mut same = settings([Dialect::MySql, Dialect::MySql]);
+        assert!(same.change(&of_5_7).unwrap().unwrap().contains("sql_mode = 1436549152"));
+        let mut later = Settings { ended: ENDED, ..settings([Dialect::MySql, Dialect::MySql]) };
+        assert!(later.change(&of_5_7).unwrap().unwrap().contains("sql_mode = 1168113696"));
     }
 
     #[test]

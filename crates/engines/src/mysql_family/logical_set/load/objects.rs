@@ -21,6 +21,22 @@ const AHEAD_BYTES: usize = 32 << 10;
 const DOUBLED_NAME: u32 = 1061;
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
+/// ER_WRONG_VALUE_FOR_VAR.
+const WRONG_VALUE: u32 = 1231;
+/// Parts of an SQL mode that MySQL 8.0 and later refuse. The first one is in the default of MySQL 5.7 and of MariaDB, and is about
+/// GRANT. The next three are about SHOW CREATE. The others stand for parts that the mode lists, too.
+const ENDED: [&str; 10] = [
+    "NO_AUTO_CREATE_USER",
+    "NO_FIELD_OPTIONS",
+    "NO_KEY_OPTIONS",
+    "NO_TABLE_OPTIONS",
+    "DB2",
+    "MAXDB",
+    "MSSQL",
+    "MYSQL323",
+    "MYSQL40",
+    "POSTGRESQL",
+];
 
 /// What the target holds under the names of the plan.
 ///
@@ -296,14 +312,25 @@ fn refused_code(left: &[&Code], first: &ServerError) -> Error {
 /// The server refuses it.
 pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure> {
     connection.query(&format!("USE {}", quoted(&code.schema)))?;
-    if let Some(settings) = settings(code) {
-        connection.query(&settings)?;
+    if let Some(wanted) = settings(code) {
+        match connection.query(&wanted) {
+            Err(Failure::Server(error)) if error.code == WRONG_VALUE => {
+                let code = Code { sql_mode: without_ended(&code.sql_mode), ..code.clone() };
+                settings(&code).map_or(Ok(()), |settings| connection.query(&settings).map(drop))?;
+            }
+            answer => drop(answer?),
+        }
     }
     let made = connection.run_bytes(code.create.as_bytes());
     for statement in super::prepare::session_names() {
         connection.query(&statement)?;
     }
     made
+}
+
+/// An SQL mode without the parts that MySQL 8.0 and later do not have, and that say nothing about an object.
+pub fn without_ended(mode: &str) -> String {
+    mode.split(',').filter(|part| !ENDED.contains(part)).collect::<Vec<_>>().join(",")
 }
 
 /// The statement for the settings of an object's creation.
@@ -346,6 +373,16 @@ mod tests {
     use super::super::plan::PlannedDatabase;
     use super::*;
     use crate::mysql_family::logical_set::catalog::TableObject;
+
+    #[test]
+    fn an_sql_mode_loses_only_the_parts_that_say_nothing_about_an_object() {
+        let of_mariadb = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER,NO_ENGINE_SUBSTITUTION";
+        let expected = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
+        assert_eq!(without_ended(of_mariadb), expected);
+        // It changes the meaning of a body: the target refuses it.
+        assert_eq!(without_ended("PIPES_AS_CONCAT,ORACLE,NO_KEY_OPTIONS"), "PIPES_AS_CONCAT,ORACLE");
+        assert_eq!(without_ended("NO_AUTO_CREATE_USER"), "");
+    }
 
     #[test]
     fn replace_drops_a_database_only_if_the_set_holds_all_of_it() {
