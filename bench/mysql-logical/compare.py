@@ -14,7 +14,8 @@ rows of `long` have 1 to 100 KB. Large sizes do not fit with all shapes: choose 
 rounds and ratios are those of bench/measure.py: every case once in each round, the first round discarded, medians of the ratios
 within a round. The rows are in the server's memory; all dumps go to files in memory (--out). All programs use the Unix socket.
 
-A load goes into a second server of the same kind, without a binary log. Where a measurement has to wait for its turn:
+A load goes into a second server of the same kind, without a binary log. What the case before it has loaded is dropped, and
+written pages are awaited, before the time begins. Where a measurement has to wait for its turn:
 
     bench/mysql-logical/compare.py --server mysql-9 --make /var/tmp/made --owner $$
     bench/mysql-logical/compare.py --server mysql-9 --made /var/tmp/made --only dump
@@ -28,6 +29,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
@@ -51,8 +53,14 @@ KEYS = {
 POOL, TARGET_POOL, DUMP = 1.35, 3, 1
 KEY_SHAPES = ["integer", "string", "composite", "nokey"]
 SHAPES = [*KEY_SHAPES, "numeric", "long", "indexed", "many"]
+# Databases that stay in a target.
+SERVERS_OWN = ("mysql", "sys", "information_schema", "performance_schema", "blank")
+# How long a load waits for the pages of the load before it, in seconds.
+PAGES_WRITTEN = 60
 # The shapes that other programs dump and load, too.
 DUMPED, LOADED = ["integer", "numeric", "long", "many"], ["integer", "numeric", "long", "indexed"]
+# The shapes whose rows the server's own client loads: what the server needs for each shape, whoever loads it.
+RAW = [*KEY_SHAPES, "many"]
 
 
 def arguments():
@@ -91,8 +99,8 @@ def in_memory(options):
     """The bytes that the servers' pools and the files in --out take."""
     sizes = pool_of_source(options) + DUMP
     if options.loads:
-        # A set of each shape, the dumps of mydumper, and the text and the dump of `integer`.
-        sizes += TARGET_POOL + len(options.shapes) + len([shape for shape in LOADED if shape in options.shapes]) + 2
+        # A set of each shape, the dumps of mydumper, the text of rows, and the dump of `integer`.
+        sizes += TARGET_POOL + len(options.shapes) + len([shape for shape in [*LOADED, *RAW] if shape in options.shapes]) + 1
     on_disk = not os.path.realpath(options.out).startswith("/dev/shm")
     return (pool_of_source(options) + (TARGET_POOL if options.loads else 0) if on_disk else sizes) * options.size + (1 << 30)
 
@@ -226,30 +234,41 @@ def dump_cases(options, kind, server, out):
 
 
 def load_cases(options, kind, source, target, out):
-    """Sets and dumps are made once, outside of the measurement; each case drops what the last one loaded."""
-    cases, cpu = [], of_server(target)
-    client, drop = " ".join(target.client()), "DROP DATABASE IF EXISTS"
+    """Sets and dumps are made once, outside of the measurement; so is an empty target."""
+    cases, cpu, client = [], of_server(target), " ".join(target.client())
+
+    def case(name, command):
+        cases.append(Case(name, command, options.size, server=cpu, cold=False, before=lambda: empty(target)))
+
     for shape in options.shapes:
         command = [options.fullbore, "restore", "-q", "--from", os.path.join(out, f"kept-{shape}"), "--into", url(kind, target),
-                   "--password-file", target.about["password_file"], "--replace"]
-        cases.append(Case(f"fullbore load {shape}", command, options.size, server=cpu, cold=False))
+                   "--password-file", target.about["password_file"]]
+        case(f"fullbore load {shape}", command)
     if "many" in options.shapes:
-        made = each_table(options, target, out, "creates", "CREATE TABLE `floor`.{} LIKE blank.t")
-        cases.append(Case("floor of load many", made, options.size, server=cpu, cold=False,
-                          before=lambda: target.sql("DROP DATABASE IF EXISTS `floor`; CREATE DATABASE `floor`")))
+        case("floor of load many", each_table(options, target, out, "creates", "CREATE TABLE loaded.{} LIKE blank.`integer`"))
     if shutil.which("myloader"):
         for shape in [shape for shape in LOADED if shape in options.shapes]:
-            command = [*login("myloader", target), "--directory", f"{out}/my-{shape}", "--overwrite-tables", "--database", shape]
-            cases.append(Case(f"myloader {shape}", command, options.size, server=cpu, cold=False))
+            command = [*login("myloader", target), "--directory", f"{out}/my-{shape}", "--database", shape]
+            case(f"myloader {shape}", command)
+    for shape in [shape for shape in RAW if shape in options.shapes]:
+        clients = " & ".join(f"{client} --local-infile=1 loaded < {script}" for script in raw_scripts(out, shape))
+        case(f"raw LOAD DATA {shape}", ["sh", "-c", f"{clients} & wait"])
     if "integer" not in options.shapes:
         return cases
-    raw = (f"{drop} raw; CREATE DATABASE raw; CREATE TABLE raw.t LIKE blank.t; SET foreign_key_checks = 0; "
-           f"LOAD DATA LOCAL INFILE '{out}/rows.tsv' INTO TABLE raw.t CHARACTER SET binary")
-    cases.append(Case("raw LOAD DATA", ["sh", "-c", f'{client} --local-infile=1 -e "{raw}"'], options.size, server=cpu, cold=False))
     if dump_program(source):
-        load = f"{client} -e '{drop} sql_text; CREATE DATABASE sql_text' && {client} sql_text < {out}/dump.sql"
-        cases.append(Case("SQL text loaded", ["sh", "-c", load], options.size, server=cpu, cold=False))
+        case("SQL text loaded", ["sh", "-c", f"{client} loaded < {out}/dump.sql"])
     return cases
+
+
+def empty(target):
+    """Drops what a load has made, and waits until its pages are on the disk: they are not the work of the next load."""
+    made = [name for name in target.sql("SHOW DATABASES").split() if name not in SERVERS_OWN]
+    target.sql("".join(f"DROP DATABASE `{name}`;" for name in made) + "CREATE DATABASE loaded; "
+               "SET GLOBAL innodb_max_dirty_pages_pct = 0")
+    ends = time.monotonic() + PAGES_WRITTEN
+    while time.monotonic() < ends and int(target.sql("SHOW STATUS LIKE 'Innodb_buffer_pool_pages_dirty'").split()[1]) > 100:
+        time.sleep(0.1)
+    target.sql("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT")
 
 
 def keep(options, kind, source, target, out):
@@ -261,16 +280,37 @@ def keep(options, kind, source, target, out):
     if shutil.which("mydumper"):
         for shape in [shape for shape in LOADED if shape in options.shapes]:
             subprocess.run(mydumper(source, shape, f"{out}/my-{shape}"), check=True)
-    if "integer" not in options.shapes:
-        return
-    source_table = source.sql("SHOW CREATE TABLE `integer`.t").split("\t", 1)[1].replace("\\n", "\n")
-    target.sql(f"CREATE DATABASE blank; USE blank; {source_table}")
-    rows = os.path.join(out, "rows")
-    subprocess.run([options.fullbore, "restore", "-q", "--from", f"{out}/kept-integer", "--into", f"dir:{rows}"], check=True)
-    subprocess.run(["sh", "-c", f"for file in {rows}/integer/t/*.tsv; do cat $file; rm $file; done > {out}/rows.tsv"], check=True)
-    shutil.rmtree(rows)
-    if program := dump_program(source):
+    target.sql("CREATE DATABASE blank")
+    for shape in [shape for shape in RAW if shape in options.shapes]:
+        keep_raw(options, source, target, out, shape)
+    program = dump_program(source)
+    if program and "integer" in options.shapes:
         subprocess.run(["sh", "-c", " ".join(program) + f" integer > {out}/dump.sql"], check=True)
+
+
+def raw_scripts(out, shape):
+    """What the clients of a raw load run: one for one table, two for many tables."""
+    return [os.path.join(out, f"raw-{shape}-{lane}.sql") for lane in range(2 if shape == "many" else 1)]
+
+
+def keep_raw(options, source, target, out, shape):
+    """The rows of each table as one file, and statements that create and load the tables."""
+    rows, scripts = os.path.join(out, f"rows-{shape}"), raw_scripts(out, shape)
+    subprocess.run([options.fullbore, "restore", "-q", "--from", f"{out}/kept-{shape}", "--into", f"dir:{rows}"], check=True)
+    if shape != "many":
+        made = source.sql(f"SHOW CREATE TABLE `{shape}`.t").split("\t", 1)[1].replace("\\n", "\n")
+        target.sql(f"USE blank; {made}; RENAME TABLE t TO `{shape}`")
+    statements = []
+    for name in sorted(os.listdir(f"{rows}/{shape}")):
+        folder = f"{rows}/{shape}/{name}"
+        if os.path.isdir(folder):
+            subprocess.run(["sh", "-c", f"for file in *.tsv; do cat $file; rm $file; done > ../{name}.rows"], check=True, cwd=folder)
+            like = "integer" if shape == "many" else shape
+            statements.append(f"CREATE TABLE {name} LIKE blank.`{like}`; LOAD DATA LOCAL INFILE '{folder}.rows' INTO TABLE {name} "
+                              "CHARACTER SET binary;\n")
+    for lane, script in enumerate(scripts):
+        with open(script, "w") as file:
+            file.writelines(["SET foreign_key_checks = 0;\n", *statements[lane::len(scripts)]])
 
 
 def wanted():
@@ -279,7 +319,7 @@ def wanted():
             ("fullbore dump numeric", ["mydumper numeric"], 1.2), ("fullbore dump numeric", ["dump program numeric"], 1.7),
             ("fullbore dump integer gzip", ["mydumper integer gzip"], 4.0),
             ("fullbore load integer", ["myloader integer"], 1.15), ("fullbore load indexed", ["myloader indexed"], 1.8),
-            ("fullbore load integer", ["raw LOAD DATA"], 0.9), ("fullbore load integer", ["SQL text loaded"], 1.15)]
+            ("fullbore load integer", ["raw LOAD DATA integer"], 0.9), ("fullbore load integer", ["SQL text loaded"], 1.15)]
     for work in ("dump", "load"):
         rows += [(f"fullbore {work} {shape}", [f"fullbore {work} integer"], 1 / 1.2) for shape in KEY_SHAPES[1:]]
     return rows
@@ -294,6 +334,18 @@ def many_tables(figures):
             rounds = zip(*(figures[name] for name in names))
             value = median(many["as_run_s"] / (one["as_run_s"] + floor["as_run_s"]) for many, one, floor in rounds)
             lines.append(f"| {work} | {value:.2f} | ≤ 1.2 | {'met' if value <= 1.2 else f'missed by {value / 1.2 - 1:.0%}'} |")
+    return lines if len(lines) > 3 else []
+
+
+def raw_ratios(figures):
+    """Each load against the server's own client with the same rows: of one table one client, of many tables two."""
+    lines = ["", "| load | times the raw LOAD DATA: seconds | raw LOAD DATA: integer key against it |", "|---|---:|---:|"]
+    for shape in RAW:
+        names = (f"fullbore load {shape}", f"raw LOAD DATA {shape}")
+        if all(name in figures for name in names):
+            own = median(ours["as_run_s"] / raw["as_run_s"] for ours, raw in zip(*(figures[name] for name in names)))
+            of_integer = median_ratio(figures, names[1], ["raw LOAD DATA integer"]) if "raw LOAD DATA integer" in figures else None
+            lines.append(f"| {shape} | {own:.2f} | {f'{of_integer:.2f}' if of_integer else ''} |")
     return lines if len(lines) > 3 else []
 
 
@@ -330,6 +382,7 @@ def markdown(result):
              f"rounds, {in_words(result['machine'])}", ""]
     lines += table(result["figures"], result["failures"])
     lines += targets(result["ratios"])
+    lines += raw_ratios(result["figures"])
     lines += processor_ratios(result["figures"])
     lines += least_times(result["figures"])
     lines += many_tables(result["figures"])
