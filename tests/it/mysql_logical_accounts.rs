@@ -94,6 +94,23 @@ fn the_accounts_of_a_mariadb_server_come_back_with_roles_and_grants_and_only_if_
 }
 
 #[test]
+fn what_the_target_refuses_of_one_account_keeps_no_grant_of_another_away() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mysql9, &world, "source"), server(Kind::Mysql9, &world, "target"));
+    source.sql(
+        "CREATE DATABASE shop; CREATE TABLE shop.item (id INT PRIMARY KEY); CREATE USER a@'%' IDENTIFIED BY 'x'; \
+         CREATE USER b@'%' IDENTIFIED BY 'x'; GRANT PROXY ON b@'%' TO a@'%'; GRANT INSERT ON shop.* TO a@'%'; \
+         GRANT SELECT ON shop.* TO b@'%'",
+    );
+    backup(&world, &source, "--users --mkdir --to a/").done();
+    // The account of the load may not act for others.
+    target.sql("DELETE FROM mysql.proxies_priv; FLUSH PRIVILEGES");
+    load(&world, &target, "--from a --users").refused(1, "account `a`@`%`", "the target refuses it");
+    assert!(target.sql("SHOW GRANTS FOR a@'%'").contains("INSERT"));
+    assert!(target.sql("SHOW GRANTS FOR b@'%'").contains("SELECT"));
+}
+
+#[test]
 fn accounts_of_the_other_vendor_are_refused_before_the_first_row() {
     let world = World::new();
     let (source, target) = (server(Kind::Mariadb11, &world, "source"), server(Kind::Mysql9, &world, "target"));

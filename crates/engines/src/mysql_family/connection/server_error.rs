@@ -53,6 +53,12 @@ pub const CLONE_NEEDS_TLS: u32 = 3872;
 /// The longest message to keep.
 const MESSAGE_MAX: usize = 512;
 
+/// Errors whose texts quote names of databases, tables, columns, other objects or accounts, and nothing else.
+const OF_NAMES: [u32; 31] = [
+    1007, 1008, 1044, 1049, 1050, 1051, 1054, 1060, 1061, 1072, 1091, 1109, 1141, 1142, 1143, 1146, 1147, 1227, 1304,
+    1305, 1359, 1360, 1396, 1410, 1449, 1451, 1452, 1524, 1537, 1539, 3523,
+];
+
 impl ServerError {
     /// From number and text; `text` is cut and cleaned, because it goes to a terminal.
     pub fn new(server: &str, code: u32, state: &str, text: &[u8]) -> Self {
@@ -89,6 +95,12 @@ impl ServerError {
             if after.is_empty() { format!("{before}'…'") } else { format!("{before}'…' for {after}") }
         });
         format!("{} (error {})", hidden.as_ref().unwrap_or(text), self.code)
+    }
+
+    /// The error of a statement that may hold values and hashes of passwords: its text if it quotes names only, and
+    /// otherwise [without values](Self::without_values).
+    pub fn with_names_only(&self) -> String {
+        if OF_NAMES.contains(&self.code) { self.to_string() } else { self.without_values() }
     }
 
     /// The error with the next step that its number suggests.
@@ -147,5 +159,12 @@ mod tests {
         assert_eq!(told("Out of space"), "Out of space (error 1062)");
         assert_eq!(told("Duplicate entry 'a' for b' for key 'k'"), "Duplicate entry '…' for key 'k' (error 1062)");
         assert_eq!(told("bad 'cut off secret"), "bad '…' (error 1062)");
+        let of = |code, text: &str| ServerError::new("db", code, "42000", text.as_bytes()).with_names_only();
+        let syntax = "right syntax to use near 'IDENTIFIED WITH 'mysql_native_password' AS '*CE2F0C36' at line 1";
+        assert_eq!(of(1064, syntax), "right syntax to use near '…' (error 1064)");
+        assert_eq!(
+            of(1396, "Operation CREATE USER failed for 'a'@'%'"),
+            "Operation CREATE USER failed for 'a'@'%' (error 1396/42000)"
+        );
     }
 }

@@ -330,7 +330,9 @@ impl Statements {
 
     pub(super) fn failed(&self, failure: Failure) -> Error {
         let Failure::Server(error) = failure else { return failure.into() };
-        let why = format!("it refuses the transaction at {} of the log: {error}", self.group);
+        // A statement about an account has a hash, and one about rows has values.
+        let told = error.with_names_only();
+        let why = format!("it refuses the transaction at {} of the log: {told}", self.group);
         let hint = "nothing of this transaction was applied, and everything before it was; look why the target differs from \
                     the source";
         Error::refused(self.server(), why, hint)

@@ -7,7 +7,7 @@ use super::ddl::renamed;
 use super::plan::Plan;
 use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
-use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::accounts::{INTERNAL, PUBLIC_SINCE, at_host};
 use crate::mysql_family::logical_set::catalog::Account;
@@ -65,16 +65,17 @@ fn demand_possible(order: &LoadOrder, plan: &Plan, dialect: Dialect) -> Result<(
 /// Creates the accounts, without their grants: a view or routine may have one of them as its definer.
 ///
 /// # Errors
-/// The server refuses one. The error never repeats a statement: it has a hash.
+/// Names the first that the server refuses. It never repeats a statement: it has a hash. All others are there.
 pub fn create(connection: &mut Connection, accounts: &[Account], dialect: Dialect) -> Result<()> {
-    for account in accounts.iter().filter(|account| !account.is_public()) {
+    let statements = accounts.iter().filter(|account| !account.is_public()).flat_map(|account| {
         let name = account.quoted(dialect);
         let kind = if account.role { "ROLE" } else { "USER" };
         // `--replace` allows it. A load that continues has made it itself.
-        run(connection, &name, &format!("DROP {kind} IF EXISTS {name}"))?;
-        account.creates(dialect).iter().try_for_each(|statement| run(connection, &name, statement))?;
-    }
-    Ok(())
+        let mut statements = vec![format!("DROP {kind} IF EXISTS {name}")];
+        statements.extend(account.creates(dialect));
+        statements.into_iter().map(move |statement| (name.clone(), statement))
+    });
+    run_all(connection, statements)
 }
 
 /// Takes the grants for PUBLIC out of the accounts if the target does not know them. Gives a warning then.
@@ -89,41 +90,49 @@ pub fn without_public(accounts: &mut Vec<Account>, facts: &Facts) -> Option<Stri
 /// Grants privileges and roles, after all tables and routines exist.
 ///
 /// # Errors
-/// The server refuses one.
+/// Names the first account with a grant that the server refuses. All other grants are there.
 pub fn grant(
     connection: &mut Connection,
     accounts: &[Account],
     maps: &[(String, String)],
     dialect: Dialect,
 ) -> Result<()> {
+    let of_maps = |text: String, (from, to): &(String, String)| renamed(&text, &quoted(from), &quoted(to));
     // A role has its privileges before another account gets the role.
     let (roles, users): (Vec<_>, Vec<_>) = accounts.iter().partition(|account| account.role);
-    for account in roles.into_iter().chain(users) {
+    let statements = roles.into_iter().chain(users).flat_map(|account| {
         let name = account.quoted(dialect);
-        for grant in &account.grants {
-            let of_maps = |text: String, (from, to): &(String, String)| renamed(&text, &quoted(from), &quoted(to));
-            run(connection, &name, &maps.iter().fold(grant.clone(), of_maps))?;
-        }
+        let mut statements: Vec<String> =
+            account.grants.iter().map(|grant| maps.iter().fold(grant.clone(), of_maps)).collect();
         if !account.default_roles.is_empty() {
-            run(connection, &name, &format!("ALTER USER {name} DEFAULT ROLE {}", account.default_roles.join(", ")))?;
+            statements.push(format!("ALTER USER {name} DEFAULT ROLE {}", account.default_roles.join(", ")));
         }
-    }
-    Ok(())
+        statements.into_iter().map(move |statement| (name.clone(), statement))
+    });
+    run_all(connection, statements)
 }
 
-fn run(connection: &mut Connection, name: &str, statement: &str) -> Result<()> {
-    match connection.query(statement) {
-        Ok(_) => Ok(()),
-        Err(Failure::Server(error)) => {
-            // The text of a syntax error has a part of the statement.
-            let secret = statement.contains("IDENTIFIED");
-            let told = if secret { format!("error {}", error.code) } else { error.to_string() };
-            let hint = "the target may be another version, or lack a plugin or component. Everything else is there: mend \
-                        it and continue with --resume, or create the account by hand";
-            Err(Error::refused(format!("account {name}"), format!("the target refuses it: {told}"), hint))
+/// Runs statements, each with the name of its account, also behind one that the server refuses. Gives the first error.
+fn run_all(connection: &mut Connection, statements: impl Iterator<Item = (String, String)>) -> Result<()> {
+    let mut first = None;
+    for (name, statement) in statements {
+        match connection.query(&statement) {
+            Ok(_) => {}
+            Err(Failure::Server(error)) => first = first.or_else(|| Some(refused(&name, &statement, &error))),
+            Err(failure) => return Err(failure.into()),
         }
-        Err(failure) => Err(failure.into()),
     }
+    first.map_or(Ok(()), Err)
+}
+
+/// The error of a server that refuses a statement about an account.
+fn refused(name: &str, statement: &str, error: &ServerError) -> Error {
+    // The text of a syntax error has a part of the statement.
+    let secret = statement.contains("IDENTIFIED");
+    let told = if secret { format!("error {}", error.code) } else { error.to_string() };
+    let hint = "the target may be another version, or lack a plugin or component. What it takes is there: mend it and \
+                continue with --resume, or create the account by hand";
+    Error::refused(format!("account {name}"), format!("the target refuses it: {told}"), hint)
 }
 
 /// The definers of the plan's code that the target does not have, for a warning. None if the account may not ask.

@@ -257,9 +257,11 @@ impl Load for ServerLoad {
             if self.order.resume {
                 objects::drop_code(&mut control, &self.plan)?;
             }
-            accounts::create(&mut control, &self.accounts, self.dialect)?;
-            objects::create_code(&mut control, &self.plan)?;
-            accounts::grant(&mut control, &self.accounts, &self.order.maps, self.dialect)?;
+            // What the target refuses keeps nothing else away.
+            let accounts = accounts::create(&mut control, &self.accounts, self.dialect);
+            let code = objects::create_code(&mut control, &self.plan);
+            let grants = accounts::grant(&mut control, &self.accounts, &self.order.maps, self.dialect);
+            accounts.and(code).and(grants)?;
         }
         if self.order.check {
             *lock(&self.begun) = "everything, but the check of its rows did not end well";

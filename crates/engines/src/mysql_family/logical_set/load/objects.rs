@@ -301,7 +301,7 @@ pub fn create_all(connection: &mut Connection, code: &[Code]) -> Result<()> {
 /// The error of a server that does not make these objects; `first` is about the first of them.
 fn refused_code(left: &[&Code], first: &ServerError) -> Error {
     let named = first_of(left.iter().map(|code| code.shown()), NAMED_MAX);
-    let hint = "everything else is there. Make what it needs on the target, such as a missing table, function or account, or \
+    let hint = "what the target takes is there. Make what it needs on the target, such as a missing table, function or account, or \
                 grant SET_ANY_DEFINER (MySQL) or SET USER (MariaDB). Then continue with --resume";
     Error::refused(named, format!("the target refuses it: {first}"), hint)
 }
