@@ -202,7 +202,7 @@ fn wait(connection: &mut Connection, show: &str, wanted: &Wanted, halt: &Halt) -
         let status = connection.query(show)?;
         let value = |column: usize| status.value(0, column).unwrap_or_default();
         if !value(column::ERROR).is_empty() {
-            return Err(Why::Refused(format!("its applier stopped: {}", value(column::ERROR))));
+            return Err(Why::Refused(format!("its applier stopped: {}", without_query(value(column::ERROR)))));
         }
         if value(column::RUNS) != "Yes" {
             return Err(Why::Refused("its applier stopped".into()));
@@ -220,6 +220,13 @@ fn wait(connection: &mut Connection, show: &str, wanted: &Wanted, halt: &Halt) -
         }
         std::thread::sleep(TICK);
     }
+}
+
+/// The error of an applier without the text of its statement: that may have a password or its hash, and values of rows.
+fn without_query(error: &str) -> &str {
+    let parts = [" Query: '", " near '"];
+    let end = parts.iter().filter_map(|part| error.find(part)).min();
+    end.and_then(|end| error.get(..end)).unwrap_or(error)
 }
 
 /// True when the applier waits for more.
@@ -316,4 +323,20 @@ fn write_infos(directory: &Path, relays: &Relays) -> Result<()> {
 fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
     let path = directory.join(name);
     fs::write(&path, text).map_err(|error| Error::io("write", path.display().to_string(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_an_applier_has_no_statement() {
+        let of_plugin = "Error 'Plugin 'ed25519' is not loaded' on query. Default database: ''.";
+        let whole = format!("{of_plugin} Query: 'CREATE USER a IDENTIFIED VIA ed25519 USING PASSWORD('secret')'");
+        assert_eq!(without_query(&whole), of_plugin);
+        let of_syntax =
+            "Error 'check the manual for the right syntax to use near 'AS '*CE2F'' on query. Query: 'GRANT'";
+        assert_eq!(without_query(of_syntax), "Error 'check the manual for the right syntax to use");
+        assert_eq!(without_query("Slave has stopped"), "Slave has stopped");
+    }
 }
