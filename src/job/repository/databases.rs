@@ -8,6 +8,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use fullbore_core::units::{counted, on_its_line};
+use fullbore_engines::without_password;
 use fullbore_repository::Repository;
 use fullbore_repository::format::SetRecord;
 use fullbore_repository::hidden::is_local_name;
@@ -83,7 +84,9 @@ pub(super) fn meant(repository: &Repository, sets: &[StoredSet], wanted: Option<
     let mut digests = std::iter::once(repository.named(wanted)).chain(hosts.iter().filter_map(of_host));
     // If no digest fits, messages show the name as it was given.
     let digest = digests.find(|digest| !is_known(sets, wanted) && is_known(sets, digest));
-    Some(digest.unwrap_or_else(|| wanted.to_owned()))
+    // A URL that nobody knows may have a password.
+    let given = || if is_known(sets, wanted) { wanted.to_owned() } else { without_password(wanted) };
+    Some(digest.unwrap_or_else(given))
 }
 
 /// True when a set is of a database of this name, or of a file with this name.

@@ -9,6 +9,7 @@ use fullbore_core::{Error, Result};
 use super::hot_copy::{Places, Row, Statements, variables};
 use crate::mysql_family::account::{Channel, grants_globally};
 use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::version::series;
 
 /// Most replication connections to read.
 const CHANNELS_MAX: usize = 256;
@@ -152,8 +153,7 @@ fn channel(row: &[Option<String>]) -> Channel {
 
 /// Refuses a series with an unknown redo log, and without consent a series that is not tested; with consent it warns.
 fn judge_version(server: &str, version: &str, accept_unverified: bool) -> Result<Vec<String>> {
-    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u16>().ok());
-    let series = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let series = series(version);
     if series < FIRST {
         let why = format!("the server is MariaDB {version}; its redo log can be copied from 10.8 on");
         return Err(Error::refused(server, why, "use --method logical"));

@@ -7,36 +7,12 @@ use crate::mysql_family::account::{Channel, Grants};
 use crate::mysql_family::clone_plugin::{ClonePlugin, LEAST_PACKET, TESTED, is_tested};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::tables::OTHERS;
+use crate::mysql_family::version::{is_at_least, series};
 
 /// The least version that speaks the protocol.
-const FIRST_VERSION: Version = Version { major: 8, minor: 0, patch: 17 };
+const FIRST_VERSION: [u16; 3] = [8, 0, 17];
 /// How many tables or tablespaces are named; the others are counted.
 const NAMED_MAX: usize = 1000;
-
-/// A server's version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// 9 in `9.7.4-2`
-    pub major: u16,
-    /// 7
-    pub minor: u16,
-    /// 4
-    pub patch: u16,
-}
-
-impl Version {
-    /// The three numbers at the start of `text`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-        let mut next = || numbers.next()?.ok();
-        Some(Self { major: next()?, minor: next()?, patch: next()? })
-    }
-
-    /// Whether a whole backup and restore of this series is among this program's own tests.
-    pub fn is_verified(self) -> bool {
-        is_tested((self.major, self.minor))
-    }
-}
 
 /// A table that is not in a clone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,8 +37,8 @@ pub struct Named<T> {
 pub struct Facts {
     /// As it names itself.
     pub version_text: String,
-    /// The numbers in it.
-    pub version: Version,
+    /// Its series: (9, 7) is that of 9.7.4.
+    pub series: (u16, u16),
     /// Which server: a new one for each data directory.
     pub server_uuid: String,
     /// Where it runs, for the manifest.
@@ -127,10 +103,10 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
         let hint = "write mariadb://…?datadir=…: MariaDB has no CLONE, so fullbore copies its files on its host";
         return Err(Error::usage(name, format!("the server is a MariaDB server ({version_text})"), hint));
     }
-    let Some(version) = Version::parse(&version_text).filter(|version| *version >= FIRST_VERSION) else {
+    if !is_at_least(&version_text, FIRST_VERSION) {
         let why = format!("the server is MySQL {version_text}; CLONE came with 8.0.17");
         return Err(Error::refused(name, why, "use --method logical"));
-    };
+    }
     let one = "SELECT @@server_uuid, @@hostname, @@datadir, @@innodb_page_size, @@max_allowed_packet, \
                @@lower_case_table_names, @@log_bin, @@gtid_mode, @@gtid_executed";
     let one = connection.query(one)?;
@@ -138,8 +114,8 @@ pub fn ask(connection: &mut Connection) -> Result<Facts> {
     let number = |column: usize| one.value(0, column).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
     let grants = Grants::ask(connection)?;
     let mut facts = Facts {
+        series: series(&version_text),
         version_text,
-        version,
         server_uuid: text(0),
         hostname: text(1),
         datadir: text(2),
@@ -192,7 +168,7 @@ fn ask_about_tables(connection: &mut Connection, facts: &mut Facts) -> Result<()
 /// Refuses if the clone cannot begin; otherwise returns what the user should know.
 pub fn judge(server: &str, facts: &Facts, consent: Consent) -> Result<Vec<String>> {
     let refused = |why: String, hint: &str| Err(Error::refused(server, why, hint));
-    if !facts.version.is_verified() && !consent.unverified {
+    if !is_tested(facts.series) && !consent.unverified {
         let why =
             format!("MySQL {} is not in the series that this program is tested with ({TESTED})", facts.version_text);
         return refused(why, "add --accept-unverified to try it; prove such a backup by a restore");
@@ -225,7 +201,7 @@ pub fn judge(server: &str, facts: &Facts, consent: Consent) -> Result<Vec<String
 
 fn warnings(facts: &Facts, consent: Consent) -> Vec<String> {
     let mut warnings = Vec::new();
-    if !facts.version.is_verified() {
+    if !is_tested(facts.series) {
         warnings.push(format!("MySQL {} is not verified: prove this backup by a restore", facts.version_text));
     }
     if facts.other_tables.count > 0 && !consent.other_engines {
@@ -278,15 +254,10 @@ fn count_of(text: Option<String>) -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_version_is_the_three_numbers_at_the_start() {
-        assert!(Version::parse("8.0.16").unwrap() < FIRST_VERSION && Version::parse("garbage").is_none());
-    }
-
     fn facts() -> Facts {
         Facts {
             version_text: "9.7.4-2".into(),
-            version: Version::parse("9.7.4-2").unwrap(),
+            series: (9, 7),
             server_uuid: String::new(),
             hostname: String::new(),
             datadir: String::new(),
@@ -311,9 +282,8 @@ mod tests {
     fn an_obstacle_to_a_clone_is_named_with_the_next_step() {
         let none = Consent::default();
         assert_eq!(judge("db1", &facts(), none).unwrap(), Vec::<String>::new());
-        let old = Version::parse("8.3.0").unwrap();
         let cases = [
-            (Facts { version: old, ..facts() }, "--accept-unverified"),
+            (Facts { series: (8, 3), ..facts() }, "--accept-unverified"),
             (Facts { backup_admin: false, ..facts() }, "BACKUP_ADMIN"),
             (Facts { plugin: ClonePlugin::Absent, ..facts() }, "--install-clone-plugin"),
             (Facts { plugin: ClonePlugin::Inactive, ..facts() }, "switched off"),
@@ -325,7 +295,7 @@ mod tests {
             assert!(text.contains(named) && text.contains("db1"), "{text}");
         }
         let all = Consent { unverified: true, install_plugin: true, other_engines: false };
-        let warnings = judge("db1", &Facts { version: old, plugin: ClonePlugin::Absent, ..facts() }, all).unwrap();
+        let warnings = judge("db1", &Facts { series: (8, 3), plugin: ClonePlugin::Absent, ..facts() }, all).unwrap();
         assert!(warnings[0].contains("not verified"));
     }
 

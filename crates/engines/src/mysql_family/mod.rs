@@ -20,5 +20,6 @@ pub mod server_options;
 pub mod single_table;
 pub mod start_check;
 pub mod url;
+pub mod version;
 
 pub use dialect::Dialect;

@@ -24,6 +24,7 @@ use crate::mysql_family::logical::load::{self, TableText};
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::single_table::missing_files;
 use crate::mysql_family::url::{Endpoint, ServerAddress, TlsOptions};
+use crate::mysql_family::version::series;
 
 /// How long the server may take until it answers, recovery included.
 const READY_LIMIT: Duration = Duration::from_secs(3600);
@@ -123,7 +124,7 @@ impl ServerProgram {
     }
 
     fn demand_series(&self, engine_version: &str) -> Result<()> {
-        if self.is_of_its_kind() && series(&self.version) == series(engine_version) && series(engine_version).is_some()
+        if self.is_of_its_kind() && series(&self.version) == series(engine_version) && series(engine_version) != (0, 0)
         {
             return Ok(());
         }
@@ -558,12 +559,6 @@ fn version_of(path: &Path) -> Result<String> {
             "name mysqld or mariadbd with --server-program",
         )
     })
-}
-
-/// The first two numbers of a version.
-fn series(version: &str) -> Option<(u16, u16)> {
-    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::mysql_family::logical_set::catalog::{self, Code, Object};
 use crate::mysql_family::logical_set::load::{history, notes};
 use crate::mysql_family::server_options::{PASSWORD_FILE, USERS};
 use crate::mysql_family::url::ServerAddress;
+use crate::mysql_family::version::series;
 
 /// How long a statement of the log may take.
 const SILENCE: std::time::Duration = std::time::Duration::from_secs(86_400);
@@ -113,13 +114,6 @@ fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
 /// Whether it is an event that runs.
 fn runs(code: &Code) -> bool {
     code.kind == "EVENT" && code.create.contains(" PRESERVE ENABLE")
-}
-
-/// The first two numbers of a version.
-fn series(version: &str) -> (u32, u32) {
-    let version = version.trim_start_matches(|letter: char| !letter.is_ascii_digit());
-    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 impl LogReplay for ReplayByStatements {

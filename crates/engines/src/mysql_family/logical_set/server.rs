@@ -11,6 +11,7 @@ use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::logical::dump;
 use crate::mysql_family::server_options::PASSWORD_FILE;
 use crate::mysql_family::url::ServerAddress;
+use crate::mysql_family::version::{is_at_least, series};
 
 /// The longest row of a description, in bytes.
 const DESCRIPTION_MAX: usize = 15 << 20;
@@ -141,24 +142,6 @@ impl Facts {
     }
 }
 
-/// Whether a version is this one or a later one.
-pub fn is_at_least(version: &str, least: [u16; 3]) -> bool {
-    numbers(version).take(3).ge(least)
-}
-
-/// The series of MariaDB from which on current rows of system-versioned tables end in 2106, and not in 2038.
-pub const ENDS_LATER: (u16, u16) = (11, 5);
-
-/// The first two numbers of a version.
-pub fn series(version: &str) -> (u16, u16) {
-    let mut numbers = numbers(version);
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
-fn numbers(version: &str) -> impl Iterator<Item = u16> {
-    version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0))
-}
-
 /// A row of texts; `None` is NULL.
 pub type Texts = Vec<Option<Vec<u8>>>;
 
@@ -199,14 +182,4 @@ pub fn first_row(connection: &mut Connection) -> Result<Option<Texts>, Failure> 
         Ok(())
     })?;
     Ok(first)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_series_is_the_first_two_numbers() {
-        assert_eq!([series("9.7.4-2"), series("10.11.19-MariaDB-log"), series("x")], [(9, 7), (10, 11), (0, 0)]);
-    }
 }

@@ -21,7 +21,8 @@ use crate::mysql_family::binlog::walk::Walk;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::catalog::{self, Object};
 use crate::mysql_family::logical_set::load::control;
-use crate::mysql_family::logical_set::server::{Facts, Login, series};
+use crate::mysql_family::logical_set::server::{Facts, Login};
+use crate::mysql_family::version::series;
 
 /// How far a target is.
 ///

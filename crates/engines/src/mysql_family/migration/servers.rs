@@ -9,8 +9,9 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::through::apply::Applier;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
-use crate::mysql_family::logical_set::server::{ENDS_LATER, Facts, Login};
+use crate::mysql_family::logical_set::server::{Facts, Login};
 use crate::mysql_family::server_options::DATABASE;
+use crate::mysql_family::version::ENDS_LATER;
 
 /// How many names a warning lists.
 const NAMED_MAX: usize = 10;

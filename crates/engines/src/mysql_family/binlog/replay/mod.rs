@@ -26,9 +26,9 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, ResultSet};
 use crate::mysql_family::logical_set::LogicalSets;
 use crate::mysql_family::logical_set::selection::{MIGRATION, NOTES};
-use crate::mysql_family::logical_set::server::is_at_least;
 use crate::mysql_family::outside::outside_files;
 use crate::mysql_family::start_check::{Running, ServerProgram};
+use crate::mysql_family::version::is_at_least;
 
 /// How often the server is asked how far it is.
 const TICK: Duration = Duration::from_millis(50);

@@ -10,7 +10,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::statement::{COLLATION_DATABASE, COLLATIONS, Statement};
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::load::nearest_collation;
-use crate::mysql_family::logical_set::server::series;
+use crate::mysql_family::version::series;
 
 /// Settings that not every version has, or that not every account may set.
 const OPTIONAL: [(Dialect, &[&str]); 2] = [

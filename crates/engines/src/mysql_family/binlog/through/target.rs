@@ -11,7 +11,7 @@ use crate::mysql_family::binlog::event::{HEADER, IN_USE, seal};
 use crate::mysql_family::binlog::statement::Statement;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::literal;
-use crate::mysql_family::logical_set::server::{ENDS_LATER, series};
+use crate::mysql_family::version::{ENDS_LATER, series};
 
 /// Statements whose answers are not read yet.
 const AHEAD: usize = 4;
