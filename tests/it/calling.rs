@@ -223,6 +223,6 @@ fn what_a_command_names_and_does_not_exist_has_one_exit_code_in_every_verb() {
         world.run(line).with_code(2).says(&["error: ", "hint: "]);
     }
     // A URL in the place of a name.
-    let told = world.run("check --repo night --database mysql://u:s3cret@h").with_code(2).text();
+    let told = world.run("check --repo night --database mysql://u:s3cret@h").with_code(2).err;
     assert!(told.contains("u:***@h") && !told.contains("s3cret"), "{told}");
 }
