@@ -123,6 +123,28 @@ fn many_tables_and_wide_ones_come_back_with_their_definitions() {
     }
 }
 
+fn within_the_pool(ended: Ended) {
+    let report = ended.json();
+    let (peak, pool) = (report["peak_rss_bytes"].as_u64().unwrap(), report["pool"]["bytes"].as_u64().unwrap());
+    assert!(peak > 0 && peak < pool + (64 << 20), "{peak}: {report}");
+}
+
+#[test]
+fn a_load_gives_back_the_memory_of_each_stream() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mysql9, &world, "source"), server(Kind::Mysql9, &world, "target"));
+    let many = (1..80).map(|at| format!("CREATE TABLE t{at} LIKE t0; INSERT INTO t{at} SELECT * FROM t0; "));
+    source.sql(&numbered(11));
+    source.sql(&format!(
+        "CREATE DATABASE many; USE many; CREATE TABLE t0 (id INT PRIMARY KEY, v VARCHAR(1000)); \
+        INSERT INTO t0 SELECT n, REPEAT('v', 1000) FROM made.seq; ANALYZE TABLE t0; {}",
+        many.collect::<String>()
+    ));
+    target.sql("SET GLOBAL local_infile = 1");
+    backup(&world, &source, "--to a/ --database many").done();
+    within_the_pool(load(&world, &target, "--from a --report json").done());
+}
+
 /// The first row is 84 MiB of text. Numbers 0 of ENUM columns stand before and behind long values.
 const LONG_ROWS: &str = "CREATE DATABASE `long`; USE `long`; SET sql_mode = ''; \
     CREATE TABLE t (e ENUM('a','b'), id INT PRIMARY KEY, body LONGBLOB, f ENUM('x','y'), tail TEXT); \
@@ -145,11 +167,6 @@ fn rows_that_are_longer_than_the_memory_of_the_program_go_into_a_server_in_piece
             server
         });
         source.sql(LONG_ROWS);
-        let within_the_pool = |ended: Ended| {
-            let report = ended.json();
-            let (peak, pool) = (report["peak_rss_bytes"].as_u64().unwrap(), report["pool"]["bytes"].as_u64().unwrap());
-            assert!(peak > 0 && peak < pool + (64 << 20), "{peak}: {report}");
-        };
         within_the_pool(backup(&world, &source, "--to a/ --database long --report json").done());
         within_the_pool(load(&world, &target, "--from a --check full --report json").done());
         let rows = |server: &Server| {

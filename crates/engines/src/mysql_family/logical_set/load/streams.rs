@@ -96,6 +96,14 @@ impl Loaders {
 }
 
 impl StreamLoad {
+    /// Gives back the memory for pieces of rows: a set has a stream for each 32 MiB of a large table.
+    fn release(&mut self) {
+        self.carry = Carry::default();
+        if let Content::Small(small) = &mut self.into {
+            small.sections = Sections::default();
+        }
+    }
+
     /// Whether all of its bytes came.
     pub fn is_complete(&self) -> bool {
         self.taken >= self.size
@@ -156,7 +164,9 @@ impl ServerLoad {
             let why = format!("its stream {stream} ends inside a row");
             return Err(Error::incomplete("media set", why, "use another set"));
         }
-        self.end(stream, load)
+        self.end(stream, load)?;
+        load.release();
+        Ok(())
     }
 
     /// Notes the stream in the transaction of its rows.
