@@ -95,12 +95,16 @@ def arguments():
     return options
 
 
+def chosen(options, shapes):
+    return [shape for shape in shapes if shape in options.shapes]
+
+
 def in_memory(options):
     """The bytes that the servers' pools and the files in --out take."""
     sizes = pool_of_source(options) + DUMP
     if options.loads:
         # A set of each shape, the dumps of mydumper, the text of rows, and the dump of `integer`.
-        sizes += TARGET_POOL + len(options.shapes) + len([shape for shape in [*LOADED, *RAW] if shape in options.shapes]) + 1
+        sizes += TARGET_POOL + len(options.shapes) + len(chosen(options, [*LOADED, *RAW])) + 1
     on_disk = not os.path.realpath(options.out).startswith("/dev/shm")
     return (pool_of_source(options) + (TARGET_POOL if options.loads else 0) if on_disk else sizes) * options.size + (1 << 30)
 
@@ -217,13 +221,13 @@ def dump_cases(options, kind, server, out):
         command = [options.fullbore, "backup", "-q", "--mkdir", url(kind, server, f"/{shape}"), "--method", "logical",
                    "--password-file", server.about["password_file"], "--readers", "2", "--compression", codec, "--to", f"{to}/"]
         case(f"fullbore dump {shape}" + (" gzip" if codec != "none" else ""), command).with_report(report)
-    for shape in [shape for shape in ("integer", "numeric", "long") if shape in options.shapes]:
+    for shape in chosen(options, ("integer", "numeric", "long")):
         case(f"client discards {shape}", [os.path.join(HERE, "discard.py"), server.about["socket"],
                                           server.about["password_file"], f"SELECT * FROM `{shape}`.t"])
     if "many" in options.shapes:
         case("floor of dump many", each_table(options, server, out, "opens", "SELECT * FROM `many`.{} LIMIT 0"))
     program = dump_program(server)
-    for shape in [shape for shape in DUMPED if shape in options.shapes]:
+    for shape in chosen(options, DUMPED):
         if program:
             case(f"dump program {shape}", ["sh", "-c", " ".join(program) + f" {shape} > {to}"])
         if shutil.which("mydumper"):
@@ -247,12 +251,13 @@ def load_cases(options, kind, source, target, out):
     if "many" in options.shapes:
         case("floor of load many", each_table(options, target, out, "creates", "CREATE TABLE loaded.{} LIKE blank.`integer`"))
     if shutil.which("myloader"):
-        for shape in [shape for shape in LOADED if shape in options.shapes]:
+        for shape in chosen(options, LOADED):
             command = [*login("myloader", target), "--directory", f"{out}/my-{shape}", "--database", shape]
             case(f"myloader {shape}", command)
-    for shape in [shape for shape in RAW if shape in options.shapes]:
+    for shape in chosen(options, RAW):
         clients = " & ".join(f"{client} --local-infile=1 loaded < {script}" for script in raw_scripts(out, shape))
-        case(f"raw LOAD DATA {shape}", ["sh", "-c", f"{clients} & wait"])
+        # `wait` gives the exit code of the first client, if there are two.
+        case(f"raw LOAD DATA {shape}", ["sh", "-c", f"{clients} && wait $!"])
     if "integer" not in options.shapes:
         return cases
     if dump_program(source):
@@ -278,10 +283,10 @@ def keep(options, kind, source, target, out):
         subprocess.run([options.fullbore, "backup", "-q", "--mkdir", url(kind, source, f"/{shape}"), "--method", "logical",
                         "--password-file", source.about["password_file"], "--readers", "2", "--to", f"{kept}/"], check=True)
     if shutil.which("mydumper"):
-        for shape in [shape for shape in LOADED if shape in options.shapes]:
+        for shape in chosen(options, LOADED):
             subprocess.run(mydumper(source, shape, f"{out}/my-{shape}"), check=True)
     target.sql("CREATE DATABASE blank")
-    for shape in [shape for shape in RAW if shape in options.shapes]:
+    for shape in chosen(options, RAW):
         keep_raw(options, source, target, out, shape)
     program = dump_program(source)
     if program and "integer" in options.shapes:
