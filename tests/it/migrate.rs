@@ -2,15 +2,12 @@
 
 use fullbore_test_servers::{Kind, Options, Server};
 
-use crate::mysql_logical::{NAMES, SHOP, TYPES, assert_same, everything, url};
+use crate::mysql_logical::{NAMES, SHOP, TYPES, assert_same, everything, started, url};
 use crate::program::Ended;
 use crate::world::World;
 
 pub fn server(kind: Kind, world: &World, name: &str) -> Server {
-    let server = Server::start(kind, &Options::new().binlog().option("binlog_format=ROW"));
-    let password = server.password_file().map(|path| std::fs::read(path).unwrap()).unwrap_or_default();
-    std::fs::write(world.at(name), password).unwrap();
-    server
+    started(kind, &Options::new().binlog().option("binlog_format=ROW"), world, name)
 }
 
 /// The command line of a migration.

@@ -5,7 +5,7 @@ use fullbore_test_servers::{Kind, Options, Server, wait_until};
 use rusqlite::Connection;
 
 use crate::held::Held;
-use crate::mysql_logical::url;
+use crate::mysql_logical::{started, url};
 use crate::program::{Ended, Running};
 use crate::world::World;
 
@@ -18,9 +18,7 @@ struct Pair {
 impl Pair {
     fn new(kind: Kind, made: &str) -> Self {
         let world = World::new();
-        let target = Server::start(kind, &Options::new());
-        let password = target.password_file().map(|path| std::fs::read(path).unwrap()).unwrap_or_default();
-        std::fs::write(world.at("target"), password).unwrap();
+        let target = started(kind, &Options::new(), &world, "target");
         let pair = Self { world, target };
         pair.source().execute_batch(made).unwrap();
         pair

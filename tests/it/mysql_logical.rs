@@ -8,7 +8,12 @@ use crate::program::Ended;
 use crate::world::World;
 
 pub fn server(kind: Kind, world: &World, name: &str) -> Server {
-    let server = Server::start(kind, &Options::new().binlog());
+    started(kind, &Options::new().binlog(), world, name)
+}
+
+/// A server, whose password is in the file `name`.
+pub fn started(kind: Kind, options: &Options, world: &World, name: &str) -> Server {
+    let server = Server::start(kind, options);
     let password = server.password_file().map(|path| fs::read(path).unwrap()).unwrap_or_default();
     fs::write(world.at(name), password).unwrap();
     server

@@ -6,8 +6,8 @@ use std::fs;
 use fullbore_test_servers::{Kind, Options, Server};
 
 use crate::migrate::migrate;
-use crate::mysql_logical::{SHOP, assert_same, backup, everything, load, server};
-use crate::program::Ended;
+use crate::mysql_logical::{SHOP, assert_same, backup, everything, load, server, started};
+use crate::report::assert_within_the_pool;
 use crate::world::World;
 
 /// The table `seq` has the numbers from 0 on, 2 to this power of them.
@@ -123,12 +123,6 @@ fn many_tables_and_wide_ones_come_back_with_their_definitions() {
     }
 }
 
-fn within_the_pool(ended: Ended) {
-    let report = ended.json();
-    let (peak, pool) = (report["peak_rss_bytes"].as_u64().unwrap(), report["pool"]["bytes"].as_u64().unwrap());
-    assert!(peak > 0 && peak < pool + (64 << 20), "{peak}: {report}");
-}
-
 #[test]
 fn a_load_gives_back_the_memory_of_each_stream() {
     let world = World::new();
@@ -142,7 +136,7 @@ fn a_load_gives_back_the_memory_of_each_stream() {
     ));
     target.sql("SET GLOBAL local_infile = 1");
     backup(&world, &source, "--to a/ --database many").done();
-    within_the_pool(load(&world, &target, "--from a --report json").done());
+    assert_within_the_pool(&load(&world, &target, "--from a --report json").done().json());
 }
 
 /// The first row is 84 MiB of text. Numbers 0 of ENUM columns stand before and behind long values.
@@ -161,21 +155,17 @@ fn rows_that_are_longer_than_the_memory_of_the_program_go_into_a_server_in_piece
             .option("max_allowed_packet=256M")
             .option("local_infile=1")
             .option("binlog_format=ROW");
-        let [source, target] = ["source", "target"].map(|name| {
-            let server = Server::start(kind, &options);
-            fs::write(world.at(name), server.password()).unwrap();
-            server
-        });
+        let [source, target] = ["source", "target"].map(|name| started(kind, &options, &world, name));
         source.sql(LONG_ROWS);
-        within_the_pool(backup(&world, &source, "--to a/ --database long --report json").done());
-        within_the_pool(load(&world, &target, "--from a --check full --report json").done());
+        assert_within_the_pool(&backup(&world, &source, "--to a/ --database long --report json").done().json());
+        assert_within_the_pool(&load(&world, &target, "--from a --check full --report json").done().json());
         let rows = |server: &Server| {
             server.sql("CHECKSUM TABLE `long`.t; SELECT e + 0, id, LENGTH(body), f + 0, tail FROM `long`.t")
         };
         assert_eq!(rows(&target), rows(&source));
         // Without media between the servers.
         target.sql("DROP DATABASE `long`");
-        within_the_pool(migrate(&world, [&source, &target], "--for 1ms --report json").done());
+        assert_within_the_pool(&migrate(&world, [&source, &target], "--for 1ms --report json").done().json());
         assert_eq!(rows(&target), rows(&source));
     }
 }

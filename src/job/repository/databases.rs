@@ -76,17 +76,17 @@ pub(super) fn elsewhere(sets: &[StoredSet], engine: &str, database: &str) -> Opt
 /// `HOST:` before it.
 pub(super) fn meant(repository: &Repository, sets: &[StoredSet], wanted: Option<&str>) -> Option<String> {
     let wanted = wanted?;
+    if is_known(sets, wanted) {
+        return Some(wanted.to_owned());
+    }
     let hosts: BTreeSet<&str> = sets.iter().map(|set| &set.record.host[..]).filter(|host| !host.is_empty()).collect();
     let of_host = |host: &&str| {
         let database = wanted.strip_prefix(*host)?.strip_prefix(':')?;
         Some(format!("{host}:{}", repository.named(database)))
     };
     let mut digests = std::iter::once(repository.named(wanted)).chain(hosts.iter().filter_map(of_host));
-    // If no digest fits, messages show the name as it was given.
-    let digest = digests.find(|digest| !is_known(sets, wanted) && is_known(sets, digest));
-    // A URL that nobody knows may have a password.
-    let given = || if is_known(sets, wanted) { wanted.to_owned() } else { without_password(wanted) };
-    Some(digest.unwrap_or_else(given))
+    // If no digest fits, messages show the name as it was given. A URL may have a password.
+    Some(digests.find(|digest| is_known(sets, digest)).unwrap_or_else(|| without_password(wanted)))
 }
 
 /// True when a set is of a database of this name, or of a file with this name.

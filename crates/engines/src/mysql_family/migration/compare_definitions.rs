@@ -104,8 +104,8 @@ fn compared(object: Object, depth: Depth) -> Option<(Name, String)> {
         Object::Code(code) => {
             let least = if code.kind == "VIEW" { Depth::Texts } else { Depth::Bodies };
             let of_name = name(&code.kind, &code.schema, &code.name);
-            let create = if depth == Depth::Bodies { body_of(&code) } else { code.create.clone() };
-            (of_name, at(least, text_of(&Code { create, ..code })))
+            let code = if depth == Depth::Bodies { Code { create: body_of(&code), ..code } } else { code };
+            (of_name, at(least, text_of(&code)))
         }
         _ => return None,
     })

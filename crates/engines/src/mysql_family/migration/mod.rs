@@ -334,9 +334,6 @@ impl ServerMigration {
 
     /// Events run only on a server that is written to by nobody else.
     fn create_events(&mut self) -> Result<()> {
-        if self.servers.target_facts.dialect == Dialect::MariaDb {
-            history::close_all(&mut self.servers.control)?;
-        }
         let mut asking = self.servers.source.ask()?;
         let all = describe::events(&mut asking, &self.selection)?;
         if all.is_empty() {
@@ -442,6 +439,9 @@ impl Migration for ServerMigration {
 
     fn end(&mut self) -> Result<Vec<String>> {
         self.demand_still()?;
+        if self.servers.target_facts.dialect == Dialect::MariaDb {
+            history::close_all(&mut self.servers.control)?;
+        }
         self.create_events()?;
         State::remove(&mut self.servers.control)?;
         let mut notes = Vec::new();

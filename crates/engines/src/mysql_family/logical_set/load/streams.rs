@@ -123,12 +123,10 @@ pub struct SmallTables {
     sections: Sections,
     /// Tables so far.
     tables: u64,
-    /// The rows of so many tables are in the target already.
-    done: u64,
     /// The number of the stream, where the target has notes.
     noted: Option<u32>,
-    /// How many tables its note has; None without a note.
-    note: Option<u64>,
+    /// So many tables have their rows in the target, by its note: `u64::MAX` is all of them. None without a note.
+    done: Option<u64>,
 }
 
 impl SmallTables {
@@ -172,7 +170,7 @@ impl ServerLoad {
     /// Notes the stream in the transaction of its rows.
     fn end(&self, stream: u32, load: &mut StreamLoad) -> Result<()> {
         if !load.is_noted {
-            let before = if let Content::Small(small) = &load.into { small.note } else { None };
+            let before = if let Content::Small(small) = &load.into { small.done } else { None };
             notes::note(&mut load.by.within(self, true)?.connection, stream, before, None)?;
         }
         load.by.commit(self)
@@ -269,21 +267,22 @@ impl ServerLoad {
     /// # Errors
     /// The server refuses, or they are not sections.
     pub fn take_sections(&self, small: &mut SmallTables, bytes: &[u8], by: &mut Loaders) -> Result<()> {
-        let SmallTables { sections, tables, done, noted, note } = small;
+        let SmallTables { sections, tables, noted, done } = small;
         let taken = sections.take::<SectionError>(bytes, |section, rows| {
             *tables += 1;
+            let is_new = done.is_none_or(|done| *tables > done);
             let place = self.plan.places.get(&(section.schema.clone(), section.table.clone())).copied();
             if let Some((place, table)) = place.and_then(|place| Some((place, self.plan.tables.get(place)?))) {
                 self.expect(place, section.tally);
                 // A set of an earlier version has rows of MERGE tables, which are rows of other tables.
-                if (*tables > *done || table.again) && !rows.is_empty() && table.object.has_rows() {
+                if (is_new || table.again) && !rows.is_empty() && table.object.has_rows() {
                     self.load_rows(place, rows, by)?;
                 }
             }
-            if *tables > *done && *tables % TABLES == 0 {
+            if is_new && *tables % TABLES == 0 {
                 if let Some(stream) = noted {
-                    notes::note(&mut by.within(self, true)?.connection, *stream, *note, Some(*tables))?;
-                    *note = Some(*tables);
+                    notes::note(&mut by.within(self, true)?.connection, *stream, *done, Some(*tables))?;
+                    *done = Some(*tables);
                 }
                 by.commit(self)?;
             }
@@ -345,8 +344,8 @@ pub fn of_order(
                 place.filter(|_| !is_done || again).map(Content::Chunk)
             }
             Some(Detail::Small { .. }) => {
-                let (done, note) = (noted.map_or(0, |tables| tables.unwrap_or(u64::MAX)), noted.copied().flatten());
-                Some(Content::Small(SmallTables { done, noted: Some(stream.id), note, ..SmallTables::default() }))
+                let done = noted.map(|tables| tables.unwrap_or(u64::MAX));
+                Some(Content::Small(SmallTables { done, noted: Some(stream.id), ..SmallTables::default() }))
             }
             _ => None,
         };
