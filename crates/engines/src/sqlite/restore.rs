@@ -85,7 +85,11 @@ pub struct Restore {
 pub fn prepare(target: &Path, over: Over) -> Result<Restore> {
     let target = resolve(target)?;
     match over {
-        Over::Database if target.exists() => must_be_a_database(&Claim::take(&target)?)?,
+        Over::Database if target.exists() => {
+            let claim = Claim::take(&target)?;
+            let opened = claim.open_database(OpenOptions::new().read(true))?;
+            must_be_a_database(&target, &opened)?;
+        }
         Over::Database | Over::Nothing => must_be_new(&target)?,
         Over::State => refuse_side_files(&target)?,
     }
@@ -187,8 +191,8 @@ impl Restore {
     fn publish_over(&self, restored: &File, hook: Hook<'_>, warnings: &mut Vec<String>) -> Result<()> {
         // The claim and its descriptor are declared before the connection, to be closed after it.
         let claim = Claim::take(&self.target)?;
-        must_be_a_database(&claim)?;
         let old = claim.open_database(OpenOptions::new().read(true).write(true))?;
+        must_be_a_database(&self.target, &old)?;
         // Before SQLite opens it: the connection of a second restore would make side files beside the result of the
         // first. A file system without locks cannot detect this.
         if matches!(old.file().try_lock(), Err(fs::TryLockError::WouldBlock)) {
@@ -366,12 +370,16 @@ fn must_still_be(target: &Path, locked: &RawFile) -> Result<()> {
 }
 
 /// Replacing is for databases: a mistyped target must not cost a file of another kind.
-fn must_be_a_database(claim: &Claim) -> Result<()> {
-    let raw = claim.open_database(OpenOptions::new().read(true))?;
+fn must_be_a_database(target: &Path, opened: &RawFile) -> Result<()> {
     let mut start = [0; MAGIC.len()];
-    let got = raw.read_at(0, &mut start).map_err(|error| raw.read_error(0, start.len(), error))?;
+    let got = opened.read_at(0, &mut start).map_err(|error| opened.read_error(0, start.len(), error))?;
     // An empty file is an SQLite database without tables.
-    if got != 0 && start != *MAGIC { Err(not_a_database(&raw.name())) } else { Ok(()) }
+    if got == 0 || start == *MAGIC {
+        return Ok(());
+    }
+    // Another restore that has just replaced this file has overwritten its header.
+    must_still_be(target, opened)?;
+    Err(not_a_database(&opened.name()))
 }
 
 /// Renames without replacing anything; by a hard link if the file system has no such rename.
@@ -412,4 +420,25 @@ fn make_locked(path: &Path) -> Result<LockableFile> {
 fn sync_folder(file: &Path) -> Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| io_error("sync the directory", folder, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_another_restore_has_just_replaced_is_not_called_a_file_of_another_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, restored) = (folder.path().join("copy.db"), folder.path().join("restored.db"));
+        fs::write(&target, MAGIC).unwrap();
+        fs::write(&restored, MAGIC).unwrap();
+        let claim = Claim::take(&target).unwrap();
+        let old = claim.open_database(OpenOptions::new().read(true).write(true)).unwrap();
+        must_be_a_database(&target, &old).unwrap();
+        old.file().write_all_at(&[0; HEADER_SIZE], 0).unwrap();
+        assert!(must_be_a_database(&target, &old).unwrap_err().to_string().contains("not an SQLite database"));
+        fs::rename(&restored, &target).unwrap();
+        let error = must_be_a_database(&target, &old).unwrap_err().to_string();
+        assert!(error.contains("another file took its name"), "{error}");
+    }
 }
