@@ -127,6 +127,14 @@ fn a_server_moves_as_files_while_money_moves_and_its_events_run_on_one_server_on
     assert!(!pair.target.sql("SHOW DATABASES").contains("fullbore"));
 }
 
+/// The end of a run whose target does not start again by itself.
+fn started_by_hand(target: &mut Server, into: &Options, running: Running, option: &str) -> Ended {
+    running.says("start it now");
+    target.stop();
+    target.start_again(&into.clone().option(option));
+    running.wait()
+}
+
 #[test]
 fn what_stops_a_clone_is_named_before_and_a_target_without_a_manager_is_waited_for() {
     let mut pair = Pair::new(Options::new());
@@ -191,13 +199,14 @@ fn what_stops_a_clone_is_named_before_and_a_target_without_a_manager_is_waited_f
     pair.source.sql("CREATE TABLE shop.flat (a INT) ENGINE = MyISAM; INSERT INTO shop.flat VALUES (1)");
     refused(&from, &into, "", &here(&pair.source), "shop.flat (MyISAM)");
 
-    // Nobody starts the target again, except this test.
-    let running = pair.start("--no-follow");
-    running.says("start it now");
-    pair.target.stop();
-    let options = pair.into.clone().option(&format!("port={}", pair.target.port()));
-    pair.target.start_again(&options);
-    let ended = running.wait().with_code(4);
+    // Nobody starts the target again, except this test. It does not read what is persisted.
+    let (line, options) = (pair.line("--no-follow"), pair.into.clone().option(&format!("port={}", pair.target.port())));
+    let running = pair.world.start(&line);
+    let ended = started_by_hand(&mut pair.target, &options, running, "event_scheduler=ON");
+    let ended = ended.refused(1, "mysql://127.0.0.1:", "with event_scheduler = ON");
+    ended.says(&["holds a copy of the source", "begin again with --replace"]);
+    let running = pair.world.start(&format!("{line} --replace"));
+    let ended = started_by_hand(&mut pair.target, &options, running, "event_scheduler=OFF").with_code(4);
     ended.says(&["empty in the target, because CLONE copies InnoDB only: shop.flat (MyISAM)", "works there, too"]);
     assert_eq!(pair.target.sql("SELECT a FROM shop.t; SELECT COUNT(*) FROM shop.flat"), "1\n0\n");
     refused(&from, &into, "--resume", "mysql://127.0.0.1:", "somebody has written to it since");

@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::checks::databases;
 use super::restart::{self, Found};
+use super::scheduler::demand_off;
 use super::{Cloned, Donor};
 use crate::engine::Flow;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
@@ -70,6 +71,8 @@ impl Cloned {
             "{name} has copied the files. When it has started on them, --resume continues. Its event scheduler is off (SET PERSIST)"
         ));
         let own_login = restart::wait(servers, &mut watching, flow)?;
+        demand_off(&mut servers.control)
+            .inspect_err(|_| self.left = Some(format!("{name} holds a copy of the source")))?;
         restart::found(servers, own_login, &earlier)
     }
 

@@ -212,6 +212,7 @@ impl ServerMigration {
         }
         let donor = Donor::of(&self.servers.source.address, &self.servers.target.address)?;
         let Some(found) = restart::complete(&mut self.servers, &donor)? else { return Ok(false) };
+        scheduler::demand_off(&mut self.servers.control)?;
         let scheduler = Scheduler::ask(&mut self.servers.control)?;
         let made = checks::databases(&mut self.servers.control)?;
         if self.order.follow {

@@ -5,6 +5,21 @@ use fullbore_core::{Error, Result};
 
 use crate::mysql_family::connection::{Connection, Failure};
 
+/// A target that has started on the files of the source runs no events.
+///
+/// # Errors
+/// It runs them: it was started in a way that ignores what is persisted.
+pub fn demand_off(control: &mut Connection) -> Result<()> {
+    let scheduler = control.query("SELECT @@GLOBAL.event_scheduler")?;
+    if scheduler.single() != Some("ON") {
+        return Ok(());
+    }
+    let why = "it has started on the files of the source with event_scheduler = ON, although fullbore persisted OFF: events may \
+               have changed rows";
+    let hint = "start it without --no-defaults, or with event_scheduler = OFF, and begin again with --replace";
+    Err(Error::refused(control.name(), why, hint))
+}
+
 /// What it was before.
 pub struct Scheduler {
     /// `ON`, `OFF` or `DISABLED`.
