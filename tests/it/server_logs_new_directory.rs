@@ -57,8 +57,15 @@ fn a_logical_full_and_its_logs_become_a_data_directory(kind: Kind) {
     test.server.sql(BEFORE);
     test.server.sql(BANK);
     test.insert("in the set");
+    // The first name is a pattern that fits a database of fullbore's own.
+    test.server.sql(
+        "CREATE DATABASE fullbore2load; CREATE TABLE fullbore2load.t (id INT PRIMARY KEY); \
+         CREATE EVENT shop.was_off ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1; \
+         CREATE EVENT shop.was_on ON SCHEDULE EVERY 1 DAY DO SELECT 1",
+    );
     test.backup("--method logical").done();
     test.server.sql(WRITES);
+    test.server.sql("INSERT INTO fullbore2load.t VALUES (7)");
     test.move_money();
     let (then, content_then) = (pass_a_second(), content(&test.server));
     test.insert("after the time");
@@ -68,7 +75,11 @@ fn a_logical_full_and_its_logs_become_a_data_directory(kind: Kind) {
     let (gtid, content_at) = (test.last_gtid(), content(&test.server));
     test.insert("after the GTID");
     let next = test.last_gtid();
-    test.server.sql("CREATE EVENT shop.e ON SCHEDULE EVERY 1 DAY DO SELECT 1");
+    test.server.sql(
+        "CREATE EVENT shop.e ON SCHEDULE EVERY 1 DAY DO SELECT 1; ALTER EVENT shop.was_off COMMENT 'x'; \
+         ALTER EVENT shop.was_on DISABLE; CREATE EVENT shop.far ON SCHEDULE EVERY 1 DAY DISABLE ON SLAVE DO SELECT 1; \
+         SET NAMES latin1 COLLATE latin1_german1_ci; CREATE EVENT shop.german ON SCHEDULE EVERY 1 DAY DO SELECT 1",
+    );
     test.backup("--kind log").done();
     for (stop, expected) in [
         (format!("--stop-at {then} --check full"), content_then),
@@ -88,7 +99,9 @@ fn a_logical_full_and_its_logs_become_a_data_directory(kind: Kind) {
     test.restore("", "all").done();
     let restored = test.start_new("all");
     assert_eq!(content(&restored), content(&test.server));
-    assert_eq!(restored.sql("SELECT status FROM information_schema.events WHERE event_name = 'e'"), "ENABLED\n");
+    let events = "SELECT event_name, status, character_set_client, collation_connection FROM information_schema.events \
+                  WHERE event_schema = 'shop' ORDER BY 1; SELECT id FROM fullbore2load.t";
+    assert_eq!(restored.sql(events), test.server.sql(events));
     let gtids = if kind == Kind::Mysql9 { "@@gtid_executed" } else { "@@gtid_slave_pos" };
     let of_source = if kind == Kind::Mysql9 { "@@gtid_executed" } else { "@@gtid_binlog_pos" };
     assert_eq!(restored.sql(&format!("SELECT {gtids}")), test.server.sql(&format!("SELECT {of_source}")));
@@ -265,4 +278,27 @@ fn a_time_before_the_first_physical_full_comes_out_of_the_logical_one() {
     test.backup("--kind log").done();
     test.restore(&format!("--stop-at {then}"), "old").done();
     assert_eq!(test.start_new("old").sql("SELECT * FROM shop.t ORDER BY id"), rows);
+}
+
+#[test]
+fn a_transaction_that_is_dated_ahead_does_not_end_a_restore_before_earlier_ones() {
+    let test = Logged::new(Kind::Mariadb11);
+    test.backup("--method logical").done();
+    let dated_ahead = |seconds: u32, id: u32| {
+        test.server
+            .sql(&format!("SET timestamp = UNIX_TIMESTAMP() + {seconds}; INSERT INTO shop.t VALUES ({id}, 'ahead')"));
+        pass_a_second();
+        test.insert("behind it");
+        let then = (pass_a_second(), test.rows());
+        test.insert("after the time");
+        test.backup("--kind log").done();
+        then
+    };
+    let (then, rows) = dated_ahead(1800, 7001);
+    test.restore(&format!("--stop-at {then}"), "then").done();
+    assert_eq!(test.start_new("then").sql("SELECT * FROM shop.t ORDER BY id"), rows);
+    // So near, it may be the clock of another server.
+    let (then, _) = dated_ahead(40, 9002);
+    let ended = test.restore(&format!("--stop-at {then}"), "no").refused(1, "--stop-at", "nobody knows");
+    ended.says(&["--stop-at-gtid"]);
 }

@@ -7,7 +7,7 @@ use super::end::{End, LogEnd, Place};
 use super::event::{Body, Group, Header, file_number, is_file_name, kind};
 use super::gtid::{Gtid, Gtids, MariaGtid};
 use super::range::place;
-use super::walk::Walk;
+use super::walk::{Walk, goes_back};
 use crate::engine::LogStop;
 use crate::mysql_family::Dialect;
 
@@ -21,6 +21,12 @@ pub(super) struct Cut {
     last_group: bool,
     /// The stop was reached.
     pub stopped: bool,
+    /// The time of the group before which it stopped, in microseconds since 1970.
+    stopped_at: i64,
+    /// The first group behind it that has a time before the time to stop at.
+    earlier: Option<String>,
+    /// The last group behind it has an earlier time, too.
+    open: bool,
     /// The first group since the last certain time whose time is not certain.
     uncertain: Option<String>,
     /// All groups up to this time are taken, in microseconds since 1970.
@@ -35,6 +41,9 @@ impl Cut {
             has_place: false,
             last_group: false,
             stopped: false,
+            stopped_at: i64::MAX,
+            earlier: None,
+            open: false,
             uncertain: None,
             until: i64::MIN,
         }
@@ -100,23 +109,41 @@ impl Cut {
         }
         if group.time > time {
             self.refuse_uncertain()?;
+            self.stopped_at = group.time;
             return Ok(true);
         }
         self.uncertain = None;
         Ok(false)
     }
 
+    /// Looks at a group behind a stop at `time`. Was the group before which it stopped dated ahead? Then this one and others may
+    /// have been committed up to `time`.
+    ///
+    /// # Errors
+    /// It was.
+    pub fn look_behind(&mut self, group: &Group, time: i64, (file, offset): (&str, u64)) -> Result<()> {
+        let is_earlier = goes_back(group.time, self.stopped_at);
+        if is_earlier && group.time <= time {
+            self.earlier.get_or_insert_with(|| format!("{file}:{offset}"));
+        }
+        // Times up to that of the stop go on behind it.
+        let was_ahead = is_earlier && group.time > time;
+        self.open = self.earlier.is_some() && is_earlier;
+        if was_ahead { self.demand_settled(true) } else { Ok(()) }
+    }
+
+    /// The error if the log ends behind a stop and does not say whether that was too early.
+    ///
+    /// # Errors
+    /// It may have been.
+    pub fn demand_settled(&self, was_ahead: bool) -> Result<()> {
+        let earlier = self.earlier.as_ref().filter(|_| was_ahead || self.open);
+        earlier.map_or(Ok(()), |place| Err(of_unknown_time(place)))
+    }
+
     /// The error if a group may have been committed before or after the time to stop at.
     fn refuse_uncertain(&self) -> Result<()> {
-        let Some(place) = &self.uncertain else { return Ok(()) };
-        Err(Error::refused(
-            "--stop-at",
-            format!(
-                "nobody knows whether the transaction at {place} was committed before that time: its own time is before \
-                 that of an earlier transaction, or in the future (SET timestamp, a long statement, a clock that was set)"
-            ),
-            "stop at a place or a GTID: --stop-at FILE:OFFSET, --stop-at-gtid or --stop-before-gtid",
-        ))
+        self.uncertain.as_ref().map_or(Ok(()), |place| Err(of_unknown_time(place)))
     }
 
     /// The error if a stop by GTID or by place was never reached between `base` and `stands`.
@@ -138,6 +165,16 @@ impl Cut {
             "give one that is between these places; `fullbore list` shows the sets",
         ))
     }
+}
+
+/// The error about a group at a place that may have been committed before or after the time to stop at.
+fn of_unknown_time(place: &str) -> Error {
+    let why = format!(
+        "nobody knows whether the transaction at {place} was committed before that time: its own time is before that of an \
+         earlier transaction, or in the future (SET timestamp, a long statement, a clock that was set)"
+    );
+    let hint = "stop at a place or a GTID: --stop-at FILE:OFFSET, --stop-at-gtid or --stop-before-gtid";
+    Error::refused("--stop-at", why, hint)
 }
 
 /// The name of a file without its number.

@@ -6,7 +6,7 @@ use fullbore_core::{Error, Result};
 
 use super::end::Piece;
 use super::event::{BODY_MAX, Body, CRC, HEADER, Header, IN_USE, MAGIC, kind};
-use super::preflight::Server;
+use super::preflight::{Clock, Server};
 use super::walk::Walk;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Message, ServerError};
@@ -35,6 +35,8 @@ pub struct Pull {
     taken: usize,
     /// The rest of an event.
     current: Option<Current>,
+    /// Times behind this clock are not believed.
+    clock: Option<Clock>,
     /// The server has said that this is the end of the log, and closes the connection.
     ended: bool,
 }
@@ -67,7 +69,17 @@ impl Pull {
         body.extend_from_slice(walk.file.as_bytes());
         connection.send(COM_BINLOG_DUMP, &body)?;
         let (pieces, ready) = (Vec::new(), Vec::new());
-        Ok(Self { connection, server: server.name(), walk, pieces, ready, taken: 0, current: None, ended: false })
+        Ok(Self {
+            connection,
+            server: server.name(),
+            walk,
+            pieces,
+            ready,
+            taken: 0,
+            current: None,
+            clock: None,
+            ended: false,
+        })
     }
 
     /// From now on, pieces are counted anew.
@@ -236,7 +248,16 @@ impl Pull {
         if stored != Some(computed) {
             return Err(self.damaged("the checksum of an event is wrong"));
         }
+        if let (Body::Group(_), Some(clock)) = (body, &self.clock) {
+            self.walk.believe_until(clock.current());
+        }
         self.walk.pass(header, body, computed).map_err(|why| self.damaged(&why))
+    }
+
+    /// From here on, no group was committed before `newest` or behind the time of the server's clock.
+    pub fn believe(&mut self, newest: Option<i64>, clock: Clock) {
+        self.walk.newest = newest;
+        self.clock = Some(clock);
     }
 
     /// Counts the bytes of an event at the current place.

@@ -60,7 +60,7 @@ pub fn join(server: &Server, base: &End, clock: Clock) -> Result<Joined> {
     if let (true, Some(gtids)) = (base.binlog.gtid.is_empty(), &pull.walk.gtids) {
         base.binlog.gtid = gtids.to_string();
     }
-    pull.walk.believe(base.time(), clock.now);
+    pull.believe(base.time(), clock);
     let has_more = pull.next()?;
     Ok(Joined { base, clock, pull, head, has_more })
 }

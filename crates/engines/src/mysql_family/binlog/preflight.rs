@@ -1,5 +1,7 @@
 //! What is asked of a server before its log is read.
 
+use std::time::Instant;
+
 use fullbore_core::halt::Halt;
 use fullbore_core::{Error, Result};
 use uuid::Uuid;
@@ -184,6 +186,8 @@ pub fn status(connection: &mut Connection) -> Result<Option<Status>> {
 pub struct Clock {
     /// What it showed, in microseconds since 1970.
     pub now: i64,
+    /// When it was asked.
+    asked: Instant,
     /// By how much it is ahead of the clock of this host, in microseconds.
     pub ahead: i64,
 }
@@ -197,7 +201,12 @@ impl Clock {
         let answer = connection.query("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")?;
         let now: Option<i64> = answer.single().and_then(|text| text.parse().ok());
         let now = now.ok_or_else(|| connection.broken("it does not tell the time"))?;
-        Ok(Self { now, ahead: now.saturating_sub(jiff::Timestamp::now().as_microsecond()) })
+        Ok(Self { now, asked: Instant::now(), ahead: now.saturating_sub(jiff::Timestamp::now().as_microsecond()) })
+    }
+
+    /// What it shows now, in microseconds since 1970, if nobody has set it.
+    pub fn current(&self) -> i64 {
+        self.now.saturating_add(i64::try_from(self.asked.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
 }
 

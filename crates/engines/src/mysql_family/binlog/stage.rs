@@ -12,6 +12,7 @@ use super::events::Events;
 use super::gtid::{GtidList, GtidSet, Gtids};
 use super::range::place;
 use super::relays::Relays;
+use super::replay::logged_events::LoggedEvents;
 use super::session::bytes_of;
 use super::statement::{Kind, Statement};
 use super::through::statements::Statements;
@@ -87,6 +88,8 @@ pub struct Stage {
     pub complete: Option<u128>,
     /// Before that place, the log changes definitions.
     pub redefines: bool,
+    /// What the log does to events, for a server that applies it itself.
+    pub(super) events: LoggedEvents,
     /// The event on its way to [`Kept`].
     event: Vec<u8>,
 }
@@ -116,6 +119,7 @@ impl Stage {
             met_base: false,
             complete: None,
             redefines: false,
+            events: LoggedEvents::default(),
             event: Vec::new(),
         }
     }
@@ -147,14 +151,20 @@ impl Stage {
             .and_then(|place| place.file_crc);
         let until = micros(&last.until).ok_or_else(|| broken("its position is invalid: the time".into()))?;
         self.cut.until = until;
-        walk.believe(self.stands.time(), until);
+        walk.newest = self.stands.time();
+        walk.believe_until(until);
         let mut reader = Events::new(stream, set.name);
         for piece in &last.pieces {
-            if self.cut.stopped {
-                break;
+            match stop {
+                Some(LogStop::Time(time)) if self.cut.stopped => {
+                    reader.bytes(piece.head)?;
+                    self.look_behind(&mut reader, piece, piece.from, *time)?;
+                }
+                _ if self.cut.stopped => break,
+                _ => self.piece(&mut reader, piece, &mut walk, stop)?,
             }
-            self.piece(&mut reader, piece, &mut walk, stop)?;
         }
+        self.cut.demand_settled(false)?;
         self.cut.end_of_set();
         if !self.cut.stopped && (walk.file != last.end.binlog.file || walk.offset != last.end.binlog.offset) {
             return Err(broken("its end contradicts its manifest".into()));
@@ -278,7 +288,9 @@ impl Stage {
             let timed = self.with_its_end(&body, reader)?;
             if self.cut.is_before(&header, timed.as_ref().unwrap_or(&body), walk, stop)? {
                 self.cut.stopped = true;
-                return Ok(());
+                let Some(LogStop::Time(time)) = stop else { return Ok(()) };
+                reader.pass(&header, |_| Ok(()))?;
+                return self.look_behind(reader, piece, walk.offset + u64::from(header.size), *time);
             }
             let crc = self.stage(walk.offset, (&header, &body), reader, piece, &head)?;
             walk.pass(&header, &body, crc).map_err(|why| reader.broken(&why))?;
@@ -288,6 +300,25 @@ impl Stage {
             }
         }
         self.meet_base(walk).map_err(|why| reader.broken(&why))
+    }
+
+    /// Behind a stop at a time: looks at all other groups of the piece, from `at` on.
+    fn look_behind(&mut self, reader: &mut Events<'_>, piece: &Piece, mut at: u64, time: i64) -> Result<()> {
+        let end = piece.from + piece.bytes;
+        while at < end {
+            let header = reader.header()?;
+            if u64::from(header.size) > end - at {
+                return Err(reader.broken("an event is longer than its piece"));
+            }
+            let body = reader.body(&header)?;
+            let timed = self.with_its_end(&body, reader)?;
+            if let Body::Group(group) = timed.as_ref().unwrap_or(&body) {
+                self.cut.look_behind(group, time, (&piece.file, at))?;
+            }
+            reader.pass(&header, |_| Ok(()))?;
+            at += u64::from(header.size);
+        }
+        Ok(())
     }
 
     /// MariaDB: the time of a group is that of its beginning. A statement says how long it took.
@@ -352,7 +383,7 @@ impl Stage {
                 relays.enter(piece, head)?;
                 let is_early = header.kind == kind::QUERY && place_of(&piece.file, at) < self.complete;
                 self.redefines |= is_early && header.size > STATEMENT_MAX;
-                let looks = is_early && !self.redefines;
+                let looks = header.kind == kind::QUERY && header.size <= STATEMENT_MAX;
                 let mut event = Vec::new();
                 let crc = reader.pass(header, |bytes| {
                     if looks {
@@ -360,7 +391,12 @@ impl Stage {
                     }
                     relays.write(bytes)
                 })?;
-                self.redefines |= looks && is_redefinition(self.dialect, header, &event);
+                if looks {
+                    let body = event.get(HEADER..event.len().saturating_sub(CRC)).unwrap_or_default();
+                    let statement = Statement::parse(self.dialect, header, body);
+                    self.redefines |= is_early && statement.as_ref().map_or(true, is_redefinition);
+                    statement.iter().for_each(|statement| self.events.take(statement));
+                }
                 Ok(crc)
             }
             Way::Statements(statements) => {
@@ -427,9 +463,7 @@ fn agree(one: Option<u32>, other: Option<u32>) -> bool {
     one.zip(other).is_none_or(|(one, other)| one == other)
 }
 
-/// Whether a statement changes definitions or accounts. One that cannot be read may do so.
-fn is_redefinition(dialect: Dialect, header: &Header, event: &[u8]) -> bool {
-    let body = event.get(HEADER..event.len().saturating_sub(CRC)).unwrap_or_default();
-    let kind = Statement::parse(dialect, header, body).map(|statement| Kind::of(&statement.text));
-    kind.map_or(true, |kind| matches!(kind, Kind::Definition | Kind::Event | Kind::Account))
+/// Whether a statement changes definitions or accounts.
+fn is_redefinition(statement: &Statement) -> bool {
+    matches!(Kind::of(&statement.text), Kind::Definition | Kind::Event | Kind::Account)
 }

@@ -12,8 +12,8 @@ const SERVERS_MAX: usize = 4096;
 /// Times of groups that are committed one after the other may differ by so much in the other direction, in microseconds:
 /// MariaDB has whole seconds.
 const SLACK: i64 = 1_000_000;
-/// A time that is so far in the future, in microseconds, is not the server's clock.
-const FUTURE: i64 = 3_600_000_000;
+/// A time that is so far in the future, in microseconds, is not the server's clock. A replica has times of its source.
+const FUTURE: i64 = 60_000_000;
 
 /// The last event before a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -70,9 +70,8 @@ impl Walk {
         }
     }
 
-    /// Believes times up to a little after `now`, and none before `newest`; both in microseconds since 1970.
-    pub fn believe(&mut self, newest: Option<i64>, now: i64) {
-        self.newest = newest;
+    /// Believes times up to a little after `now`, in microseconds since 1970.
+    pub fn believe_until(&mut self, now: i64) {
         self.believed_until = now.saturating_add(FUTURE);
     }
 
@@ -172,9 +171,14 @@ impl Walk {
     /// False for a group whose time says little about when it was committed: it is before that of an earlier group, or
     /// in the future. `SET timestamp` makes such times in MariaDB, so does a long statement, and a clock that is set.
     pub fn is_certain(&self, group: &Group) -> bool {
-        let goes_back = self.newest.is_some_and(|newest| group.time.saturating_add(SLACK) < newest);
+        let goes_back = self.newest.is_some_and(|newest| goes_back(group.time, newest));
         !goes_back && group.time <= self.believed_until
     }
+}
+
+/// Whether a group has an earlier time than one that is before it in the log.
+pub fn goes_back(time: i64, before: i64) -> bool {
+    time.saturating_add(SLACK) < before
 }
 
 /// Whether all GTIDs of `before` are known.

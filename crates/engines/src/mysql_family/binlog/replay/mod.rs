@@ -1,7 +1,7 @@
 //! Lets a private server apply staged relay logs to a restored directory: in parallel, in one run, without network.
 
 pub(in crate::mysql_family) mod account;
-mod disabled_events;
+pub(super) mod logged_events;
 mod wanted;
 
 use std::fmt::Write as _;
@@ -14,7 +14,6 @@ use fullbore_core::{Error, Result};
 use serde_json::Value;
 
 use account::Account;
-use disabled_events::{disabled_events, enable_events};
 use wanted::Wanted;
 
 use super::cut::place_of;
@@ -104,7 +103,9 @@ impl LogReplay for Replay<'_> {
         }
         let first = relays.names.first().cloned().unwrap_or_default();
         let mut options = options(dialect, &stage);
-        options.extend(ignored(&on).into_iter().map(|name| format!("replicate-wild-ignore-table={name}.%")));
+        // `_` alone stands for any letter there.
+        let pattern = |name: &str| format!("replicate-wild-ignore-table={}.%", name.replace('_', "\\_"));
+        options.extend(ignored(&on).into_iter().map(pattern));
         options.extend(on.options.iter().cloned());
         if dialect == Dialect::MariaDb && outside_files(dialect, on.position)?.is_empty() {
             // `DATA DIRECTORY` in the log would write outside of the directory, perhaps into that of a live server.
@@ -114,11 +115,11 @@ impl LogReplay for Replay<'_> {
         options.extend(account.options.iter().cloned());
         let mut started =
             program.start_recovered(directory, on.position, on.streams, &options, &account.credentials, halt)?;
-        let gtid = {
+        let (gtid, warnings) = {
             let (server, connection) = (&mut started.server, &mut started.connection);
             connection.set_silence(SILENCE);
             let applied = apply(dialect, connection, server, (&stage, &first), halt);
-            let applied = applied.and_then(|gtid| account.drop_it(connection).map(|()| gtid));
+            let applied = applied.and_then(|done| account.drop_it(connection).map(|()| done));
             applied.map_err(|error| server.explained(error))?
         };
         let loaded = started.loaded;
@@ -133,22 +134,23 @@ impl LogReplay for Replay<'_> {
             place: stage.stands.binlog.show(),
             seconds: begun.elapsed().as_secs_f64(),
             loaded,
+            warnings,
             ..Replayed::default()
         })
     }
 }
 
-/// Starts the applier, waits until it is at the end, and lets the server forget its source. Returns the GTIDs then.
+/// Starts the applier, waits until it is at the end, and lets the server forget its source. Returns the GTIDs then, and warnings.
 fn apply(
     dialect: Dialect,
     connection: &mut Connection,
     server: &mut Running,
     (stage, first): (&Stage, &str),
     halt: &Halt,
-) -> Result<String> {
+) -> Result<(String, Vec<String>)> {
     // MySQL runs without its grant tables; the log may have statements about accounts, which need them.
     connection.query("FLUSH PRIVILEGES")?;
-    let disabled = disabled_events(connection)?;
+    let events = logged_events::all(connection)?;
     let (start, show, stop, forget) = match dialect {
         Dialect::MySql if is_at_least(&connection.greeting().version, NEW_WORDS) => {
             connection.query(&format!(
@@ -174,12 +176,12 @@ fn apply(
     })?;
     connection.query(stop)?;
     connection.query(forget)?;
-    enable_events(connection, &disabled)?;
+    let warnings = stage.events.give_back(connection, &events)?;
     let now = wanted.now(connection)?;
     if !wanted.is_reached(&now) {
         return Err(server.refused_logs(&format!("at the end it has the GTIDs `{now}`, not `{}`", wanted.shown())));
     }
-    Ok(now)
+    Ok((now, warnings))
 }
 
 /// Why the applier did not reach the end.
