@@ -307,3 +307,59 @@ fn routines_triggers_views_and_events_with_the_default_mode_of_mariadb_go_into_m
         "7\n1\n"
     );
 }
+
+#[test]
+fn settings_of_both_servers_change_no_definition_and_no_collation() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mysql9, &world, "source"), server(Kind::Mysql9, &world, "target"));
+    let maria = server(Kind::Mariadb11, &world, "maria");
+    source.sql(
+        "CREATE DATABASE shop; USE shop; CREATE TABLE t (id INT PRIMARY KEY, a TIMESTAMP NOT NULL, b TIMESTAMP NOT NULL); \
+         CREATE TABLE u (v VARCHAR(9) CHARACTER SET utf16, w VARCHAR(9)) DEFAULT CHARSET = utf8mb3; INSERT INTO u VALUES ('ß', 'ß'); \
+         CREATE VIEW w AS SELECT id FROM t",
+    );
+    let before = everything(&source, &["shop"]);
+    source.sql("SET GLOBAL sql_buffer_result = 1");
+    backup(&world, &source, "--to a/").done();
+    target.sql(
+        "SET GLOBAL explicit_defaults_for_timestamp = 0, GLOBAL sql_buffer_result = 1, GLOBAL sql_safe_updates = 1, \
+         GLOBAL sql_big_selects = 0, GLOBAL max_join_size = 1, GLOBAL sql_select_limit = 1, GLOBAL max_execution_time = 1",
+    );
+    load(&world, &target, "--from a --check full").done();
+    target.sql("SET GLOBAL sql_select_limit = DEFAULT, GLOBAL max_join_size = DEFAULT, GLOBAL max_execution_time = 0");
+    target.sql("SET GLOBAL sql_buffer_result = 0");
+    assert_same(&everything(&target, &["shop"]), &before);
+    assert!(!target.sql("SHOW CREATE VIEW shop.w").to_lowercase().contains("sql_buffer_result"));
+
+    // The other vendor has other default collations for the same character sets.
+    let url = url(&maria);
+    world.run(&format!("restore --from a --into {url} --password-file maria --check full")).done();
+    let collations = "SELECT GROUP_CONCAT(collation_name ORDER BY column_name) FROM information_schema.columns \
+                      WHERE table_schema = 'shop' AND table_name = 'u'";
+    assert_eq!(maria.sql(collations), "utf16_general_ci,utf8mb3_general_ci\n");
+    // What MySQL writes as comments for newer servers.
+    source.sql(
+        "CREATE DATABASE odd; CREATE TABLE odd.t (id INT PRIMARY KEY, a INT INVISIBLE, p POINT NOT NULL SRID 4326, KEY k (a) INVISIBLE, \
+         CONSTRAINT small CHECK (a < 5) NOT ENFORCED); INSERT INTO odd.t (id, a, p) VALUES (1, 7, ST_SRID(POINT(1, 2), 4326))",
+    );
+    backup(&world, &source, "--mkdir --to c/ --database odd").done();
+    load(&world, &target, "--from c --check full").done();
+    let ended = world.run(&format!("restore --from c --into {url} --password-file maria --check full")).with_code(4);
+    ended.says(&["does not have CHECK … NOT ENFORCED", "does not have SRID 4326", "odd.t"]);
+    let made = maria.sql("SHOW CREATE TABLE odd.t; SELECT id, a FROM odd.t; SELECT * FROM odd.t LIMIT 0");
+    assert!(made.contains("INVISIBLE") && made.contains("IGNORED") && made.ends_with("1\t7\n"), "{made}");
+    let url = url.replace("mariadb:", "mysql:");
+    let wrong = format!("backup {url} --method logical --password-file maria --to b/");
+    world.run(&wrong).refused(2, "", "is a MariaDB server").says(&["write mariadb://"]);
+
+    // Definitions of an earlier MariaDB have no way around it.
+    let older = Server::start(Kind::Mariadb10, &Options::new().option("explicit_defaults_for_timestamp=OFF"));
+    world.write_secret("older", older.password().as_bytes());
+    if older.try_sql("SET SESSION explicit_defaults_for_timestamp = 1").is_err() {
+        let into = format!(
+            "restore --from a --into {} --password-file older --table shop.t",
+            crate::mysql_logical::url(&older)
+        );
+        world.run(&into).refused(1, "shop.t, column `a`", "explicit_defaults_for_timestamp = OFF");
+    }
+}

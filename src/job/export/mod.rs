@@ -153,7 +153,9 @@ fn write(
     report.database = Some(tables.database().to_owned());
     report.sets = tables.sets().to_vec();
     report.warnings.extend(tables.warnings().iter().cloned());
-    report.notes.extend(tables.notes().iter().cloned());
+    if request.format != Format::Sql || !request.tables.is_empty() {
+        report.notes.extend(tables.notes().iter().cloned());
+    }
     let chosen = selection::choose(tables, request)?;
     let expected = chosen.iter().filter_map(Selected::stored_rows).fold(0, u64::saturating_add);
     let writing = Writing { conduct, pace: Pace::begin(&conduct.progress, expected) };

@@ -35,6 +35,8 @@ const MARK: &str = "log";
 pub(super) struct ReplayByStatements {
     dialect: Dialect,
     connect: Connect,
+    /// The databases that the set has as a whole.
+    databases: Vec<String>,
     state: State,
     begun: Instant,
 }
@@ -75,15 +77,17 @@ impl ReplayByStatements {
             let why = format!("it is a {version}, older than the source ({})", on.engine_version);
             return Err(Error::refused(name, why, "apply the log to a server that is not older"));
         }
-        let guard = guard(&mut connection, on)?;
+        let (guard, databases) = guard(&mut connection, on)?;
         connection.quit();
         let statements = Statements::begin(connect.clone(), dialect, guard)?;
-        Ok(Self { dialect, connect, state: State::Connected(Some(Box::new(statements))), begun: Instant::now() })
+        let state = State::Connected(Some(Box::new(statements)));
+        Ok(Self { dialect, connect, databases, state, begun: Instant::now() })
     }
 }
 
-/// What of the log must not be applied.
-fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
+/// What of the log must not be applied, and the databases that the set has as a whole.
+fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<(Guard, Vec<String>)> {
+    let mut databases = Vec::new();
     let mut guard = Guard { replace: on.replace, ..Guard::default() };
     let all = connection.query("SELECT LOWER(schema_name) FROM information_schema.schemata")?;
     guard.foreign = all.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
@@ -92,7 +96,10 @@ fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
     for (name, bytes) in on.catalogs {
         for object in catalog::read(name, bytes)? {
             match object {
-                Object::Database { name, .. } => drop(guard.foreign.remove(&name.to_lowercase())),
+                Object::Database { name, whole, .. } => {
+                    guard.foreign.remove(&name.to_lowercase());
+                    databases.extend(whole.then_some(name));
+                }
                 Object::Table(table) if table.has_rows() && !table.engine.eq_ignore_ascii_case("InnoDB") => {
                     guard.unsettled.insert(table.shown().to_lowercase());
                 }
@@ -108,7 +115,7 @@ fn guard(connection: &mut Connection, on: &ReplayInto<'_>) -> Result<Guard> {
     }
     guard.with_accounts = guard.has_accounts && on.options.given.has(&USERS);
     guard.complete = complete_at(on.position);
-    Ok(guard)
+    Ok((guard, databases))
 }
 
 /// Whether it is an event that runs.
@@ -118,7 +125,7 @@ fn runs(code: &Code) -> bool {
 
 impl LogReplay for ReplayByStatements {
     fn mark(&mut self) -> Result<()> {
-        notes::begin(&mut (self.connect)()?, uuid::Uuid::nil(), MARK)
+        notes::begin(&mut (self.connect)()?, uuid::Uuid::nil(), MARK, &self.databases)
     }
 
     fn stage(&mut self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog> {

@@ -33,8 +33,8 @@ pub fn session(dialect: Dialect) -> [String; 2] {
     };
     let all = format!(
         "SET SESSION sql_mode = '', time_zone = '+00:00', character_set_results = NULL, sql_quote_show_create = 1, \
-         {of_dialect}, sql_select_limit = 18446744073709551615, sql_big_selects = 1, autocommit = 1, net_write_timeout \
-         = 300, net_read_timeout = 300, wait_timeout = 604800"
+         {of_dialect}, sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_buffer_result = 0, autocommit = 1, \
+         net_write_timeout = 300, net_read_timeout = 300, wait_timeout = 604800"
     );
     ["SET NAMES utf8mb4".to_owned(), all]
 }

@@ -11,7 +11,7 @@ use fullbore_core::{Error, Result};
 use serde_json::Value;
 
 use super::catalog::{self, Code, Object, TableObject};
-use super::load::history;
+use super::load::{history, with_collations};
 use super::set::{SMALL, table_folder};
 use super::small::Sections;
 use super::tsv;
@@ -142,14 +142,14 @@ fn write_sql(folder: &Path, objects: &[Object], head: String) -> Result<()> {
         match object {
             Object::Database { name, create, .. } => {
                 let uses = format!("USE {};\n", quoted(name));
-                schema.push_str(&format!("{create};\n{uses}"));
+                schema.push_str(&format!("{};\n{uses}", with_collations(create)));
                 load.push_str(&uses);
                 code.push_str(&uses);
             }
             Object::Sequence { name, create, next, .. } => {
                 schema.push_str(&format!("{create};\nSELECT SETVAL({}, {next}, 0);\n", quoted(name)));
             }
-            Object::Table(table) => schema.push_str(&format!("{};\n", table.create)),
+            Object::Table(table) => schema.push_str(&format!("{};\n", with_collations(&table.create))),
             Object::Code(object) => push_code(object, &mut code),
             Object::Account(_) => {}
         }

@@ -55,12 +55,27 @@ impl Login {
     /// The server cannot be reached, or refuses.
     pub fn read(&self) -> Result<Connection> {
         let mut connection = Connection::open_patient(&self.address, &self.credentials, self.halt.clone())?;
+        demand_vendor(&connection, self.address.dialect)?;
         for statement in dump::session(self.address.dialect) {
             connection.query(&statement)?;
         }
         connection.query("SET SESSION net_write_timeout = 3600, net_read_timeout = 3600")?;
         Ok(connection)
     }
+}
+
+/// The server is one of this vendor.
+///
+/// # Errors
+/// It is a server of the other vendor.
+pub fn demand_vendor(connection: &Connection, dialect: Dialect) -> Result<()> {
+    let greeting = connection.greeting();
+    let found = if greeting.is_mariadb() { Dialect::MariaDb } else { Dialect::MySql };
+    if found == dialect {
+        return Ok(());
+    }
+    let why = format!("the server is a {} server ({})", found.title(), greeting.own_version());
+    Err(Error::usage(connection.name(), why, format!("write {}://…", found.name())))
 }
 
 /// The facts about a server.
@@ -94,12 +109,8 @@ impl Facts {
     /// # Errors
     /// It refuses, or it is a server of the other vendor.
     pub fn ask(connection: &mut Connection, dialect: Dialect) -> Result<Self> {
+        demand_vendor(connection, dialect)?;
         let version = connection.greeting().own_version().to_owned();
-        let found = if connection.greeting().is_mariadb() { Dialect::MariaDb } else { Dialect::MySql };
-        if found != dialect {
-            let why = format!("the server is a {} server ({version})", found.title());
-            return Err(Error::usage(connection.name(), why, format!("write {}://…", found.name())));
-        }
         let uuid = if dialect == Dialect::MySql { "@@server_uuid" } else { "''" };
         let answer = connection.query(&format!(
             "SELECT @@hostname, @@server_id, {uuid}, @@lower_case_table_names, @@log_bin, @@max_allowed_packet"

@@ -102,7 +102,7 @@ fn qualifiers(create: &str) -> Option<Vec<Range<usize>>> {
 }
 
 /// The places of the words, quoted names and signs of a statement, without blanks and comments.
-fn words(text: &str) -> Vec<Range<usize>> {
+pub fn words(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
     let (mut words, mut at) = (Vec::new(), 0);
@@ -118,6 +118,22 @@ fn words(text: &str) -> Vec<Range<usize>> {
         at = end;
     }
     words
+}
+
+/// The quoted name of the first TIMESTAMP column that takes no NULL and has no default; of a definition from the parenthesis on.
+pub fn bare_timestamp(create: &str) -> Option<String> {
+    let items = CreateTable::parse(create)?.items;
+    let column = items.iter().find(|item| {
+        let words = words(&item.text);
+        let is = |range: &Range<usize>, word| item.text.get(range.clone()) == Some(word);
+        let has = |word| words.iter().any(|range| is(range, word));
+        item.kind == ItemKind::Column
+            && words.get(1).is_some_and(|kind| is(kind, "timestamp"))
+            && has("NOT")
+            && !has("DEFAULT")
+            && !has("GENERATED")
+    });
+    column.and_then(Item::column)
 }
 
 impl CreateTable {
@@ -177,6 +193,11 @@ impl CreateTable {
         let mut indexes: Vec<String> = added(&plain).into_iter().collect();
         indexes.extend(alone.into_iter().filter_map(|item| added(&[item])));
         Split { create: self.text(&now), indexes, foreign_keys: added(&keys) }
+    }
+
+    /// The definition without some items.
+    pub fn without(&self, left_out: impl Fn(&str) -> bool) -> String {
+        self.text(&self.items.iter().filter(|item| !left_out(&item.text)).collect::<Vec<_>>())
     }
 
     fn text(&self, items: &[&Item]) -> String {
@@ -291,6 +312,20 @@ mod tests {
             "create definer=`a`@`b` trigger if not exists /* on a.b */ t after update on ä for each row begin end";
         assert_eq!(in_own_database(commented), expected);
         assert_eq!(in_own_database("CREATE"), "CREATE");
+    }
+
+    #[test]
+    fn a_timestamp_without_a_default_is_found() {
+        let bare = |columns: &str| bare_timestamp(&format!("(\n  `a` int NOT NULL,\n  {columns}\n) ENGINE=InnoDB"));
+        assert_eq!(bare("`b` timestamp(6) NOT NULL COMMENT 'DEFAULT',\n  `c` int").as_deref(), Some("`b`"));
+        for other in [
+            "`b` timestamp NULL DEFAULT NULL",
+            "`b` timestamp NOT NULL DEFAULT current_timestamp()",
+            "`b` timestamp(6) GENERATED ALWAYS AS ROW START",
+            "`timestamp` datetime NOT NULL",
+        ] {
+            assert_eq!(bare(other), None, "{other}");
+        }
     }
 
     const TABLE: &str = "CREATE TABLE `t(,`` x` (\n  `id` int NOT NULL AUTO_INCREMENT COMMENT 'a, (b\\'',\n  \

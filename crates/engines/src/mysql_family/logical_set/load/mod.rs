@@ -7,6 +7,7 @@ mod given;
 pub mod history;
 pub mod notes;
 pub mod objects;
+mod passed_over;
 mod plan;
 mod prepare;
 mod redo;
@@ -27,7 +28,7 @@ use fullbore_core::{Error, Result};
 pub use ddl::token_end as quoted_end;
 pub use given::Feed;
 pub use prepare::{control, session_names};
-pub use vendor::nearest as nearest_collation;
+pub use vendor::{nearest as nearest_collation, with_collations};
 
 use super::catalog::Account;
 use super::lock;
@@ -109,6 +110,7 @@ impl ServerLoad {
         }
         history::fit(&mut control, &mut plan, dialect)?;
         vendor::fit_collations(&mut control, &mut plan)?;
+        passed_over::fit(&mut control, &mut plan, dialect)?;
         let local = control.query("SELECT @@local_infile")?;
         let way = if local.single() == Some("1") { Way::LoadData } else { Way::Insert };
         let mut notes = Vec::new();

@@ -10,11 +10,18 @@ use uuid::Uuid;
 
 use crate::engine::LoadOrder;
 use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::logical::names::literal;
 use crate::mysql_family::logical_set::selection::NOTES;
 
 /// The columns of the notes. A database with others is not ours.
-const COLUMNS: [(&str, &str); 5] =
-    [("load", "set_id"), ("load", "created"), ("load", "selection"), ("streams", "stream"), ("streams", "tables")];
+const COLUMNS: [(&str, &str); 6] = [
+    ("load", "set_id"),
+    ("load", "created"),
+    ("load", "selection"),
+    ("load", "made"),
+    ("streams", "stream"),
+    ("streams", "tables"),
+];
 /// The columns that every version has written first.
 const FIRST: usize = 2;
 /// ER_DUP_ENTRY.
@@ -29,6 +36,8 @@ pub struct Earlier {
     pub created: bool,
     /// The digest of what was chosen; see [`selection`].
     pub selection: String,
+    /// The databases that it loads.
+    pub databases: Vec<String>,
     /// The streams that are in the target: how many of their tables, or None for all of them.
     pub streams: HashMap<u32, Option<u64>>,
 }
@@ -78,7 +87,7 @@ pub fn read(connection: &mut Connection) -> Result<Earlier> {
         // Of an earlier version, or of a load that ended while it made its notes.
         return Ok(Earlier { set: Some(String::new()), ..Earlier::default() });
     }
-    let load = connection.query(&format!("SELECT set_id, created, selection FROM {NOTES}.`load`"))?;
+    let load = connection.query(&format!("SELECT set_id, created, selection, made FROM {NOTES}.`load`"))?;
     let streams = connection.query(&format!("SELECT stream, tables FROM {NOTES}.streams"))?;
     let number = |text: &Option<String>| text.as_deref()?.parse::<u64>().ok();
     let noted = streams.rows.iter().filter_map(|row| {
@@ -90,6 +99,7 @@ pub fn read(connection: &mut Connection) -> Result<Earlier> {
         set: Some(load.value(0, 0).unwrap_or_default().to_owned()),
         created: load.value(0, 1) == Some("1"),
         selection: load.value(0, 2).unwrap_or_default().to_owned(),
+        databases: serde_json::from_str(load.value(0, 3).unwrap_or_default()).unwrap_or_default(),
         streams: noted.collect(),
     })
 }
@@ -106,15 +116,16 @@ fn are_ours(columns: &[(String, String)]) -> bool {
 ///
 /// # Errors
 /// The server refuses, also because the database exists.
-pub fn begin(connection: &mut Connection, set: Uuid, selection: &str) -> Result<()> {
+pub fn begin(connection: &mut Connection, set: Uuid, selection: &str, databases: &[String]) -> Result<()> {
+    let made = literal(&json!(databases).to_string());
     for statement in [
         format!("CREATE DATABASE {NOTES}"),
         format!(
             "CREATE TABLE {NOTES}.`load` (set_id VARCHAR(36) PRIMARY KEY, created TINYINT NOT NULL, selection \
-             VARCHAR(32) NOT NULL) ENGINE=InnoDB"
+             VARCHAR(32) NOT NULL, made LONGTEXT CHARACTER SET utf8mb4) ENGINE=InnoDB"
         ),
         format!("CREATE TABLE {NOTES}.streams (stream INT UNSIGNED PRIMARY KEY, tables BIGINT UNSIGNED) ENGINE=InnoDB"),
-        format!("INSERT INTO {NOTES}.`load` VALUES ('{set}', 0, '{selection}')"),
+        format!("INSERT INTO {NOTES}.`load` VALUES ('{set}', 0, '{selection}', {made})"),
     ] {
         connection.query(&statement).map_err(|failure| {
             Error::from(failure)
@@ -203,7 +214,7 @@ mod tests {
             are_ours(&columns)
         };
         assert!(
-            are(&COLUMNS) && are(&COLUMNS[..2]) && are(&[COLUMNS[0], COLUMNS[1], COLUMNS[3]]) && are(&COLUMNS[..4])
+            are(&COLUMNS) && are(&COLUMNS[..2]) && are(&[COLUMNS[0], COLUMNS[1], COLUMNS[4]]) && are(&COLUMNS[..4])
         );
         assert!(!are(&[]) && !are(&COLUMNS[2..]) && !are(&[&COLUMNS[..], &[("orders", "id")]].concat()));
     }

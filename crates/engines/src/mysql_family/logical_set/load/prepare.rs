@@ -6,6 +6,7 @@ use std::time::Duration;
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
+use super::ddl::bare_timestamp;
 use super::plan::{Plan, PlannedTable};
 use super::rows::SHOWN_MAX;
 use super::{history, notes, objects};
@@ -13,15 +14,19 @@ use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::selection::NOTES;
-use crate::mysql_family::logical_set::server::{Facts, Login};
+use crate::mysql_family::logical_set::server::{Facts, Login, demand_vendor};
 
 /// ER_VERS_NOT_SUPPORTED.
 const NOT_OF_VERSIONED: u32 = 4137;
+/// ER_ILLEGAL_HA.
+const NOT_OF_ENGINE: u32 = 1031;
 /// How many databases an error lists.
 const NAMED_MAX: usize = 5;
 
 /// The mode for loading: no value is cut off or replaced silently, and all dates that can be stored are accepted.
 pub const MODE: &str = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION,NO_DIR_IN_CREATE";
+/// A column without a default has none.
+const EXPLICIT_TIMESTAMPS: &str = "SET SESSION explicit_defaults_for_timestamp = 1";
 /// How long the server may be silent: it may create an index of a large table.
 const SILENCE: Duration = Duration::from_secs(24 * 3600);
 /// The settings of names and modes, for objects.
@@ -36,17 +41,23 @@ pub fn session_names() -> [String; 2] {
 /// The server cannot be reached, or refuses.
 pub fn control(login: &Login) -> Result<Connection> {
     let mut connection = Connection::open_loading(&login.address, &login.credentials, login.halt.clone())?;
+    demand_vendor(&connection, login.address.dialect)?;
     connection.set_silence(SILENCE);
     for statement in session_names() {
         connection.query(&statement)?;
     }
-    connection.query("SET SESSION foreign_key_checks = 0, autocommit = 1")?;
+    connection.query(
+        "SET SESSION foreign_key_checks = 0, autocommit = 1, sql_safe_updates = 0, sql_big_selects = 1, sql_buffer_result = 0, sql_select_limit = \
+         18446744073709551615",
+    )?;
     if let Err(Failure::Fault(error)) = connection.query(&format!("SET SESSION max_error_count = {SHOWN_MAX}")) {
         return Err(error);
     }
     let of_dialect: &[&str] = match login.address.dialect {
         Dialect::MySql => {
             &[
+                EXPLICIT_TIMESTAMPS,
+                "SET SESSION max_execution_time = 0",
                 "SET SESSION sql_require_primary_key = 0",
                 "SET SESSION sql_generate_invisible_primary_key = 0",
                 // The default of 1 MiB sorts the entries of an index in many small runs.
@@ -54,6 +65,7 @@ pub fn control(login: &Login) -> Result<Connection> {
             ]
         }
         Dialect::MariaDb => &[
+            EXPLICIT_TIMESTAMPS,
             "SET SESSION max_statement_time = 0, idle_transaction_timeout = 0",
             // A change of a system-versioned table keeps the history.
             "SET SESSION system_versioning_alter_history = KEEP",
@@ -79,6 +91,23 @@ pub fn mark_transactions(control: &mut Connection, plan: &mut Plan) -> Result<()
         table.transactional = engines.iter().any(|engine| engine.eq_ignore_ascii_case(&table.object.engine));
     }
     Ok(())
+}
+
+/// A target that gives TIMESTAMP columns a default and changes them at each update takes no column without a default.
+///
+/// # Errors
+/// It is such a target, and the set has such a column.
+fn demand_timestamps(control: &mut Connection, plan: &Plan) -> Result<()> {
+    let explicit = control.query_if_allowed("SELECT @@SESSION.explicit_defaults_for_timestamp")?;
+    if explicit.is_none_or(|answer| answer.single() != Some("0")) {
+        return Ok(());
+    }
+    let bare = |table: &PlannedTable| Some((table.shown(), bare_timestamp(&table.split.create)?));
+    let Some((table, column)) = plan.tables.iter().find_map(bare) else { return Ok(()) };
+    let why =
+        "it has no default, and the target would change it at each update (explicit_defaults_for_timestamp = OFF)";
+    let hint = "let the target start with explicit_defaults_for_timestamp = ON, or leave the table out with --table";
+    Err(Error::refused(format!("{table}, column {column}"), why, hint))
 }
 
 /// Checks the target and makes everything that comes before the rows. Gives what an earlier load left.
@@ -114,12 +143,16 @@ pub fn prepared(
         return Err(Error::refused(server, why, hint));
     }
     demand_privileges(plan, facts, order.check, &server)?;
+    demand_timestamps(control, plan)?;
     if facts.lower_case_table_names != 0 {
         demand_names(plan, &server)?;
     }
     let found = objects::existing(control, plan)?;
     if !found.is_empty() && !order.replace {
         return Err(objects::not_empty(&server, &found, order.leave_events));
+    }
+    if order.replace && !(same && earlier.selection == selection) {
+        demand_nothing_else(control, plan, &earlier)?;
     }
     if order.dry_run {
         return Ok(notes::Earlier::default());
@@ -128,10 +161,28 @@ pub fn prepared(
         objects::drop_all(control, plan)?;
         notes::remove(control)?;
     }
-    notes::begin(control, order.set, &selection)?;
+    let databases: Vec<String> = plan.databases.iter().map(|database| database.name.clone()).collect();
+    notes::begin(control, order.set, &selection, &databases)?;
     objects::create(control, &|| self::control(login), order.at_once, plan)?;
     notes::created(control)?;
     Ok(notes::Earlier::default())
+}
+
+/// Another load that was interrupted has left nothing that stays: without its notes, its tables would look complete.
+fn demand_nothing_else(control: &mut Connection, plan: &Plan, earlier: &notes::Earlier) -> Result<()> {
+    let is_dropped = |name: &String| plan.databases.iter().any(|database| database.whole && database.name == *name);
+    let left = earlier.databases.iter().filter(|name| !is_dropped(name));
+    let there = control.query("SELECT schema_name FROM information_schema.schemata")?;
+    let is_there = |name: &String| there.rows.iter().any(|row| matches!(&row[..], [Some(found)] if found == name));
+    let left: Vec<&String> = left.filter(|name| is_there(name)).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let named = first_of(&left, NAMED_MAX);
+    let why = format!("another load into it was interrupted, and its tables are not complete: {named}");
+    let hint = "continue that load with --resume and its own set and options. Or drop what it has made and the database \
+                fullbore_load, and begin again";
+    Err(Error::refused(control.name(), why, hint))
 }
 
 /// Refuses an account that lacks privileges, and names each.
@@ -186,6 +237,11 @@ fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
             Err(Failure::Server(error)) if error.code == NOT_OF_VERSIONED => {
                 control.query(&format!("DELETE FROM {name}"))?;
                 control.query(&format!("DELETE HISTORY FROM {name}"))?;
+            }
+            // ARCHIVE and others only grow.
+            Err(Failure::Server(error)) if error.code == NOT_OF_ENGINE => {
+                control.query(&format!("DROP TABLE {name}"))?;
+                control.query(&format!("CREATE TABLE {name}{}", table.split.create))?;
             }
             Err(failure) => return Err(failure.into()),
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use fullbore_core::Result;
 
-use super::ddl::token_end;
+use super::ddl::{token_end, words};
 use super::plan::Plan;
 use crate::mysql_family::connection::{Connection, Failure};
 
@@ -25,8 +25,11 @@ pub fn fit_collations(connection: &mut Connection, plan: &mut Plan) -> Result<()
     }
     let mut replaced = BTreeMap::new();
     let mut fit = |text: &mut String| *text = fitted(text, &known, &mut replaced);
-    plan.databases.iter_mut().for_each(|database| fit(&mut database.options));
-    plan.tables.iter_mut().for_each(|table| fit(&mut table.split.create));
+    let databases = plan.databases.iter_mut().map(|database| &mut database.options);
+    for definition in databases.chain(plan.tables.iter_mut().map(|table| &mut table.split.create)) {
+        name_collations(definition, &|name| known.contains(name));
+        fit(definition);
+    }
     for code in &mut plan.code {
         fit(&mut code.create);
         fit(&mut code.collation);
@@ -35,6 +38,49 @@ pub fn fit_collations(connection: &mut Connection, plan: &mut Plan) -> Result<()
         plan.warnings.push(format!("the target does not know the collation {from}: it has {to} instead"));
     }
     Ok(())
+}
+
+/// Names the collation behind each Unicode character set of a definition. MySQL and earlier versions of MariaDB leave it out if it is
+/// their default. It was `general_ci` for all of them; MySQL 8.0 and MariaDB 11.5 have other defaults, and always name a
+/// collation there.
+fn name_collations(definition: &mut String, knows: &dyn Fn(&str) -> bool) {
+    let words = words(definition);
+    let word = |at: usize| words.get(at).and_then(|range| definition.get(range.clone())).unwrap_or_default();
+    let mut missing = Vec::new();
+    for at in 0..words.len() {
+        // An expression has `charset` in lower case, and a cast takes no collation.
+        let set = match (word(at), word(at + 1)) {
+            ("CHARACTER", "SET") if word(at + 2) == "=" => at + 3,
+            ("CHARACTER", "SET") | ("CHARSET", "=") => at + 2,
+            _ => continue,
+        };
+        if let (Some(collation), Some(place)) = (general(word(set), knows), words.get(set))
+            && word(set + 1) != "COLLATE"
+        {
+            missing.push((place.end, collation));
+        }
+    }
+    for (place, collation) in missing.into_iter().rev() {
+        definition.insert_str(place, &format!(" COLLATE {collation}"));
+    }
+}
+
+/// The same for a text that any server may get.
+pub fn with_collations(definition: &str) -> String {
+    let mut text = definition.to_owned();
+    name_collations(&mut text, &|_| true);
+    text
+}
+
+/// The collation that a Unicode character set had by default, as this server calls it.
+fn general(set: &str, knows: &dyn Fn(&str) -> bool) -> Option<String> {
+    let other = match set {
+        "utf8" => "utf8mb3",
+        "utf8mb3" => "utf8",
+        "utf8mb4" | "ucs2" | "utf16" | "utf32" => set,
+        _ => return None,
+    };
+    [set, other].iter().map(|set| format!("{set}_general_ci")).find(|name| knows(name))
 }
 
 /// The text with other collations. Quoted names and texts stay.
@@ -77,6 +123,28 @@ pub fn nearest(name: &str, known: &HashSet<String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_default_collation_that_the_source_has_left_out_is_named() {
+        let known: HashSet<String> = ["utf8mb4_general_ci", "utf8mb3_general_ci"].map(str::to_owned).into();
+        let named = |text: &str| {
+            let mut text = text.to_owned();
+            name_collations(&mut text, &|name| known.contains(name));
+            text
+        };
+        assert_eq!(
+            named(
+                "(`CHARSET` varchar(9) CHARACTER SET utf8 COMMENT 'CHARSET=utf8mb4', `b` text CHARACTER SET latin1, `c` text \
+                 CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, `d` char(1) AS (cast(`c` as char(1) charset utf8mb4))) ENGINE=InnoDB \
+                 DEFAULT CHARSET=utf8mb4 COMMENT='x'"
+            ),
+            "(`CHARSET` varchar(9) CHARACTER SET utf8 COLLATE utf8mb3_general_ci COMMENT 'CHARSET=utf8mb4', `b` text CHARACTER SET \
+             latin1, `c` text CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, `d` char(1) AS (cast(`c` as char(1) charset utf8mb4))) \
+             ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE utf8mb4_general_ci COMMENT='x'"
+        );
+        let database = " /*!40100 DEFAULT CHARACTER SET utf8mb4 */";
+        assert_eq!(named(database), " /*!40100 DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci */");
+    }
 
     #[test]
     fn only_an_unknown_collation_is_replaced_and_only_outside_of_quotes() {

@@ -103,7 +103,7 @@ fn described(table: &TableObject, pieces: &mut Pieces) -> (ForeignTable, Stored)
     let stored = table.columns.iter().filter(|column| defined.contains_key(&column.name)).count();
     if defined.len() > stored {
         let count = counted((defined.len() - stored) as u64, "computed column");
-        notes.push(format!("{count} left out: the server computes them"));
+        notes.push(format!("its rows have no values of {count}: the server computes them"));
     }
     if let Some(end) = table.row_end() {
         notes.push(format!("with the history of its rows: `{end}` has no value in current rows"));

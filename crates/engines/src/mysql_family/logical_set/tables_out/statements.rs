@@ -7,8 +7,8 @@ use super::LogicalTables;
 use crate::engine::{Cell, Statements, WriteText};
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::{Code, Object, TableObject};
-use crate::mysql_family::logical_set::load::history;
 use crate::mysql_family::logical_set::load::objects::settings;
+use crate::mysql_family::logical_set::load::{history, with_collations};
 use crate::mysql_family::logical_set::{files, insert};
 
 impl LogicalTables {
@@ -36,7 +36,7 @@ impl Statements for LogicalTables {
             if let Object::Database { name, create, .. } = object
                 && (tables.is_none() || chosen.iter().any(|table| table.schema == *name))
             {
-                write(format!("{create};\n").as_bytes())?;
+                write(format!("{};\n", with_collations(create)).as_bytes())?;
             }
         }
         for object in self.objects.iter().filter(|_| tables.is_none()) {
@@ -50,7 +50,7 @@ impl Statements for LogicalTables {
             if schema.replace(&table.schema) != Some(&table.schema) {
                 write(format!("USE {};\n", quoted(&table.schema)).as_bytes())?;
             }
-            write(format!("{};\n", table.create).as_bytes())?;
+            write(format!("{};\n", with_collations(&table.create)).as_bytes())?;
         }
         if chosen.iter().any(|table| table.row_end().is_some()) {
             write(format!("{};\n", history::INSERT).as_bytes())?;
