@@ -351,15 +351,4 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
     let url = url.replace("mariadb:", "mysql:");
     let wrong = format!("backup {url} --method logical --password-file maria --to b/");
     world.run(&wrong).refused(2, "", "is a MariaDB server").says(&["write mariadb://"]);
-
-    // Definitions of an earlier MariaDB have no way around it.
-    let older = Server::start(Kind::Mariadb10, &Options::new().option("explicit_defaults_for_timestamp=OFF"));
-    world.write_secret("older", older.password().as_bytes());
-    if older.try_sql("SET SESSION explicit_defaults_for_timestamp = 1").is_err() {
-        let into = format!(
-            "restore --from a --into {} --password-file older --table shop.t",
-            crate::mysql_logical::url(&older)
-        );
-        world.run(&into).refused(1, "shop.t, column `a`", "explicit_defaults_for_timestamp = OFF");
-    }
 }

@@ -32,11 +32,20 @@ pub struct Before {
 }
 
 impl Before {
-    fn ask(login: &Login) -> Result<Self> {
+    /// Asks the source.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    pub fn ask(login: &Login) -> Result<Self> {
         let super_read_only = if login.address.dialect == Dialect::MySql { "@@GLOBAL.super_read_only" } else { "0" };
         let answer = login.ask()?.query(&format!("SELECT @@GLOBAL.read_only, {super_read_only}"))?;
         let is_on = |column| answer.value(0, column).is_some_and(|value| !matches!(value, "0" | "OFF"));
         Ok(Self { server: login.address.name(), read_only: is_on(0), super_read_only: is_on(1) })
+    }
+
+    /// Whether it takes no writes.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only || self.super_read_only
     }
 
     /// The statements that make the source what it was.

@@ -38,7 +38,7 @@ use crate::engine::{
     RefreshBase, RefreshEngine, RefreshOrder, Refreshed, Standing,
 };
 use cloned::Cloned;
-use freeze::{Freeze, unfreeze};
+use freeze::{Before, Freeze, unfreeze};
 use onto::Onto;
 use servers::Servers;
 use state::{Origin, Phase, State};
@@ -151,8 +151,7 @@ impl ServerMigration {
         match earlier {
             None if this.order.resume => {
                 if !this.continue_clone()? {
-                    let why = "it holds no migration that could be continued";
-                    return Err(Error::refused(this.servers.target.address.name(), why, "leave --resume out"));
+                    return Err(nothing_to_continue(&this.servers));
                 }
             }
             None => this.open_full()?,
@@ -472,4 +471,20 @@ impl Migration for ServerMigration {
         }
         notes
     }
+}
+
+/// The error of a target without a migration. A cut-over that was killed behind its last step has left the source read-only.
+fn nothing_to_continue(servers: &Servers) -> Error {
+    let (why, source) = ("it holds no migration that could be continued", servers.source.address.name());
+    let name = servers.target.address.name();
+    if !Before::ask(&servers.source).is_ok_and(|before| before.is_read_only()) {
+        return Error::refused(name, why, "leave --resume out");
+    }
+    let why =
+        format!("{why}. {source} is read-only: perhaps a cut-over was killed at its end, and the target is complete");
+    let hint = format!(
+        "compare both servers. If the target is complete, use it, without --replace. Else make {source} writable (SET GLOBAL \
+         read_only = OFF), and leave --resume out"
+    );
+    Error::refused(name, why, hint)
 }

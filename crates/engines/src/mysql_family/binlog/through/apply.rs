@@ -88,6 +88,8 @@ impl Applier {
         takes: Takes,
     ) -> Result<Self> {
         connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
+        // A log of MySQL 5.7 does not say what it was. An account without SUPER may not set it there.
+        connection.query_if_allowed("SET SESSION explicit_defaults_for_timestamp = DEFAULT")?;
         let target = Target::begin(connection, dialects, foreign)?;
         let (group, batch) = (Group::default(), Batch::default());
         Ok(Self { target, dialects, takes, group, batch, in_transaction: false, pending: 0 })

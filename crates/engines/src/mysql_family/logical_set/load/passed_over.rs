@@ -91,7 +91,8 @@ pub fn fit(connection: &mut Connection, plan: &mut Plan, dialect: Dialect) -> Re
             *text = fitted(text, &passed, dialect, &mut lose);
         }
     }
-    plan.warnings.extend(lost.into_iter().map(|(what, names)| {
+    plan.warnings.extend(lost.into_iter().map(|(what, mut names)| {
+        names.dedup();
         format!("the target does not have {what}: it stays away from {}", first_of(names.into_iter(), NAMED_MAX))
     }));
     Ok(())
