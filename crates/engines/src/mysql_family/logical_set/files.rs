@@ -48,7 +48,7 @@ pub fn head(position: &Value) -> String {
     format!(
         "-- from {server}, by fullbore\nSET NAMES utf8mb4;\nSET SESSION sql_mode = \
          'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', foreign_key_checks = \
-         0;\n/*!80000 SET SESSION explicit_defaults_for_timestamp = 1 */;\n"
+         0;\n"
     )
 }
 
