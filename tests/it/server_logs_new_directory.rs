@@ -27,7 +27,7 @@ impl Logged {
     /// The GTID of the last transaction of the source.
     pub fn last_gtid(&self) -> String {
         let asked = match self.kind {
-            Kind::Mysql9 => "SELECT CONCAT(@@server_uuid, ':', SUBSTRING_INDEX(@@gtid_executed, '-', -1))",
+            Kind::Mysql9 => "SELECT CONCAT(@@server_uuid, ':', SUBSTRING_INDEX(@@GLOBAL.gtid_executed, '-', -1))",
             _ => "SELECT @@gtid_binlog_pos",
         };
         self.server.sql(asked).trim().to_owned()
@@ -102,8 +102,8 @@ fn a_logical_full_and_its_logs_become_a_data_directory(kind: Kind) {
     let events = "SELECT event_name, status, character_set_client, collation_connection FROM information_schema.events \
                   WHERE event_schema = 'shop' ORDER BY 1; SELECT id FROM fullbore2load.t";
     assert_eq!(restored.sql(events), test.server.sql(events));
-    let gtids = if kind == Kind::Mysql9 { "@@gtid_executed" } else { "@@gtid_slave_pos" };
-    let of_source = if kind == Kind::Mysql9 { "@@gtid_executed" } else { "@@gtid_binlog_pos" };
+    let gtids = if kind == Kind::Mysql9 { "@@GLOBAL.gtid_executed" } else { "@@gtid_slave_pos" };
+    let of_source = if kind == Kind::Mysql9 { "@@GLOBAL.gtid_executed" } else { "@@gtid_binlog_pos" };
     assert_eq!(restored.sql(&format!("SELECT {gtids}")), test.server.sql(&format!("SELECT {of_source}")));
     let left = |name: &String| name.contains("relay") || name == "master.info" || name.starts_with('.');
     assert!(!test.world.names("all").iter().any(left), "{:?}", test.world.names("all"));
@@ -249,7 +249,7 @@ fn tables_without_transactions(kind: Kind) {
     let restored = test.start_new("plain");
     assert_eq!(content(&restored), content(&test.server));
     let [here, there] = match kind {
-        Kind::Mysql9 => ["@@gtid_executed"; 2],
+        Kind::Mysql9 => ["@@GLOBAL.gtid_executed"; 2],
         _ => ["@@gtid_slave_pos", "@@gtid_binlog_pos"],
     };
     assert_eq!(restored.sql(&format!("SELECT {here}")), test.server.sql(&format!("SELECT {there}")));
