@@ -108,7 +108,7 @@ impl Cut {
             return Ok(false);
         }
         if group.time > time {
-            self.refuse_uncertain()?;
+            refuse(&self.uncertain)?;
             self.stopped_at = group.time;
             return Ok(true);
         }
@@ -129,21 +129,15 @@ impl Cut {
         // Times up to that of the stop go on behind it.
         let was_ahead = is_earlier && group.time > time;
         self.open = self.earlier.is_some() && is_earlier;
-        if was_ahead { self.demand_settled(true) } else { Ok(()) }
+        if was_ahead { refuse(&self.earlier) } else { Ok(()) }
     }
 
     /// The error if the log ends behind a stop and does not say whether that was too early.
     ///
     /// # Errors
     /// It may have been.
-    pub fn demand_settled(&self, was_ahead: bool) -> Result<()> {
-        let earlier = self.earlier.as_ref().filter(|_| was_ahead || self.open);
-        earlier.map_or(Ok(()), |place| Err(of_unknown_time(place)))
-    }
-
-    /// The error if a group may have been committed before or after the time to stop at.
-    fn refuse_uncertain(&self) -> Result<()> {
-        self.uncertain.as_ref().map_or(Ok(()), |place| Err(of_unknown_time(place)))
+    pub fn demand_settled(&self) -> Result<()> {
+        if self.open { refuse(&self.earlier) } else { Ok(()) }
     }
 
     /// The error if a stop by GTID or by place was never reached between `base` and `stands`.
@@ -153,7 +147,7 @@ impl Cut {
     pub fn demand(&self, stop: Option<&LogStop>, base: &Place, stands: &Place) -> Result<()> {
         let stop = match stop {
             None => return Ok(()),
-            Some(LogStop::Time(time)) if !self.stopped && *time < self.until => return self.refuse_uncertain(),
+            Some(LogStop::Time(time)) if !self.stopped && *time < self.until => return refuse(&self.uncertain),
             Some(LogStop::Time(_)) => return Ok(()),
             Some(_) if self.stopped => return Ok(()),
             Some(LogStop::Place(_)) if stop.and_then(place_of_stop) == place(stands) => return Ok(()),
@@ -167,14 +161,15 @@ impl Cut {
     }
 }
 
-/// The error about a group at a place that may have been committed before or after the time to stop at.
-fn of_unknown_time(place: &str) -> Error {
+/// The error about a group at a place, if there is one, that may have been committed before or after the time to stop at.
+fn refuse(place: &Option<String>) -> Result<()> {
+    let Some(place) = place else { return Ok(()) };
     let why = format!(
         "nobody knows whether the transaction at {place} was committed before that time: its own time is before that of an \
          earlier transaction, or in the future (SET timestamp, a long statement, a clock that was set)"
     );
     let hint = "stop at a place or a GTID: --stop-at FILE:OFFSET, --stop-at-gtid or --stop-before-gtid";
-    Error::refused("--stop-at", why, hint)
+    Err(Error::refused("--stop-at", why, hint))
 }
 
 /// The name of a file without its number.

@@ -164,7 +164,7 @@ impl Stage {
                 _ => self.piece(&mut reader, piece, &mut walk, stop)?,
             }
         }
-        self.cut.demand_settled(false)?;
+        self.cut.demand_settled()?;
         self.cut.end_of_set();
         if !self.cut.stopped && (walk.file != last.end.binlog.file || walk.offset != last.end.binlog.offset) {
             return Err(broken("its end contradicts its manifest".into()));
@@ -279,10 +279,7 @@ impl Stage {
         }
         let end = piece.from + piece.bytes;
         while walk.offset < end {
-            let header = reader.header()?;
-            if u64::from(header.size) > end - walk.offset {
-                return Err(reader.broken("an event is longer than its piece"));
-            }
+            let header = header_within(reader, end - walk.offset)?;
             self.meet_base(walk).map_err(|why| reader.broken(&why))?;
             let body = reader.body(&header)?;
             let timed = self.with_its_end(&body, reader)?;
@@ -306,10 +303,7 @@ impl Stage {
     fn look_behind(&mut self, reader: &mut Events<'_>, piece: &Piece, mut at: u64, time: i64) -> Result<()> {
         let end = piece.from + piece.bytes;
         while at < end {
-            let header = reader.header()?;
-            if u64::from(header.size) > end - at {
-                return Err(reader.broken("an event is longer than its piece"));
-            }
+            let header = header_within(reader, end - at)?;
             let body = reader.body(&header)?;
             let timed = self.with_its_end(&body, reader)?;
             if let Body::Group(group) = timed.as_ref().unwrap_or(&body) {
@@ -432,6 +426,15 @@ impl Stage {
             Way::Relays(relays) => Ok(relays),
             Way::Statements(_) | Way::Kept(_) => Err(Error::Halted),
         }
+    }
+}
+
+/// The header of the next event of a piece that has so many bytes left.
+fn header_within(reader: &mut Events<'_>, left: u64) -> Result<Header> {
+    let header = reader.header()?;
+    match u64::from(header.size) > left {
+        true => Err(reader.broken("an event is longer than its piece")),
+        false => Ok(header),
     }
 }
 

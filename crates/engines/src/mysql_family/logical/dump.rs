@@ -23,6 +23,10 @@ const DESCRIPTION_MAX: u64 = 16 << 20;
 /// How much text is made at a time.
 const PIECE: usize = 2 * SHORT;
 
+/// Settings that let each statement run to its end, and see all rows, whatever the server's own settings are.
+pub const UNLIMITED: &str =
+    "sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_buffer_result = 0, autocommit = 1";
+
 /// The settings of a connection before it reads tables: values come as they are stored, independent of the server's own
 /// settings. If the reader's machine or the network fails, its locks last only as long as the server waits to send a
 /// packet.
@@ -33,8 +37,7 @@ pub fn session(dialect: Dialect) -> [String; 2] {
     };
     let all = format!(
         "SET SESSION sql_mode = '', time_zone = '+00:00', character_set_results = NULL, sql_quote_show_create = 1, \
-         {of_dialect}, sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_buffer_result = 0, autocommit = 1, \
-         net_write_timeout = 300, net_read_timeout = 300, wait_timeout = 604800"
+         {of_dialect}, {UNLIMITED}, net_write_timeout = 300, net_read_timeout = 300, wait_timeout = 604800"
     );
     ["SET NAMES utf8mb4".to_owned(), all]
 }

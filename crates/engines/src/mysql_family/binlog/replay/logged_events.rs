@@ -168,8 +168,7 @@ fn key(schema: &str, name: &str) -> Key {
 
 /// What a statement does to events; None: nothing.
 fn change(statement: &Statement) -> Option<Change> {
-    let text = String::from_utf8_lossy(&statement.text);
-    let schema = String::from_utf8_lossy(&statement.schema).into_owned();
+    let schema = String::from_utf8_lossy(&statement.schema);
     match Kind::of(&statement.text) {
         Kind::Event => {}
         Kind::Definition if statement.detached && statement.shown().starts_with("DROP") => {
@@ -177,22 +176,15 @@ fn change(statement: &Statement) -> Option<Change> {
         }
         _ => return None,
     }
-    let tokens = tokens(&text);
+    let tokens = tokens(&String::from_utf8_lossy(&statement.text));
     let is =
         |at: usize, word: &str| matches!(tokens.get(at), Some(Token::Word(found)) if found.eq_ignore_ascii_case(word));
     let find = |word: &str, from: usize| (from..tokens.len()).find(|at| is(*at, word));
     // The definer comes before this word.
     let event = find("EVENT", 1)?;
     let missing = is(event + 1, "IF") && is(event + 2, "NOT");
-    let named = event
-        + 1
-        + if missing {
-            3
-        } else if is(event + 1, "IF") {
-            2
-        } else {
-            0
-        };
+    // Behind IF NOT EXISTS, or IF EXISTS.
+    let words = if is(event + 1, "IF") { 2 + usize::from(missing) } else { 0 };
     let name = |at: usize| -> Option<(Key, usize)> {
         let first = tokens.get(at)?.name()?;
         match tokens.get(at + 1) {
@@ -200,13 +192,13 @@ fn change(statement: &Statement) -> Option<Change> {
             _ => Some((key(&schema, first), at + 1)),
         }
     };
-    let (of, behind) = name(named)?;
+    let (of, behind) = name(event + 1 + words)?;
     let body = find("DO", behind).unwrap_or(tokens.len());
-    let status = (behind..body).rev().find_map(|at| match () {
-        () if is(at, "ENABLE") => Some(Status::Enabled),
-        () if is(at, "DISABLE") && is(at + 1, "ON") => Some(Status::OnReplica),
-        () if is(at, "DISABLE") => Some(Status::Disabled),
-        () => None,
+    let last = (behind..body).rev().find(|at| is(*at, "ENABLE") || is(*at, "DISABLE"));
+    let status = last.map(|at| match (is(at, "ENABLE"), is(at + 1, "ON")) {
+        (true, _) => Status::Enabled,
+        (false, true) => Status::OnReplica,
+        (false, false) => Status::Disabled,
     });
     let number = |name: &str| {
         statement.settings.iter().find(|(known, _)| *known == name).and_then(|(_, value)| value.parse().ok())

@@ -13,6 +13,7 @@ use super::{history, notes, objects};
 use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::logical::dump::UNLIMITED;
 use crate::mysql_family::logical_set::selection::NOTES;
 use crate::mysql_family::logical_set::server::{Facts, Login, demand_vendor};
 
@@ -46,10 +47,7 @@ pub fn control(login: &Login) -> Result<Connection> {
     for statement in session_names() {
         connection.query(&statement)?;
     }
-    connection.query(
-        "SET SESSION foreign_key_checks = 0, autocommit = 1, sql_safe_updates = 0, sql_big_selects = 1, sql_buffer_result = 0, sql_select_limit = \
-         18446744073709551615",
-    )?;
+    connection.query(&format!("SET SESSION foreign_key_checks = 0, sql_safe_updates = 0, {UNLIMITED}"))?;
     if let Err(Failure::Fault(error)) = connection.query(&format!("SET SESSION max_error_count = {SHOWN_MAX}")) {
         return Err(error);
     }
