@@ -18,6 +18,7 @@ pub mod new_directory;
 pub mod outside;
 pub mod server_options;
 pub mod single_table;
+pub mod sql_text;
 pub mod start_check;
 pub mod url;
 pub mod version;

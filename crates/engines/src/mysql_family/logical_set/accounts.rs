@@ -3,11 +3,11 @@
 use fullbore_core::{Error, Result};
 
 use super::catalog::{Account, Object};
-use super::load::quoted_end;
 use super::server::{Facts, each_row};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::{literal, quoted};
+use crate::mysql_family::sql_text::token_end;
 
 /// Accounts of the servers themselves. No backup stores them, and no load touches them.
 pub const INTERNAL: [&str; 4] = ["mysql.sys", "mysql.session", "mysql.infoschema", "mariadb.sys"];
@@ -177,7 +177,7 @@ fn outside_quotes(statement: &str, clause: &str) -> Option<usize> {
         if statement.get(place..).is_some_and(|rest| rest.starts_with(clause)) {
             return Some(place);
         }
-        place = quoted_end(statement.as_bytes(), place);
+        place = token_end(statement.as_bytes(), place);
     }
     None
 }
@@ -187,10 +187,10 @@ fn hash_in(create: &str) -> Option<(usize, std::ops::Range<usize>)> {
     const CLAUSE: &str = " IDENTIFIED WITH ";
     const AS: &str = " AS ";
     let first = outside_quotes(create, CLAUSE)?;
-    let plugin_end = quoted_end(create.as_bytes(), first + CLAUSE.len());
+    let plugin_end = token_end(create.as_bytes(), first + CLAUSE.len());
     let begin = create.get(plugin_end..)?.starts_with(AS).then_some(plugin_end + AS.len())?;
     let end = match create.get(begin..)? {
-        quoted if quoted.starts_with('\'') => quoted_end(create.as_bytes(), begin),
+        quoted if quoted.starts_with('\'') => token_end(create.as_bytes(), begin),
         number => begin + number.find(' ').unwrap_or(number.len()),
     };
     Some((first, begin..end))
@@ -202,7 +202,7 @@ fn without_default_roles(create: &str) -> String {
     let Some(place) = outside_quotes(create, CLAUSE) else { return create.to_owned() };
     let mut end = place + CLAUSE.len();
     while end < create.len() && !create.get(end..).is_some_and(|rest| rest.starts_with(" REQUIRE ")) {
-        end = quoted_end(create.as_bytes(), end);
+        end = token_end(create.as_bytes(), end);
     }
     [create.get(..place), create.get(end..)].into_iter().flatten().collect()
 }

@@ -5,8 +5,9 @@ use fullbore_core::{Error, Result};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::Code;
-use crate::mysql_family::logical_set::load::{objects, quoted_end};
+use crate::mysql_family::logical_set::load::objects;
 use crate::mysql_family::logical_set::selection::Selection;
+use crate::mysql_family::sql_text::token_end;
 
 /// How SHOW CREATE EVENT says that an event runs.
 const ENABLED: &str = " PRESERVE ENABLE";
@@ -67,7 +68,7 @@ pub fn find_outside(text: &str, wanted: &str) -> Option<usize> {
         if text.as_bytes().get(at..)?.starts_with(wanted.as_bytes()) {
             return Some(at);
         }
-        at = quoted_end(text.as_bytes(), at);
+        at = token_end(text.as_bytes(), at);
     }
     None
 }

@@ -10,6 +10,7 @@ use crate::mysql_family::binlog::statement::{Kind, Statement};
 use crate::mysql_family::binlog::through::settings;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::sql_text::{Token, TokenKind, tokens, unquoted};
 
 const ALL: &str = "SELECT event_schema, event_name, definer, status FROM information_schema.events";
 /// How MariaDB and MySQL call an event that an applier has disabled.
@@ -176,9 +177,13 @@ fn change(statement: &Statement) -> Option<Change> {
         }
         _ => return None,
     }
-    let tokens = tokens(&String::from_utf8_lossy(&statement.text));
-    let is =
-        |at: usize, word: &str| matches!(tokens.get(at), Some(Token::Word(found)) if found.eq_ignore_ascii_case(word));
+    let text = String::from_utf8_lossy(&statement.text);
+    let tokens: Vec<Token> = tokens(text.as_bytes()).collect();
+    let said = |at: usize, kinds: &[TokenKind]| {
+        tokens.get(at).filter(|token| kinds.contains(&token.kind)).and_then(|token| text.get(token.place.clone()))
+    };
+    let is = |at: usize, word: &str| said(at, &[TokenKind::Word]).is_some_and(|said| said.eq_ignore_ascii_case(word));
+    let named = |at: usize| said(at, &[TokenKind::Word, TokenKind::Quoted]).map(unquoted);
     let find = |word: &str, from: usize| (from..tokens.len()).find(|at| is(*at, word));
     // The definer comes before this word.
     let event = find("EVENT", 1)?;
@@ -186,10 +191,10 @@ fn change(statement: &Statement) -> Option<Change> {
     // Behind IF NOT EXISTS, or IF EXISTS.
     let words = if is(event + 1, "IF") { 2 + usize::from(missing) } else { 0 };
     let name = |at: usize| -> Option<(Key, usize)> {
-        let first = tokens.get(at)?.name()?;
-        match tokens.get(at + 1) {
-            Some(Token::Sign('.')) => Some((key(first, tokens.get(at + 2)?.name()?), at + 3)),
-            _ => Some((key(&schema, first), at + 1)),
+        let first = named(at)?;
+        match said(at + 1, &[TokenKind::Sign]) {
+            Some(".") => Some((key(&first, &named(at + 2)?), at + 3)),
+            _ => Some((key(&schema, &first), at + 1)),
         }
     };
     let (of, behind) = name(event + 1 + words)?;
@@ -214,77 +219,6 @@ fn change(statement: &Statement) -> Option<Change> {
             Some(Change::Alter(of, new, State { status, names }))
         }
     }
-}
-
-/// A part of a statement.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
-    Word(String),
-    /// In quotes; a text also, if they are not backticks.
-    Quoted(String),
-    Sign(char),
-}
-
-impl Token {
-    fn name(&self) -> Option<&str> {
-        match self {
-            Self::Word(name) | Self::Quoted(name) => Some(name),
-            Self::Sign(_) => None,
-        }
-    }
-}
-
-/// The parts of a statement, without blanks and comments. What a server runs of a comment counts.
-fn tokens(text: &str) -> Vec<Token> {
-    let is_letter = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
-    let (mut tokens, mut rest) = (Vec::new(), text);
-    while let Some(first) = rest.chars().next() {
-        let word: String = rest.chars().take_while(|letter| is_letter(*letter)).collect();
-        let until = |end: &str| rest.find(end).map_or(rest.len(), |at| at + end.len());
-        let length = match first {
-            _ if !word.is_empty() => word.len(),
-            '/' if rest.starts_with("/*!") || rest.starts_with("/*M!") => {
-                let open = rest.find('!').unwrap_or(0) + 1;
-                open + rest.chars().skip(open).take_while(char::is_ascii_digit).count()
-            }
-            '/' if rest.starts_with("/*") => until("*/"),
-            '#' => until("\n"),
-            '-' if rest.starts_with("-- ") => until("\n"),
-            '`' | '"' | '\'' => {
-                let (inner, length) = in_quotes(rest, first);
-                tokens.push(Token::Quoted(inner));
-                length
-            }
-            other => {
-                if !other.is_whitespace() {
-                    tokens.push(Token::Sign(other));
-                }
-                other.len_utf8()
-            }
-        };
-        if !word.is_empty() {
-            tokens.push(Token::Word(word));
-        }
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    tokens
-}
-
-/// What is in the quotes at the beginning of a text, and its length with them.
-fn in_quotes(text: &str, quote: char) -> (String, usize) {
-    let (mut inner, mut letters) = (String::new(), text.char_indices().skip(1).peekable());
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '\\' if quote != '`' => inner.extend(letters.next().map(|(_, letter)| letter)),
-            _ if letter != quote => inner.push(letter),
-            _ if letters.peek().is_some_and(|(_, next)| *next == quote) => {
-                inner.push(quote);
-                letters.next();
-            }
-            _ => return (inner, at + 1),
-        }
-    }
-    (inner, text.len())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What a statement of a log is, from its first words.
 
+use crate::mysql_family::sql_text::{TokenKind, tokens};
+
 /// The most words that are looked at to know what a statement is.
 const WORDS: usize = 64;
 
@@ -93,37 +95,10 @@ const OBJECTS: [&str; 24] = [
     "LIBRARY",
 ];
 
-/// The first words of a statement, in upper case, without comments and quoted names. Comments that the server runs
-/// (`/*!40000 … */`, `/*M! … */`) count.
+/// The first words of a statement, in upper case, without quoted names. Comments that the server runs count.
 pub fn words(text: &[u8]) -> Vec<String> {
-    let (mut words, mut at) = (Vec::new(), 0);
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        if words.len() == WORDS {
-            break;
-        }
-        let until =
-            |end: &[u8]| rest.windows(end.len()).position(|bytes| bytes == end).map_or(rest.len(), |at| at + end.len());
-        let letters = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
-        at += match rest {
-            [b'/', b'*', b'!', ..] | [b'/', b'*', b'M', b'!', ..] => {
-                let open = if rest.get(2) == Some(&b'!') { 3 } else { 4 };
-                open + rest.iter().skip(open).take_while(|byte| byte.is_ascii_digit()).count()
-            }
-            [b'/', b'*', ..] => {
-                2 + rest
-                    .get(2..)
-                    .map_or(0, |after| after.windows(2).position(|end| end == b"*/").map_or(after.len(), |at| at + 2))
-            }
-            [b'#', ..] | [b'-', b'-', ..] => until(b"\n"),
-            [quote @ (b'\'' | b'"' | b'`'), after @ ..] => 2 + after.iter().take_while(|byte| *byte != quote).count(),
-            _ if letters > 0 => {
-                words.push(String::from_utf8_lossy(rest.get(..letters).unwrap_or_default()).to_ascii_uppercase());
-                letters
-            }
-            _ => 1,
-        };
-    }
-    words
+    let words = tokens(text).filter(|token| token.kind == TokenKind::Word).take(WORDS);
+    words.filter_map(|word| Some(String::from_utf8_lossy(text.get(word.place)?).to_ascii_uppercase())).collect()
 }
 
 #[cfg(test)]

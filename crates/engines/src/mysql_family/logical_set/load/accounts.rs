@@ -12,6 +12,7 @@ use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::accounts::{INTERNAL, PUBLIC_SINCE, at_host};
 use crate::mysql_family::logical_set::catalog::Account;
 use crate::mysql_family::logical_set::server::Facts;
+use crate::mysql_family::sql_text::token_end;
 
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
@@ -167,7 +168,7 @@ fn definer(create: &str) -> Option<(String, String)> {
 
 /// The name between backticks at the start, and what follows it.
 fn unquoted(text: &str) -> Option<(String, &str)> {
-    let end = super::ddl::token_end(text.as_bytes(), 0);
+    let end = token_end(text.as_bytes(), 0);
     let name = text.get(1..end.checked_sub(1)?).filter(|_| text.starts_with('`'))?;
     Some((name.replace("``", "`"), text.get(end..)?))
 }

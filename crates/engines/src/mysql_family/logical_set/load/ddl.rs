@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::mysql_family::sql_text::{token_end, tokens};
+
 /// A CREATE TABLE statement in parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateTable {
@@ -54,30 +56,6 @@ impl Split {
     }
 }
 
-/// The end of the token that begins at `at`: a quoted name, a text, a comment, or one byte.
-pub fn token_end(text: &[u8], at: usize) -> usize {
-    let quote = match text.get(at) {
-        Some(quote @ (b'`' | b'\'' | b'"')) => *quote,
-        Some(b'/') if text.get(at + 1) == Some(&b'*') && text.get(at + 2) != Some(&b'!') => {
-            let rest = text.get(at + 2..).unwrap_or_default();
-            let end = rest.windows(2).position(|pair| pair == b"*/");
-            return end.map_or(text.len(), |end| at + 2 + end + 2);
-        }
-        _ => return at + 1,
-    };
-    let mut place = at + 1;
-    while let Some(byte) = text.get(place) {
-        match byte {
-            // In a text, but not in a name.
-            b'\\' if quote != b'`' => place += 2,
-            byte if *byte == quote && text.get(place + 1) == Some(&quote) => place += 2,
-            byte if *byte == quote => return place + 1,
-            _ => place += 1,
-        }
-    }
-    text.len()
-}
-
 /// The statement of a trigger without the database in front of its name and of its table. MariaDB and MySQL 5.7 keep it as
 /// the user wrote it, and a load may give the database another name.
 pub fn in_own_database(create: &str) -> Cow<'_, str> {
@@ -90,7 +68,7 @@ pub fn in_own_database(create: &str) -> Cow<'_, str> {
 
 /// The places of these databases, with their dots. None if the statement has another form.
 fn qualifiers(create: &str) -> Option<Vec<Range<usize>>> {
-    let words = words(create);
+    let words = places(create);
     let is = |at: usize, word: &str| {
         words.get(at).and_then(|place| create.get(place.clone())).is_some_and(|text| text.eq_ignore_ascii_case(word))
     };
@@ -101,30 +79,16 @@ fn qualifiers(create: &str) -> Option<Vec<Range<usize>>> {
     places.map(|at| Some(words.get(at)?.start..words.get(at + 2)?.start)).collect()
 }
 
-/// The places of the words, quoted names and signs of a statement, without blanks and comments.
-pub fn words(text: &str) -> Vec<Range<usize>> {
-    let bytes = text.as_bytes();
-    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
-    let (mut words, mut at) = (Vec::new(), 0);
-    while let Some(first) = bytes.get(at) {
-        let mut end = token_end(bytes, at);
-        while is_letter(first) && bytes.get(end).is_some_and(is_letter) {
-            end += 1;
-        }
-        let is_comment = *first == b'/' && end > at + 1;
-        if !first.is_ascii_whitespace() && !is_comment {
-            words.push(at..end);
-        }
-        at = end;
-    }
-    words
+/// The places of the words, names, texts and signs of a statement.
+pub fn places(text: &str) -> Vec<Range<usize>> {
+    tokens(text.as_bytes()).map(|token| token.place).collect()
 }
 
 /// The quoted name of the first TIMESTAMP column that takes no NULL and has no default; of a definition from the parenthesis on.
 pub fn bare_timestamp(create: &str) -> Option<String> {
     let items = CreateTable::parse(create)?.items;
     let column = items.iter().find(|item| {
-        let words = words(&item.text);
+        let words = places(&item.text);
         let is = |range: &Range<usize>, word| item.text.get(range.clone()) == Some(word);
         let has = |word| words.iter().any(|range| is(range, word));
         item.kind == ItemKind::Column

@@ -25,7 +25,6 @@ use fullbore_core::threads::in_turns;
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
-pub use ddl::token_end as quoted_end;
 pub use given::Feed;
 pub use prepare::{control, session_names};
 pub use vendor::{nearest as nearest_collation, with_collations};

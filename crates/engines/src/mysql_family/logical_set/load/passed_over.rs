@@ -10,10 +10,11 @@ use fullbore_core::Result;
 use fullbore_core::units::first_of;
 
 use super::NAMED_MAX;
-use super::ddl::{CreateTable, token_end, words};
+use super::ddl::{CreateTable, places};
 use super::plan::Plan;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
+use crate::mysql_family::sql_text::token_end;
 use crate::mysql_family::version::is_at_least;
 
 /// The part about a CHECK that the server does not check.
@@ -83,7 +84,8 @@ pub fn fit(connection: &mut Connection, plan: &mut Plan, dialect: Dialect) -> Re
     for table in &mut plan.tables {
         let shown = table.shown();
         let mut lose = |what: &str| lost.entry(what.to_owned()).or_default().push(shown.clone());
-        if !checks && words(&table.split.create).into_iter().any(|word| table.split.create.get(word) == Some("CHECK")) {
+        if !checks && places(&table.split.create).into_iter().any(|word| table.split.create.get(word) == Some("CHECK"))
+        {
             lose("CHECK");
         }
         table.split.create = without_checks(&table.split.create, &passed, &mut lose);

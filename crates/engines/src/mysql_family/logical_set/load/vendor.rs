@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use fullbore_core::Result;
 
-use super::ddl::{token_end, words};
+use super::ddl::places;
 use super::plan::Plan;
 use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::sql_text::token_end;
 
 /// Replaces collations that the target does not know by the nearest one that it knows, and names them in warnings. A
 /// collation without a near one stays: the target refuses the table by name.
@@ -44,7 +45,7 @@ pub fn fit_collations(connection: &mut Connection, plan: &mut Plan) -> Result<()
 /// their default. It was `general_ci` for all of them; MySQL 8.0 and MariaDB 11.5 have other defaults, and always name a
 /// collation there.
 fn name_collations(definition: &mut String, knows: &dyn Fn(&str) -> bool) {
-    let words = words(definition);
+    let words = places(definition);
     let word = |at: usize| words.get(at).and_then(|range| definition.get(range.clone())).unwrap_or_default();
     let mut missing = Vec::new();
     for at in 0..words.len() {
