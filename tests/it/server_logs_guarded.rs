@@ -154,6 +154,9 @@ fn a_prepared_transaction(kind: Kind) {
         .with_code(4)
         .says(&["XA transactions are prepared", "XA ROLLBACK"]);
     assert_ne!(target.server.sql("XA RECOVER"), "");
+    let id = if kind == Kind::Mysql9 { "X'78',X'',1" } else { "'x'" };
+    let prepared = ["XA transactions are prepared", id];
+    test.restore(&format!("--stop-at {then}"), "between").with_code(4).says(&prepared);
     target.server.sql("XA ROLLBACK 'x'");
     // The newest set does not have it, and the log has its commit only.
     let ended = target.restore(&test, "").with_code(1);

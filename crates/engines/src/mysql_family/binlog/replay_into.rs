@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fullbore_core::halt::Halt;
-use fullbore_core::units::{counted, first_of};
+use fullbore_core::units::counted;
 use fullbore_core::{Error, Result};
 
 use super::end::{End, complete_at};
@@ -13,6 +13,7 @@ use super::session::{as_json, set_end};
 use super::stage::{Stage, Way};
 use super::through::guard::{Guard, RUNS_EVENTS, is_not_a_users};
 use super::through::statements::{Connect, Statements};
+use super::through::xa;
 use crate::engine::{AppliedLog, LogReplay, LogStop, ReplayInto, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
@@ -25,9 +26,6 @@ use crate::mysql_family::version::series;
 
 /// How long a statement of the log may take.
 const SILENCE: std::time::Duration = std::time::Duration::from_secs(86_400);
-
-/// How many XA transactions a warning names.
-const NAMED_MAX: usize = 5;
 /// What the notes of a load have in the place of its selection while the log is applied.
 const MARK: &str = "log";
 
@@ -178,13 +176,7 @@ impl LogReplay for ReplayByStatements {
             let count = counted(guard.own_left_out, "statement");
             warnings.push(format!("{count} about tables of the server itself left out, such as those of accounts"));
         }
-        if !statements.prepared.is_empty() {
-            let ids = first_of(statements.prepared.keys(), NAMED_MAX);
-            warnings.push(format!(
-                "XA transactions are prepared, as they were at the source: {ids}. They hold locks until XA COMMIT or XA \
-                 ROLLBACK"
-            ));
-        }
+        warnings.extend(xa::warning(statements.prepared.keys().cloned()));
         let mut connection = (self.connect)()?;
         if self.dialect == Dialect::MariaDb {
             history::close_all(&mut connection)?;

@@ -20,6 +20,7 @@ use super::cut::place_of;
 use super::end::{End, complete_at};
 use super::relays::{self, RELAY, Relays};
 use super::stage::Stage;
+use super::through::xa;
 use crate::engine::{AppliedLog, LogReplay, LogStop, LogicalEngine, ReplayOn, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, ResultSet};
@@ -37,6 +38,9 @@ const SILENCE: Duration = Duration::from_secs(3600);
 const WORKERS: usize = 8;
 /// How often in a row the applier must be idle before a difference is an error.
 const IDLE: u32 = 20;
+/// How MySQL begins the error of a worker, and how much of it is shown.
+const FAILED_WORKER: &str = "failed executing transaction";
+const SAID_MAX: usize = 500;
 /// The first MySQL with all statements and options about a replica in their new words.
 const NEW_WORDS: [u16; 3] = [8, 0, 26];
 /// The columns of `SHOW REPLICA STATUS`, alike in both since MySQL 5.7 and MariaDB 10.
@@ -172,11 +176,12 @@ fn apply(
     let reached = wait(connection, show, &wanted, halt);
     reached.map_err(|why| match why {
         Why::Fault(error) => error,
-        Why::Refused(why) => server.refused_logs(&why),
+        Why::Refused(why) => server.refused_logs(&said_by_worker(&server.log().unwrap_or_default()).unwrap_or(why)),
     })?;
     connection.query(stop)?;
     connection.query(forget)?;
-    let warnings = stage.events.give_back(connection, &events)?;
+    let mut warnings = stage.events.give_back(connection, &events)?;
+    warnings.extend(xa::warning(xa::prepared(dialect, connection)?.into_iter()));
     let now = wanted.now(connection)?;
     if !wanted.is_reached(&now) {
         return Err(server.refused_logs(&format!("at the end it has the GTIDs `{now}`, not `{}`", wanted.shown())));
@@ -222,6 +227,14 @@ fn wait(connection: &mut Connection, show: &str, wanted: &Wanted, halt: &Halt) -
         }
         std::thread::sleep(TICK);
     }
+}
+
+/// What the first worker that failed says in the server's log. MySQL 8 refers to it in the error of the applier.
+fn said_by_worker(log: &str) -> Option<String> {
+    let said =
+        log.lines().find_map(|line| line.contains("[ERROR]").then(|| line.split_once(FAILED_WORKER)).flatten())?.1;
+    let said: String = without_query(said).chars().filter(|letter| !letter.is_control()).take(SAID_MAX).collect();
+    Some(format!("its applier stopped: it {FAILED_WORKER}{said}"))
 }
 
 /// The error of an applier without the text of its statement: that may have a password or its hash, and values of rows.
@@ -340,5 +353,10 @@ mod tests {
             "Error 'check the manual for the right syntax to use near 'AS '*CE2F'' on query. Query: 'GRANT'";
         assert_eq!(without_query(of_syntax), "Error 'check the manual for the right syntax to use");
         assert_eq!(without_query("Slave has stopped"), "Slave has stopped");
+        let log = "1 [System] up\n2 [ERROR] [MY-010584] [Repl] Replica SQL: Worker 1 failed executing transaction \
+                   'ANONYMOUS' at source log a.000001, end_log_pos 9; Error 'no' on query. Query: 'secret'\n3 [ERROR] next";
+        let said = said_by_worker(log).unwrap_or_default();
+        assert!(said.ends_with("'ANONYMOUS' at source log a.000001, end_log_pos 9; Error 'no' on query."), "{said}");
+        assert_eq!(said_by_worker("1 [Note] failed executing transaction x"), None);
     }
 }

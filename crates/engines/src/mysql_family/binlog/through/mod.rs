@@ -10,4 +10,4 @@ pub mod settings;
 pub(super) mod statements;
 mod target;
 mod values;
-mod xa;
+pub(super) mod xa;

@@ -1,10 +1,16 @@
 //! XA transactions: their ids as events and statements have them, and how they are prepared and end.
 
 use fullbore_core::Result;
+use fullbore_core::units::first_of;
 
 use super::statements::Statements;
 use super::target::Target;
+use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::event::take;
+use crate::mysql_family::connection::Connection;
+
+/// How many transactions a warning names.
+const NAMED_MAX: usize = 5;
 
 impl Statements {
     /// The end of the first half of an XA transaction.
@@ -90,6 +96,35 @@ pub fn parsed(text: &[u8]) -> Option<(String, String)> {
 /// An id in the spelling that is compared.
 pub fn spelled(id: &str) -> String {
     id.to_ascii_uppercase().chars().filter(|letter| !letter.is_whitespace()).collect()
+}
+
+/// The ids of the transactions that a server has prepared.
+///
+/// # Errors
+/// The server refuses.
+pub fn prepared(dialect: Dialect, connection: &mut Connection) -> Result<Vec<String>> {
+    let mariadb = dialect == Dialect::MariaDb;
+    let statement = if mariadb { "XA RECOVER FORMAT='SQL'" } else { "XA RECOVER CONVERT XID" };
+    let rows = connection.query(statement)?.rows;
+    let id = |row: Vec<Option<String>>| match <[_; 4]>::try_from(row) {
+        Ok([_, _, _, Some(id)]) if mariadb => Some(id),
+        Ok([Some(format), Some(first), Some(_), Some(both)]) => {
+            let (first, second) = both.strip_prefix("0x")?.split_at_checked(first.parse::<usize>().ok()? * 2)?;
+            Some(spelled(&format!("X'{first}',X'{second}',{format}")))
+        }
+        _ => None,
+    };
+    Ok(rows.into_iter().filter_map(id).collect())
+}
+
+/// The warning about transactions that are prepared; none if there are none.
+pub fn warning(ids: impl ExactSizeIterator<Item = String>) -> Option<String> {
+    (ids.len() > 0).then(|| {
+        format!(
+            "XA transactions are prepared, as they were at the source: {}. They hold locks until XA COMMIT or XA ROLLBACK",
+            first_of(ids, NAMED_MAX)
+        )
+    })
 }
 
 #[cfg(test)]
