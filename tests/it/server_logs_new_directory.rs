@@ -284,9 +284,12 @@ fn a_time_before_the_first_physical_full_comes_out_of_the_logical_one() {
 fn a_transaction_that_is_dated_ahead_does_not_end_a_restore_before_earlier_ones() {
     let test = Logged::new(Kind::Mariadb11);
     test.backup("--method logical").done();
-    let dated_ahead = |seconds: u32, id: u32| {
+    let dated_ahead = |seconds: u32, id: u32, set_ends: bool| {
         test.server
             .sql(&format!("SET timestamp = UNIX_TIMESTAMP() + {seconds}; INSERT INTO shop.t VALUES ({id}, 'ahead')"));
+        if set_ends {
+            test.backup("--kind log").done();
+        }
         pass_a_second();
         test.insert("behind it");
         let then = (pass_a_second(), test.rows());
@@ -294,11 +297,11 @@ fn a_transaction_that_is_dated_ahead_does_not_end_a_restore_before_earlier_ones(
         test.backup("--kind log").done();
         then
     };
-    let (then, rows) = dated_ahead(1800, 7001);
+    let (then, rows) = dated_ahead(1800, 7001, false);
     test.restore(&format!("--stop-at {then}"), "then").done();
     assert_eq!(test.start_new("then").sql("SELECT * FROM shop.t ORDER BY id"), rows);
-    // So near, it may be the clock of another server.
-    let (then, _) = dated_ahead(40, 9002);
+    // So near, it may be the clock of another server. The earlier ones are in the next log set.
+    let (then, _) = dated_ahead(40, 9002, true);
     let ended = test.restore(&format!("--stop-at {then}"), "no").refused(1, "--stop-at", "nobody knows");
     ended.says(&["--stop-at-gtid"]);
 }

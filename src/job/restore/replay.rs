@@ -152,11 +152,8 @@ impl<'a> Prepared<'a> {
             let position = &outcome.manifest.position;
             let set =
                 UnpackedLog { name: &name, streams: &streams, position, database: directory, stands: &self.stands };
-            let staged = self.replay.stage(&set, stop.as_ref())?;
-            self.stands = staged.stands;
-            if staged.stopped {
-                break;
-            }
+            // Behind a stop, it only looks at the commits.
+            self.stands = self.replay.stage(&set, stop.as_ref())?.stands;
         }
         Ok(())
     }

@@ -70,6 +70,10 @@ pub struct LogRange {
     pub at: i64,
     /// Until when nothing else was committed, in microseconds since 1970.
     pub until: i64,
+    /// No commit of a log set has a time before this one, in microseconds since 1970. Before `from`: a clock was set back, or
+    /// a commit has a time that is not its own. None: the set does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earliest: Option<i64>,
     /// What a log set holds, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::<SPANS_MAX, _, _>")]
     pub spans: Vec<LogSpan>,
@@ -178,8 +182,15 @@ mod tests {
     fn a_range_is_written_with_numbers_that_no_reader_of_json_rounds() {
         let last = position(&[0, 0xab], u128::MAX, Some(u64::MAX));
         let spans = vec![LogSpan { history: vec![0, 0xab], from: 0, to: u128::MAX }];
-        let range =
-            LogRange { first: Some(position(b"", 7, None)), last: Some(last), from: -1, at: 2, until: 3, spans };
+        let range = LogRange {
+            first: Some(position(b"", 7, None)),
+            last: Some(last),
+            from: -1,
+            at: 2,
+            until: 3,
+            earliest: None,
+            spans,
+        };
         let text = serde_json::to_string(&range).unwrap();
         let most = "340282366920938463463374607431768211455";
         assert_eq!(
@@ -189,7 +200,7 @@ mod tests {
             )
         );
         assert_eq!(serde_json::from_str::<LogRange>(&text).unwrap(), range);
-        let least = LogRange { first: None, last: None, from: 0, at: 0, until: 0, spans: Vec::new() };
+        let least = LogRange { first: None, last: None, from: 0, at: 0, until: 0, earliest: None, spans: Vec::new() };
         assert_eq!(serde_json::from_str::<LogRange>(r#"{"from":0,"at":0,"until":0}"#).unwrap(), least);
     }
 
@@ -245,6 +256,7 @@ mod tests {
             from: 0,
             at: 1,
             until: 1,
+            earliest: None,
             spans: vec![span(b"timeline 1", 10, 20), span(b"timeline 2", 20, 30)],
         };
         for (history, at, continued) in [

@@ -173,6 +173,7 @@ impl LogEngine for Engine {
             from,
             at: end.at,
             until: end.at,
+            earliest: None,
             spans: spans.into_iter().map(span).collect(),
         })
     }
@@ -180,7 +181,7 @@ impl LogEngine for Engine {
     fn range_up_to(&self, end: &SetEnd, until: i64) -> Option<LogRange> {
         let end = read_end(&end.position).ok()?;
         let last = Some(place(end.timeline, end.lsn));
-        Some(LogRange { first: None, last, from: end.at, at: end.at, until, spans: Vec::new() })
+        Some(LogRange { first: None, last, from: end.at, at: end.at, until, earliest: None, spans: Vec::new() })
     }
 
     fn end(&self, position: &serde_json::Value) -> Result<SetEnd, String> {

@@ -126,7 +126,8 @@ mod tests {
     /// A set that ends there, and was taken at that second.
     fn set(id: u128, base: Option<u128>, last: LogPosition, second: i64) -> FoundSet {
         let at = second * SECOND;
-        let range = LogRange { first: None, last: Some(last), from: at, at, until: at, spans: Vec::new() };
+        let range =
+            LogRange { first: None, last: Some(last), from: at, at, until: at, earliest: None, spans: Vec::new() };
         FoundSet {
             backup_set_id: Uuid::from_u128(id),
             media_set_id: Uuid::from_u128(id),

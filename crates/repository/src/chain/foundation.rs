@@ -53,6 +53,7 @@ mod tests {
             from: time(if is_log { from } else { to }),
             at: time(to),
             until: time(to),
+            earliest: None,
             spans: if is_log { terms.spans(from, to) } else { Vec::<LogSpan>::new() },
         };
         FoundSet {

@@ -255,10 +255,15 @@ impl<'a> Logs<'a> {
                     self.found[set].kind == SetKind::Log && self.range(set).is_some_and(|range| range.until > stop)
                 };
                 let enough = path.sets.iter().position(beyond);
-                path.sets.truncate(enough.map_or(path.sets.len(), |at| at + 1));
-                let path = self.as_it_was((full, differential), path, stop);
+                let behind = path.sets.split_off(enough.map_or(path.sets.len(), |at| at + 1));
+                let end = path.sets.last().copied();
+                let mut path = self.as_it_was((full, differential), path, stop);
                 // Do not ignore what a later base proves.
                 if farthest.as_ref().is_none_or(|known| known.until <= self.seen(&path, stop)) {
+                    if path.sets.last().copied() == end {
+                        let doubtful = self.doubtful(end, &behind, stop);
+                        path.sets.extend(behind.into_iter().take(doubtful));
+                    }
                     return Ok(path);
                 }
                 continue;
@@ -287,6 +292,17 @@ impl<'a> Logs<'a> {
             Some(gap) => Err(gap),
             None => Err(self.out_of_range(&asked, "is after", first, path.until)),
         }
+    }
+
+    /// How many of the log sets behind `end` the engine has to look at for a stop before that. One of their commits has a time
+    /// before the stop: perhaps a clock was ahead, and the stop is too early.
+    fn doubtful(&self, end: Option<usize>, behind: &[usize], stop: i64) -> usize {
+        let reached = end.and_then(|at| self.range(at)).map_or(i64::MIN, |range| range.at);
+        let earliest = |set: &usize| self.range(*set)?.earliest.filter(|time| *time < reached);
+        let has_earlier = behind.iter().filter_map(earliest).any(|time| time <= stop);
+        let last = behind.iter().rposition(|set| earliest(set).is_some()).filter(|_| has_earlier);
+        // One more set may prove that only that commit has a wrong time.
+        last.map_or(0, |last| last + 2)
     }
 
     fn out_of_range(&self, asked: &str, which: &str, first: i64, last: i64) -> Error {

@@ -186,7 +186,7 @@ mod tests {
             interrupted: false,
             database: Some("app".into()),
             names: Vec::new(),
-            log_range: Some(LogRange { first, last, from: at, at, until: at, spans }),
+            log_range: Some(LogRange { first, last, from: at, at, until: at, earliest: None, spans }),
             until_by_store: None,
             encrypted: false,
         }

@@ -130,6 +130,7 @@ mod logs {
             from: number,
             at: number,
             until: number,
+            earliest: None,
             spans: Vec::new(),
         };
         FoundSet { log_range: Some(range), ..full(id, number) }
@@ -142,7 +143,15 @@ mod logs {
     /// A log set from one place to another, both seen at that time.
     fn log(id: u128, base: u128, from: i64, to: i64) -> FoundSet {
         let spans = vec![LogSpan { history: vec![7], from: place(from).at, to: place(to).at }];
-        let range = LogRange { first: Some(place(from)), last: Some(place(to)), from, at: to, until: to, spans };
+        let range = LogRange {
+            first: Some(place(from)),
+            last: Some(place(to)),
+            from,
+            at: to,
+            until: to,
+            earliest: None,
+            spans,
+        };
         FoundSet { log_range: Some(range), ..set(id, SetKind::Log, Some(base), to) }
     }
 
@@ -167,6 +176,26 @@ mod logs {
     }
 
     #[test]
+    fn log_sets_behind_a_stop_are_taken_if_they_have_commits_that_are_dated_before_it() {
+        let dated = |earliest: i64, mut set: FoundSet| {
+            set.log_range.as_mut().unwrap().earliest = Some(earliest);
+            set
+        };
+        let found = |third: i64| {
+            let logs = [dated(10, log(2, 1, 10, 20)), dated(20, log(3, 2, 20, 30)), dated(third, log(4, 3, 30, 40))];
+            let logs = logs.into_iter().chain([dated(40, log(5, 4, 40, 50)), dated(50, log(6, 5, 50, 60))]);
+            std::iter::once(full_at(1, 10)).chain(logs).collect::<Vec<_>>()
+        };
+        assert_eq!(choose(&found(30), &stop(15)).unwrap().sets, [0, 1]);
+        assert_eq!(choose(&found(16), &stop(15)).unwrap().sets, [0, 1], "it is behind the stop, too");
+        let sets = choose(&found(14), &stop(15)).unwrap().sets;
+        assert_eq!(sets, [0, 1, 2, 3, 4], "and one more, which may prove that only this commit has a wrong time");
+        let last = Choice { set: Some("00000005".into()), ..stop(15) };
+        assert_eq!(choose(&found(14), &last).unwrap().sets, sets, "as a repository asks for them");
+        assert_eq!(choose(&found(14), &stop(35)).unwrap().sets, [0, 1, 2, 3]);
+    }
+
+    #[test]
     fn a_time_before_the_first_or_behind_the_last_position_is_refused_with_the_range() {
         let found = [full_at(1, 1_000_000), log(2, 1, 1_000_000, 3_000_000)];
         for (at, word) in [(999_999, "is before"), (3_000_001, "is after")] {
@@ -185,13 +214,21 @@ mod logs {
     fn on_timelines(id: u128, base: u128, first: LogPosition, spans: &[(u8, u128, u128)], time: i64) -> FoundSet {
         let last = spans.last().map(|(timeline, _, to)| lsn(*timeline, *to));
         let spans = spans.iter().map(|&(timeline, from, to)| LogSpan { history: vec![timeline], from, to }).collect();
-        let range = LogRange { first: Some(first), last, from: time - 10, at: time, until: time, spans };
+        let range =
+            LogRange { first: Some(first), last, from: time - 10, at: time, until: time, earliest: None, spans };
         FoundSet { log_range: Some(range), ..set(id, SetKind::Log, Some(base), time) }
     }
 
     fn full_on(id: u128, position: LogPosition, time: i64) -> FoundSet {
-        let range =
-            LogRange { first: None, last: Some(position), from: time, at: time, until: time, spans: Vec::new() };
+        let range = LogRange {
+            first: None,
+            last: Some(position),
+            from: time,
+            at: time,
+            until: time,
+            earliest: None,
+            spans: Vec::new(),
+        };
         FoundSet { log_range: Some(range), ..full(id, time) }
     }
 

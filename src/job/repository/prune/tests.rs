@@ -25,6 +25,7 @@ fn stored(terms: LogTerms, number: u128, kind: SetKind, base: Option<u128>, from
         from: if is_log { time(from) } else { at },
         at,
         until: at,
+        earliest: None,
         spans: if is_log { terms.spans(from, to) } else { Vec::new() },
     };
     let record = SetRecord {

@@ -132,22 +132,16 @@ impl Cut {
         if was_ahead { refuse(&self.earlier) } else { Ok(()) }
     }
 
-    /// The error if the log ends behind a stop and does not say whether that was too early.
+    /// The error if a stop by GTID or by place was never reached between `base` and `stands`, or if the log does not say
+    /// whether a stop at a time was too early.
     ///
     /// # Errors
-    /// It may have been.
-    pub fn demand_settled(&self) -> Result<()> {
-        if self.open { refuse(&self.earlier) } else { Ok(()) }
-    }
-
-    /// The error if a stop by GTID or by place was never reached between `base` and `stands`.
-    ///
-    /// # Errors
-    /// The sets that were taken do not have it.
+    /// The sets that were taken do not have it, or nobody knows.
     pub fn demand(&self, stop: Option<&LogStop>, base: &Place, stands: &Place) -> Result<()> {
         let stop = match stop {
             None => return Ok(()),
             Some(LogStop::Time(time)) if !self.stopped && *time < self.until => return refuse(&self.uncertain),
+            Some(LogStop::Time(_)) if self.open => return refuse(&self.earlier),
             Some(LogStop::Time(_)) => return Ok(()),
             Some(_) if self.stopped => return Ok(()),
             Some(LogStop::Place(_)) if stop.and_then(place_of_stop) == place(stands) => return Ok(()),

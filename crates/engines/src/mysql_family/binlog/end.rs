@@ -78,6 +78,9 @@ pub struct LogEnd {
     pub end: End,
     /// Nothing was committed between `at` and this time; RFC 3339.
     pub until: String,
+    /// No group has a time before this one; RFC 3339. Empty in media of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub earliest: String,
     /// Groups: transactions, and statements that are one.
     pub transactions: u64,
     /// Groups without a GTID among them.
@@ -268,7 +271,8 @@ mod tests {
         };
         let end = End { binlog, server: UUID.into(), at: show_time(1_700_000_000_123_456), finished: None };
         let pieces = vec![Piece { file: "binlog.000003".into(), from: 500, bytes: 400, head: 193 }];
-        let log = LogEnd { until: end.at.clone(), transactions: 3, anonymous: 0, pieces, end };
+        let (until, earliest) = (end.at.clone(), end.at.clone());
+        let log = LogEnd { until, earliest, transactions: 3, anonymous: 0, pieces, end };
         let text = serde_json::to_value(&log).unwrap();
         assert_eq!(LogEnd::read(Dialect::MySql, &text).unwrap(), log);
         for (path, value) in [

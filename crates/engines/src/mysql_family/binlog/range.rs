@@ -15,7 +15,7 @@ pub fn log_range(dialect: Dialect, kind: SetKind, position: &Position, finished_
         let at = finished_at?;
         // A server without a binary log has fulls, and no chain.
         let last = End::read(dialect, &position.checkpoint.value()).ok().and_then(|end| log_position(&end));
-        return Some(LogRange { first: None, last, from: at, at, until: at, spans: Vec::new() });
+        return Some(LogRange { first: None, last, from: at, at, until: at, earliest: None, spans: Vec::new() });
     }
     let first = End::read(dialect, &position.first.value()).ok()?;
     let last = LogEnd::read(dialect, &position.last.value()).ok()?;
@@ -23,14 +23,21 @@ pub fn log_range(dialect: Dialect, kind: SetKind, position: &Position, finished_
     let (from, to) = (log_position(&first)?, log_position(&last.end)?);
     let begin = place(&last.begin(&first)?)?;
     let span = LogSpan { history: to.history.clone(), from: begin, to: to.at };
-    let until = micros(&last.until)?.max(at);
-    Some(LogRange { first: Some(from), last: Some(to), from: first.time().unwrap_or(at), at, until, spans: vec![span] })
+    Some(LogRange {
+        first: Some(from),
+        last: Some(to),
+        from: first.time().unwrap_or(at),
+        at,
+        until: micros(&last.until)?.max(at),
+        earliest: micros(&last.earliest),
+        spans: vec![span],
+    })
 }
 
 /// The same for a database that was restored up to `end`, with all commits until `until`, in microseconds since 1970.
 pub fn range_up_to(end: &End, until: i64) -> LogRange {
     let at = end.time().unwrap_or(until).min(until);
-    LogRange { first: None, last: log_position(end), from: at, at, until, spans: Vec::new() }
+    LogRange { first: None, last: log_position(end), from: at, at, until, earliest: None, spans: Vec::new() }
 }
 
 fn log_position(end: &End) -> Option<LogPosition> {

@@ -113,6 +113,7 @@ impl BinlogSession {
         let before = self.first.time();
         // Times along a chain never go back.
         let at = walk.newest.max(before).unwrap_or(self.asked - SURELY);
+        let until = (self.asked - SURELY).max(at);
         let binlog = Place {
             file: walk.file.clone(),
             offset: walk.offset,
@@ -123,7 +124,8 @@ impl BinlogSession {
         };
         let log = LogEnd {
             end: End { binlog, server: self.identity.clone(), at: show_time(at), finished: None },
-            until: show_time((self.asked - SURELY).max(at)),
+            until: show_time(until),
+            earliest: show_time(walk.earliest.unwrap_or(until)),
             transactions: walk.groups,
             anonymous: walk.anonymous,
             pieces: state.pull.pieces.clone(),

@@ -1,6 +1,7 @@
 //! Log sets on their way into a restored database, up to the place where a restore stops: as relay logs, or as statements.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 
 use fullbore_core::{Error, Result};
@@ -129,9 +130,6 @@ impl Stage {
     /// # Errors
     /// The set does not continue what is staged, or breaks its format, or `stop` is inside of a group.
     pub fn add(&mut self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<()> {
-        if self.cut.stopped {
-            return Ok(());
-        }
         let broken = |why: String| Error::incomplete(set.name, why, "use another copy of the set");
         let first = End::read(self.dialect, &set.position.first.value()).map_err(broken)?;
         let last = LogEnd::read(self.dialect, &set.position.last.value()).map_err(broken)?;
@@ -139,6 +137,9 @@ impl Stage {
         let size = stream.metadata().map_err(|error| Error::io("look at", set.name, error))?.len();
         if size != bytes_of(&last.pieces) {
             return Err(broken("the pieces in its manifest are not as long as its stream".into()));
+        }
+        if self.cut.stopped {
+            return self.look_behind_in(stream, set.name, &last, stop);
         }
         let begin = last.begin(&first).ok_or_else(|| broken("it holds nothing".into()))?;
         self.must_continue(set.name, &first, &begin, &last)?;
@@ -155,16 +156,11 @@ impl Stage {
         walk.believe_until(until);
         let mut reader = Events::new(stream, set.name);
         for piece in &last.pieces {
-            match stop {
-                Some(LogStop::Time(time)) if self.cut.stopped => {
-                    reader.bytes(piece.head)?;
-                    self.look_behind(&mut reader, piece, piece.from, *time)?;
-                }
-                _ if self.cut.stopped => break,
-                _ => self.piece(&mut reader, piece, &mut walk, stop)?,
+            match self.cut.stopped {
+                true => self.look_behind(&mut reader, piece, stop)?,
+                false => self.piece(&mut reader, piece, &mut walk, stop)?,
             }
         }
-        self.cut.demand_settled()?;
         self.cut.end_of_set();
         if !self.cut.stopped && (walk.file != last.end.binlog.file || walk.offset != last.end.binlog.offset) {
             return Err(broken("its end contradicts its manifest".into()));
@@ -287,7 +283,7 @@ impl Stage {
                 self.cut.stopped = true;
                 let Some(LogStop::Time(time)) = stop else { return Ok(()) };
                 reader.pass(&header, |_| Ok(()))?;
-                return self.look_behind(reader, piece, walk.offset + u64::from(header.size), *time);
+                return self.look_at_groups(reader, piece, walk.offset + u64::from(header.size), *time);
             }
             let crc = self.stage(walk.offset, (&header, &body), reader, piece, &head)?;
             walk.pass(&header, &body, crc).map_err(|why| reader.broken(&why))?;
@@ -299,8 +295,21 @@ impl Stage {
         self.meet_base(walk).map_err(|why| reader.broken(&why))
     }
 
-    /// Behind a stop at a time: looks at all other groups of the piece, from `at` on.
-    fn look_behind(&mut self, reader: &mut Events<'_>, piece: &Piece, mut at: u64, time: i64) -> Result<()> {
+    /// Behind a stop at a time: looks at the groups of a later set.
+    fn look_behind_in(&mut self, stream: &File, name: &str, last: &LogEnd, stop: Option<&LogStop>) -> Result<()> {
+        let mut reader = Events::new(stream, name);
+        last.pieces.iter().try_for_each(|piece| self.look_behind(&mut reader, piece, stop))
+    }
+
+    /// Behind a stop at a time: looks at the groups of a piece.
+    fn look_behind(&mut self, reader: &mut Events<'_>, piece: &Piece, stop: Option<&LogStop>) -> Result<()> {
+        let Some(LogStop::Time(time)) = stop else { return Ok(()) };
+        reader.bytes(piece.head)?;
+        self.look_at_groups(reader, piece, piece.from, *time)
+    }
+
+    /// The same for the other groups of the piece, from `at` on.
+    fn look_at_groups(&mut self, reader: &mut Events<'_>, piece: &Piece, mut at: u64, time: i64) -> Result<()> {
         let end = piece.from + piece.bytes;
         while at < end {
             let header = header_within(reader, end - at)?;

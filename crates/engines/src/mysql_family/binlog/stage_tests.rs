@@ -125,7 +125,14 @@ impl Set {
         stream.rewind().unwrap();
         let last = pieces.last().unwrap().0;
         let end = last.place(last.end());
-        let last = LogEnd { end, until: show_time(2), transactions: 1, anonymous: 0, pieces: described };
+        let last = LogEnd {
+            end,
+            until: show_time(2),
+            earliest: String::new(),
+            transactions: 1,
+            anonymous: 0,
+            pieces: described,
+        };
         let value = EngineValue::from;
         let position = Position {
             first: value(serde_json::to_value(first).unwrap()),
@@ -276,6 +283,24 @@ fn a_time_that_a_session_made_up_does_not_decide_where_to_stop() {
         assert!(staged_to(seconds, 15).unwrap_err().contains("nobody knows whether"), "{seconds:?}");
     }
     assert_eq!(staged_to(&[10, 40, 30, 20], 15), Ok(1));
+    // They are in a later set, or in its predecessors, too.
+    let in_sets = |stop: i64, seconds: &[&[i64]]| {
+        let (mut first, mut sets) = (None, Vec::new());
+        for (number, seconds) in (1..).zip(seconds) {
+            let mut log = Log::new(number, sets.len() as u64);
+            seconds.iter().for_each(|second| log.group(*second));
+            sets.push(Set::of(&first.take().unwrap_or_else(|| log.place(4)), &[(&log, 4)]));
+            first = Some(log.place(log.end()));
+        }
+        let mut begin = Log::new(1, 0);
+        begin.group(0);
+        let staged = staged(&begin.place(4), &sets.iter().collect::<Vec<_>>(), Some(LogStop::Time(stop * SECOND)));
+        staged.map(|(_, stage)| stage.counts.0).map_err(|error| error.to_string())
+    };
+    for sets in [&[&[40][..], &[12]][..], &[&[40], &[50], &[12, 13]], &[&[40], &[12], &[41], &[30]]] {
+        assert!(in_sets(15, sets).unwrap_err().contains("nobody knows whether"), "{sets:?}");
+    }
+    assert_eq!(in_sets(15, &[&[40], &[12], &[41]]), Ok(0));
     // Whole seconds may differ by one.
     assert_eq!(staged_to(&[10, 20, 19, 30], 25), Ok(3));
 }

@@ -42,6 +42,8 @@ pub struct Walk {
     /// When the newest group was committed, in microseconds since 1970. Groups without a [certain](Self::is_certain)
     /// time do not count.
     pub newest: Option<i64>,
+    /// The earliest time of a group, in microseconds since 1970.
+    pub earliest: Option<i64>,
     /// A time behind this one is not believed, in microseconds since 1970.
     pub believed_until: i64,
     /// Groups so far.
@@ -63,6 +65,7 @@ impl Walk {
             tail: None,
             gtids,
             newest: None,
+            earliest: None,
             believed_until: i64::MAX,
             groups: 0,
             anonymous: 0,
@@ -96,7 +99,7 @@ impl Walk {
 
     /// Forgets the groups so far, but not their GTIDs.
     pub fn forget_groups(&mut self) {
-        self.newest = None;
+        (self.newest, self.earliest) = (None, None);
         (self.groups, self.anonymous) = (0, 0);
         self.servers.clear();
     }
@@ -162,6 +165,7 @@ impl Walk {
             None => self.anonymous += 1,
         }
         self.groups += 1;
+        self.earliest = Some(self.earliest.map_or(group.time, |earliest| earliest.min(group.time)));
         if self.is_certain(group) {
             self.newest = Some(self.newest.map_or(group.time, |newest| newest.max(group.time)));
         }

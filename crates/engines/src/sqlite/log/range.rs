@@ -27,19 +27,20 @@ pub fn log_range(kind: SetKind, position: &Position, finished_at: Option<i64>) -
             from: first.time().unwrap_or(at),
             at,
             until: micros(&last.until)?.max(at),
+            earliest: None,
             spans: spans.collect(),
         });
     }
     let end = End::read(&position.checkpoint.value()).ok()?;
     // A set is never finished before the point in time that it holds.
     let at = end.time().or(finished_at)?;
-    Some(LogRange { first: None, last: log_position(&end), from: at, at, until: at, spans: Vec::new() })
+    Some(LogRange { first: None, last: log_position(&end), from: at, at, until: at, earliest: None, spans: Vec::new() })
 }
 
 /// The same for a database that was restored up to `end`, with all commits until `until`, in microseconds since 1970.
 pub fn range_up_to(end: &End, until: i64) -> LogRange {
     let at = end.time().unwrap_or(until).min(until);
-    LogRange { first: None, last: log_position(end), from: at, at, until, spans: Vec::new() }
+    LogRange { first: None, last: log_position(end), from: at, at, until, earliest: None, spans: Vec::new() }
 }
 
 fn log_position(end: &End) -> Option<LogPosition> {
