@@ -29,6 +29,16 @@ const OPTIONAL: [(Dialect, &[&str]); 2] = [
         ],
     ),
 ];
+/// Settings that an event names only if they are not these.
+const DEFAULTS: [(&str, &str); 4] = [
+    (COLLATION_DATABASE, "DEFAULT"),
+    ("auto_increment_increment", "1"),
+    ("auto_increment_offset", "1"),
+    ("lc_time_names", "0"),
+];
+/// What the session of the target has of them: some accounts may not set them.
+const DEFAULTS_NOW: &str = "SELECT 'DEFAULT', @@SESSION.auto_increment_increment, @@SESSION.auto_increment_offset, \
+                            IF(@@SESSION.lc_time_names = 'en_US', '0', @@SESSION.lc_time_names)";
 const UTF8MB4: &str = "default_collation_for_utf8mb4";
 const THREAD: &str = "pseudo_thread_id";
 /// The parts of `sql_mode` that both vendors have, and their bits.
@@ -133,7 +143,9 @@ impl Settings {
                 optional.insert(*name);
             }
         }
-        now.insert(COLLATION_DATABASE, "DEFAULT".to_owned());
+        let defaults = connection.query(DEFAULTS_NOW)?;
+        let defaults = defaults.rows.into_iter().flatten().map(Option::unwrap_or_default);
+        now.extend(DEFAULTS.iter().map(|(name, _)| *name).zip(defaults));
         let is_later = dialects[1] == Dialect::MySql && series(connection.greeting().own_version()) >= WITHOUT_ENDED;
         let ended = if is_later { ENDED } else { 0 };
         Ok(Self { dialects, now, optional, names, foreign: foreign.unwrap_or_default(), ended })
@@ -141,7 +153,7 @@ impl Settings {
 
     /// The session has other names, modes and times now.
     pub fn forget(&mut self) {
-        self.now.retain(|name, _| self.optional.contains(name) || *name == COLLATION_DATABASE);
+        self.now.retain(|name, _| self.optional.contains(name) || DEFAULTS.iter().any(|(known, _)| name == known));
     }
 
     /// The names of the character set and of the collation with a number, in the target.
@@ -163,8 +175,10 @@ impl Settings {
             wanted.extend(self.fitted(name, value)?);
         }
         let is_there = |wanted: &[(&'static str, String)], name| wanted.iter().any(|(known, _)| *known == name);
-        if !is_there(&wanted, COLLATION_DATABASE) {
-            wanted.push((COLLATION_DATABASE, "DEFAULT".into()));
+        for (name, value) in DEFAULTS {
+            if !is_there(&wanted, name) {
+                wanted.push((name, value.to_owned()));
+            }
         }
         if self.optional.contains(COLLATIONS) && !is_there(&wanted, COLLATIONS) {
             // An earlier source has none, and a later one names those that count.
@@ -286,6 +300,16 @@ mod tests {
         assert!(same.change(&of_5_7).unwrap().unwrap().contains("sql_mode = 1436549152"));
         let mut later = Settings { ended: ENDED, ..settings([Dialect::MySql, Dialect::MySql]) };
         assert!(later.change(&of_5_7).unwrap().unwrap().contains("sql_mode = 1168113696"));
+    }
+
+    #[test]
+    fn a_setting_that_an_event_does_not_name_is_the_default_again() {
+        let mut settings = settings([Dialect::MySql, Dialect::MySql]);
+        let step = Statement { settings: vec![("auto_increment_increment", "10".to_owned())], ..Statement::default() };
+        assert!(settings.change(&step).unwrap().unwrap().contains("auto_increment_increment = 10"));
+        let next = settings.change(&Statement::default()).unwrap();
+        assert_eq!(next.as_deref(), Some("SET @@SESSION.auto_increment_increment = 1"));
+        assert_eq!(settings.change(&Statement::default()), Ok(None));
     }
 
     #[test]

@@ -21,8 +21,8 @@ use crate::mysql_family::connection::{Connection, Failure};
 /// The longest event that is taken into memory, in bytes, whatever the server takes.
 const EVENT_MAX: u64 = 256 << 20;
 /// What a server says of an object that exists already, or does not: a database, a table or view, a routine, a trigger, an
-/// event. A set may hold definitions of a moment after its rows.
-pub(super) const MADE_ALREADY: [u32; 9] = [1007, 1008, 1050, 1051, 1304, 1305, 1359, 1360, 1537];
+/// event; of MariaDB also a sequence, a view. A set may hold definitions of a moment after its rows.
+pub(super) const MADE_ALREADY: [u32; 11] = [1007, 1008, 1050, 1051, 1304, 1305, 1359, 1360, 1537, 4091, 4092];
 /// Of an event that does not exist.
 const NO_EVENT: u32 = 1539;
 /// Makes another connection to the server.

@@ -3,8 +3,18 @@
 use super::settings::Settings;
 use crate::mysql_family::binlog::event::{kind, take};
 
-/// The value of a variable: its type, the number of its collation, and its bytes.
-type Value<'a> = (u8, u32, &'a [u8]);
+/// The value of a variable.
+struct Value<'a> {
+    kind: u8,
+    /// The number of its collation.
+    collation: u32,
+    bytes: &'a [u8],
+    /// Of a number.
+    unsigned: bool,
+}
+
+/// The flag of a variable without a sign.
+const UNSIGNED: u8 = 1;
 
 /// LAST_INSERT_ID, the next AUTO_INCREMENT, or the seeds of RAND().
 pub fn number(kind: u8, body: &[u8]) -> Option<String> {
@@ -32,19 +42,18 @@ pub fn variable(body: &[u8], settings: &Settings) -> Result<String, String> {
     let (name, value) = parsed(body).ok_or("a variable has an unknown form")?;
     let value = match value {
         None => "NULL".to_owned(),
-        Some((0, collation, bytes)) => {
+        Some(Value { kind: 0, collation, bytes, .. }) => {
             let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             let (set, collation) = settings.collation(&collation.to_string())?;
-            format!("_{set} X'{hex}' COLLATE {collation}")
+            // `binary` is a word of SQL.
+            format!("_{set} X'{hex}' COLLATE `{collation}`")
         }
-        Some((1, _, bytes)) if bytes.len() == 8 => {
-            let bits = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            format!("{:e}", f64::from_bits(bits))
-        }
-        Some((2, _, bytes)) if bytes.len() == 8 => {
-            bytes.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes)).to_string()
-        }
-        Some(_) => return Err("a decimal variable of a statement cannot be applied through a connection".to_owned()),
+        Some(Value { kind, bytes, unsigned, .. }) => match (kind, <[u8; 8]>::try_from(bytes)) {
+            (1, Ok(bytes)) => format!("{:e}", f64::from_le_bytes(bytes)),
+            (2, Ok(bytes)) if unsigned => u64::from_le_bytes(bytes).to_string(),
+            (2, Ok(bytes)) => i64::from_le_bytes(bytes).to_string(),
+            _ => return Err("a decimal variable of a statement cannot be applied through a connection".to_owned()),
+        },
     };
     Ok(format!("SET @`{}` := {value}", name.replace('`', "``")))
 }
@@ -59,5 +68,7 @@ fn parsed(mut rest: &[u8]) -> Option<(String, Option<Value<'_>>)> {
     let [kind] = *take::<1>(&mut rest)?;
     let collation = u32::from_le_bytes(*take::<4>(&mut rest)?);
     let length = u32::from_le_bytes(*take::<4>(&mut rest)?) as usize;
-    Some((name, Some((kind, collation, rest.get(..length)?))))
+    let (bytes, flags) = rest.split_at_checked(length)?;
+    let unsigned = flags.first().is_some_and(|flags| flags & UNSIGNED != 0);
+    Some((name, Some(Value { kind, collation, bytes, unsigned })))
 }
