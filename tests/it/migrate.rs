@@ -1,7 +1,8 @@
 //! Migrations of real servers: a full straight through, the log with every kind of change, and the cut-over.
 
-use fullbore_test_servers::{Kind, Options, Server};
+use fullbore_test_servers::{Kind, Options, Server, wait_until};
 
+use crate::held::{Held, is_running};
 use crate::mysql_logical::{NAMES, SHOP, TYPES, assert_same, everything, started, url};
 use crate::program::Ended;
 use crate::world::World;
@@ -126,4 +127,35 @@ fn a_mariadb_server_moves_with_every_kind_of_change_and_a_cut_over_that_fails_ch
     let of_vendor = "CREATE OR REPLACE TABLE shop.picked2 SELECT id FROM shop.customer; ALTER TABLE shop.picked2 ADD PRIMARY KEY (id); \
         CREATE SEQUENCE shop.s START WITH 5; DO NEXTVAL(shop.s);";
     through_all_steps(Kind::Mariadb11, of_vendor);
+}
+
+/// A reader does not notice that the table has another name, and the log would rename it once more.
+fn a_swap_during_the_full(kind: Kind) {
+    let world = World::new();
+    let (source, target) = (server(kind, &world, "source"), server(kind, &world, "target"));
+    let both = [&source, &target];
+    source.sql(
+        "CREATE DATABASE shop; USE shop; CREATE TABLE one (id INT PRIMARY KEY, v INT); INSERT INTO one VALUES (1, 1); DO SLEEP(1.1); \
+         CREATE TABLE two LIKE one; INSERT INTO two VALUES (1, 2)",
+    );
+    // The snapshot is there, and the target does not take the first statement.
+    let lock = Held::by(&target, "FLUSH TABLES WITH READ LOCK");
+    let running = world.start(&line(both, "--for 1ms"));
+    wait_until("the first statement waits", || ["DROP", "CREATE"].iter().any(|verb| is_running(&target, verb)));
+    source.sql("USE shop; CREATE TABLE new (a INT); RENAME TABLE one TO three, two TO one, three TO two");
+    drop(lock);
+    let ended = running.wait().with_code(1);
+    assert!(ended.err.contains("the definition of shop.one changed"), "{ended}");
+    migrate(&world, both, "--resume --cut-over").done();
+    assert_eq!(target.sql("SELECT v FROM shop.one"), "2\n");
+}
+
+#[test]
+fn tables_of_mysql_that_swap_their_names_during_the_full_end_it() {
+    a_swap_during_the_full(Kind::Mysql9);
+}
+
+#[test]
+fn tables_of_mariadb_that_swap_their_names_during_the_full_end_it() {
+    a_swap_during_the_full(Kind::Mariadb11);
 }

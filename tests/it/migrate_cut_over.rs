@@ -112,6 +112,51 @@ fn the_next_run_or_abort_makes_a_mariadb_writable_again_that_a_killed_cut_over_l
     a_killed_cut_over_gives_the_settings_back(Kind::Mariadb10);
 }
 
+#[test]
+fn a_cut_over_that_runs_keeps_its_source_and_abort_drops_the_events_of_one_that_was_killed() {
+    let pair = Pair::new([Kind::Mysql9; 2], "");
+    let (lock, running) = pair.start_cut_over();
+    pair.run("--abort").refused(1, "", "another migration");
+    assert!(!pair.is_writable(), "the running cut-over has made it so");
+    running.signal("KILL");
+    running.wait();
+    drop(lock);
+    // It was killed when it enabled events.
+    pair.target.sql("CREATE EVENT shop.e ON SCHEDULE EVERY 1 DAY DO SET @a = 1");
+    pair.run("--abort").done();
+    assert!(pair.is_writable());
+    assert_eq!(pair.target.sql("SELECT COUNT(*) FROM information_schema.events"), "0\n");
+}
+
+#[test]
+fn a_source_that_somebody_makes_writable_during_the_cut_over_ends_it() {
+    let pair = Pair::new([Kind::Mariadb11; 2], "");
+    let (lock, running) = pair.start_cut_over();
+    pair.source.sql("SET GLOBAL read_only = OFF");
+    drop(lock);
+    let ended = running.wait().with_code(1);
+    assert!(ended.err.contains("made it writable"), "{ended}");
+    pair.run("--resume --cut-over").done();
+}
+
+#[test]
+fn a_mariadb_that_was_killed_while_it_dropped_tables_drops_the_others() {
+    let made = "CREATE TABLE one (id INT PRIMARY KEY); CREATE TABLE two LIKE one; CREATE TABLE three LIKE one";
+    let pair = Pair::new([Kind::Mariadb11; 2], made);
+    pair.source.sql("USE shop; DROP TABLE one, two, three -- all");
+    let lock = Held::by(&pair.target, "LOCK TABLES shop.two WRITE");
+    let running = pair.start("--resume --for 60s");
+    wait_for_statement(&pair.target, "DROP TABLE");
+    running.signal("KILL");
+    running.wait();
+    drop(lock);
+    wait_until("the server ends the statement", || !is_running(&pair.target, "DROP TABLE"));
+    // The server has dropped a part.
+    pair.target.sql("DROP TABLE IF EXISTS shop.one; CREATE TABLE IF NOT EXISTS shop.two (id INT PRIMARY KEY)");
+    pair.run("--resume --cut-over").done();
+    assert_eq!(pair.target.sql("SHOW TABLES FROM shop"), "t\n");
+}
+
 fn an_event_that_fails_leaves_none(kind: Kind) {
     let event = |name: &str| {
         format!(

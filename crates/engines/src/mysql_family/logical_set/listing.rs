@@ -195,7 +195,8 @@ impl Listing {
         Ok(listing)
     }
 
-    /// What is not as it was when this was listed: a name with what happened to it. It takes no second list in memory.
+    /// What is not as it was when this was listed: a name with what happened to it. First a table of the list, then a new one. It
+    /// takes no second list in memory.
     ///
     /// # Errors
     /// The server refuses.
@@ -205,7 +206,7 @@ impl Listing {
         beside: &mut Option<Connection>,
         dialect: Dialect,
         selection: &Selection,
-    ) -> Result<Option<String>> {
+    ) -> Result<[Option<String>; 2]> {
         if let Some(beside) = beside {
             beside.send_ahead(&[columns_of(dialect, selection)])?;
         }
@@ -233,7 +234,7 @@ impl Listing {
             Ok(())
         })?;
         storage::each_number(connection, dialect, &self.tables, |place, number| add(&mut prints, place, number))?;
-        Ok(self.difference(&there, &prints).or_else(|| new.map(|name| format!("{name} was created"))))
+        Ok([self.difference(&there, &prints), new.map(|name| format!("{name} was created"))])
     }
 
     /// The first table that is not there, or has another fingerprint now.

@@ -115,7 +115,8 @@ impl LogicalSession {
             let listing = Listing::ask(&mut control, &mut beside, facts.dialect, &selection)?;
             let taken = snapshot::take(&login, options.readers, &mut control, &facts, &listing, options.lock_timeout)?;
             attempt += 1;
-            match listing.changed(&mut control, &mut beside, facts.dialect, &selection)? {
+            let [changed, new] = listing.changed(&mut control, &mut beside, facts.dialect, &selection)?;
+            match changed.or(new) {
                 None => break (listing, taken),
                 Some(_) if attempt < ATTEMPTS => {}
                 Some(what) => return Err(judge::changed(&login, &what)),
@@ -263,9 +264,22 @@ impl LogicalSession {
     /// # Errors
     /// It names a table that is not.
     pub fn demand_unchanged(&self) -> Result<()> {
-        let (mut control, mut beside) = (lock(&self.control), lock(&self.beside));
-        let changed = self.listing.changed(&mut control, &mut beside, self.facts.dialect, &self.selection)?;
+        let [changed, new] = self.changes()?;
+        changed.or(new).map_or(Ok(()), |what| Err(judge::changed(&self.login, &what)))
+    }
+
+    /// The same, but there may be new tables: the log has them.
+    ///
+    /// # Errors
+    /// It names a table that is not what it was.
+    pub fn demand_kept(&self) -> Result<()> {
+        let [changed, _] = self.changes()?;
         changed.map_or(Ok(()), |what| Err(judge::changed(&self.login, &what)))
+    }
+
+    fn changes(&self) -> Result<[Option<String>; 2]> {
+        let (mut control, mut beside) = (lock(&self.control), lock(&self.beside));
+        self.listing.changed(&mut control, &mut beside, self.facts.dialect, &self.selection)
     }
 }
 

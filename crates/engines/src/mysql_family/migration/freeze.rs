@@ -217,6 +217,18 @@ impl Freeze {
         Error::refused(self.login.address.name(), why, WRITERS)
     }
 
+    /// Nobody has made the source writable meanwhile.
+    ///
+    /// # Errors
+    /// Somebody has, or it cannot be reached.
+    pub fn demand_read_only(&self) -> Result<()> {
+        if Before::ask(&self.login)?.is_read_only() {
+            return Ok(());
+        }
+        let why = "somebody has made it writable during the cut-over (read_only), so it may have new rows";
+        Err(Error::refused(self.login.address.name(), why, "continue with --resume --cut-over"))
+    }
+
     /// Makes the source what it was. Says what was done.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use fullbore_core::{Error, Result};
 
 use super::definitions;
-use super::state::{Mark, Origin, Phase, State, note};
+use super::state::{Mark, Origin, Phase, State, note, take_lock};
 use crate::engine::Standing;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::end::{End, Place, is_up_to};
@@ -22,8 +22,6 @@ use crate::mysql_family::logical_set::server::Login;
 const TRANSACTION: u64 = 8 << 20;
 /// The end of a RENAME TABLE: see [`make_marker`].
 const RENAMED: &str = "\n, fullbore_migrate.renaming TO fullbore_migrate.renamed";
-/// How long a migration waits for the session of another one, in seconds.
-const LOCK_WAIT_S: u32 = 10;
 
 /// A log, and what of it is applied.
 pub struct Incoming {
@@ -64,6 +62,8 @@ pub struct Landing {
     defined: u32,
     /// How many of the next group's have run before an interruption.
     ran: u32,
+    /// The last of them was running then.
+    cut: bool,
     /// The state has another place than `stands`.
     moved: bool,
     /// How often the place was written.
@@ -82,7 +82,7 @@ impl Landing {
     pub fn begin(target: &Login, from: Incoming) -> Result<Self> {
         let Incoming { dialect, name, mut source, selection } = from;
         let mut applying = control(target)?;
-        take_lock(&mut applying)?;
+        take_lock(&mut applying, MIGRATION)?;
         let mut definitions = control(target)?;
         // Not before the lock: another migration may move it until then.
         let Some(State { phase: Phase::Following { place, mark }, step, .. }) = State::read(&mut definitions)? else {
@@ -94,11 +94,12 @@ impl Landing {
         let takes = selection.clone();
         let takes = Box::new(move |schema: &str, table: &str| takes.takes_table(schema, table));
         let applier = Applier::new(applying, [dialect, target.address.dialect], foreign, takes)?;
-        let ran = match &mark.before {
-            // It was running when the migration was interrupted.
-            Some(before) if *before != definitions::digest(&mut definitions, &selection, &mark.about)? => mark.done + 1,
-            _ => mark.done,
+        // A statement was running when the migration was interrupted.
+        let cut = match &mark.before {
+            Some(before) => *before != definitions::digest(&mut definitions, &selection, &mark.about)?,
+            None => false,
         };
+        let ran = mark.done + u32::from(cut);
         Ok(Self {
             source,
             definitions,
@@ -110,6 +111,7 @@ impl Landing {
             before_group: None,
             defined: 0,
             ran,
+            cut,
             moved: false,
             step,
             totals: Standing::default(),
@@ -179,7 +181,7 @@ impl Landing {
     fn end_group(&mut self, walk: &Walk) {
         self.totals.transactions += 1;
         self.moved = true;
-        (self.defined, self.ran) = (0, 0);
+        (self.defined, self.ran, self.cut) = (0, 0, false);
         self.before_group = Some(walk.clone());
     }
 
@@ -236,7 +238,9 @@ impl Landing {
     fn define(&mut self, statement: &Statement, ends: bool, walk: &Walk) -> Result<()> {
         self.defined += 1;
         let applies = self.applies(statement)?;
-        if applies && self.defined > self.ran {
+        // A server that was killed may have dropped a part.
+        let again = self.cut && self.defined == self.ran && statement.drops();
+        if applies && (again || self.defined > self.ran) {
             if self.applier.has_rows_in_group() {
                 let why = format!("the statement {} comes after rows of its own transaction", statement.shown());
                 return Err(self.refused(&why, "begin again with --replace"));
@@ -254,8 +258,8 @@ impl Landing {
             let before = Some(definitions::digest(&mut self.definitions, &self.selection, &about)?);
             self.commit_with(Mark { done: self.defined - 1, before, about, ..Mark::default() })?;
             // A full that was read while definitions changed may hold this one.
-            let known =
-                self.origin.complete.as_ref().is_some_and(|complete| is_up_to(&walk.file, walk.offset, complete));
+            let known = again
+                || self.origin.complete.as_ref().is_some_and(|complete| is_up_to(&walk.file, walk.offset, complete));
             self.applier.define(statement, renames.then_some(RENAMED), known)?;
             if !ends {
                 self.commit_with(Mark { done: self.defined, ..Mark::default() })?;
@@ -341,18 +345,6 @@ fn make_marker(connection: &mut Connection) -> Result<()> {
     connection.query(&format!("DROP TABLE IF EXISTS {MIGRATION}.renamed"))?;
     connection.query(&format!("CREATE TABLE IF NOT EXISTS {MIGRATION}.renaming (id INT PRIMARY KEY)"))?;
     Ok(())
-}
-
-/// Only one migration at a time applies a log to a server. The server gives the lock back when the session has ended: so a
-/// statement of a killed migration is over before the next one continues.
-fn take_lock(connection: &mut Connection) -> Result<()> {
-    let taken = connection.query(&format!("SELECT GET_LOCK('{MIGRATION}', {LOCK_WAIT_S})"))?;
-    if taken.single() == Some("1") {
-        return Ok(());
-    }
-    let why = "another migration applies a log to it, or a statement of a killed one still runs";
-    let hint = "SHOW PROCESSLIST on the target shows the session: end the other migration, or wait until it has ended";
-    Err(Error::refused(connection.name(), why, hint))
 }
 
 /// The place of a walk between two groups.

@@ -66,11 +66,17 @@ impl MigrationEngine for Migrations {
 
     fn abort(&self, order: MigrationOrder) -> Result<Vec<String>> {
         let mut servers = Servers::connect(&order)?;
+        state::demand_alone(&mut servers.control)?;
         let name = servers.target.address.name();
         let Some(state) = State::read(&mut servers.control)? else {
             return Err(Error::refused(name, "it holds no migration that could be ended", "leave --abort out"));
         };
         state.demand_same(&name, &state::selection(&servers, &order), true)?;
+        if state.source.is_some() {
+            // A cut-over was killed, perhaps while it enabled events.
+            let selection = Selection::of(&servers.source.address, &servers.given(&order))?;
+            events::drop_all(&mut servers.control, &selection)?;
+        }
         let mut notes: Vec<String> = unfreeze(&mut servers, &state, true)?.into_iter().collect();
         State::remove(&mut servers.control)?;
         notes.push(format!("{name} keeps what was moved so far: drop its databases if nobody needs them"));
@@ -129,6 +135,9 @@ impl ServerMigration {
         if order.cut_over {
             Freeze::demand_allowed(&mut servers.asking, &servers.source, &servers.facts)?;
         }
+        if !order.dry_run {
+            state::demand_alone(&mut servers.control)?;
+        }
         let found = State::read(&mut servers.control)?;
         let selected = state::selection(&servers, &order);
         let mut plan = MigrationPlan { servers: servers.named(), ..MigrationPlan::default() };
@@ -183,6 +192,9 @@ impl ServerMigration {
         if status(&mut servers.asking)?.is_none() {
             let why = "the account may not see the end of its log";
             return Err(Error::refused(source, why, "grant REPLICATION CLIENT (MySQL) or BINLOG MONITOR (MariaDB)"));
+        }
+        if !order.dry_run {
+            state::demand_alone(&mut servers.control)?;
         }
         let found = State::read(&mut servers.control)?;
         let Some(state) = found.filter(|state| state.selection == state::selection_of_sets(database)) else {
@@ -251,6 +263,7 @@ impl ServerMigration {
         session.demand_unchanged()?;
         if self.order.follow {
             self.demand_transactions(session.tables())?;
+            self.servers.demand_no_json(&self.selection)?;
             // What the account lacks for the log is found before the first row.
             let place = self.place_of(&session)?;
             onto::demand_joined(&self.servers, &place)?;
@@ -338,19 +351,21 @@ impl ServerMigration {
         if all.is_empty() {
             return Ok(());
         }
-        let made = events::create(&mut control(&self.servers.target)?, &all);
-        let made = made.and_then(|()| match self.compares_definitions {
+        events::create(&mut control(&self.servers.target)?, &all)?;
+        match self.compares_definitions {
             true => compare_definitions::demand_equal(&self.servers, &self.selection, true),
             false => Ok(()),
-        });
-        made.map_err(|error| {
-            let dropped =
-                control(&self.servers.target).and_then(|mut target| events::drop_all(&mut target, &self.selection));
-            match dropped {
-                Ok(()) => error.noting("no event is in the target yet"),
-                Err(_) => error.noting("events of the target may be enabled: drop them before you continue"),
-            }
-        })
+        }
+    }
+
+    /// The same error, without the events that were created before it.
+    fn without_events(&self, error: Error) -> Error {
+        let dropped =
+            control(&self.servers.target).and_then(|mut target| events::drop_all(&mut target, &self.selection));
+        match dropped {
+            Ok(()) => error.noting("no event is in the target yet"),
+            Err(_) => error.noting("events of the target may be enabled: drop them before you continue"),
+        }
     }
 
     /// The source must not have changed since it became read-only: an account that may write all the same has not.
@@ -405,8 +420,11 @@ impl Migration for ServerMigration {
         State::begin(&mut self.servers.control, &selected, &session.databases())?;
         let load = ServerLoad::begin(&self.order.target, order, &self.order.target_options)?;
         let (bytes, stages) = load.take_snapshot(&session, flow)?;
-        if !self.order.follow {
-            session.demand_unchanged()?;
+        // A reader does not notice that a table has another name: the log would rename it once more.
+        if self.order.follow {
+            session.demand_kept()?
+        } else {
+            session.demand_unchanged()?
         }
         let writers_blocked = session.facts().writers_blocked;
         drop(session);
@@ -441,7 +459,8 @@ impl Migration for ServerMigration {
         if self.servers.target_facts.dialect == Dialect::MariaDb {
             history::close_all(&mut self.servers.control)?;
         }
-        self.create_events()?;
+        let made = self.create_events().and_then(|()| self.freeze.iter().try_for_each(Freeze::demand_read_only));
+        made.map_err(|error| self.without_events(error))?;
         State::remove(&mut self.servers.control)?;
         let mut notes = Vec::new();
         if let Some(freeze) = self.freeze.take() {

@@ -9,8 +9,9 @@ use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
 use super::NAMED_MAX;
+use super::events;
 use super::landing::{Incoming, Landing, PassedOver};
-use super::state::{Origin, Phase, State, selection_of_sets};
+use super::state::{Origin, Phase, State, demand_alone, selection_of_sets};
 use crate::engine::{AppliedLog, LogReplay, LogStop, RefreshBase, RefreshOrder, Refreshed, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::end::{End, complete_at, show_time};
@@ -21,6 +22,7 @@ use crate::mysql_family::binlog::walk::Walk;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::catalog::{self, Object};
 use crate::mysql_family::logical_set::load::control;
+use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login};
 use crate::mysql_family::version::series;
 
@@ -47,11 +49,16 @@ pub fn refreshed(order: &RefreshOrder<'_>) -> Result<Refreshed> {
 /// The target cannot be reached, or holds no such migration.
 pub fn end(order: &RefreshOrder<'_>) -> Result<Vec<String>> {
     let (login, mut control) = connect(order)?;
+    demand_alone(&mut control)?;
     let name = login.address.name();
     let Some(state) = State::read(&mut control)? else {
         return Err(Error::refused(name, "it holds no migration that could be ended", "leave --abort out"));
     };
     demand_same(&state, &login, order)?;
+    if let (Some(_), Phase::Following { mark, .. }) = (&state.source, &state.phase) {
+        // A cut-over was killed, perhaps while it enabled events.
+        events::drop_all(&mut control, &Selection::of_databases(&mark.origin.databases))?;
+    }
     State::remove(&mut control)?;
     let notes = state.source.map(|before| before.left_by_hand(login.address.dialect));
     Ok(notes.into_iter().chain([format!("{name} keeps what it has; no later log set is applied to it")]).collect())

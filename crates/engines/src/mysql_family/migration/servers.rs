@@ -9,6 +9,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::through::apply::Applier;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
+use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login};
 use crate::mysql_family::server_options::DATABASE;
 use crate::mysql_family::version::ENDS_LATER;
@@ -69,6 +70,33 @@ impl Servers {
                 first_of(versioned, NAMED_MAX)
             )
         })
+    }
+
+    /// MariaDB does not take JSON in the form that a log of MySQL has.
+    ///
+    /// # Errors
+    /// The source has such columns.
+    pub fn demand_no_json(&mut self, selection: &Selection) -> Result<()> {
+        if [self.source.address.dialect, self.target.address.dialect] != [Dialect::MySql, Dialect::MariaDb] {
+            return Ok(());
+        }
+        let within = selection.databases_in("table_schema");
+        let found = self.asking.query(&format!(
+            "SELECT table_schema, table_name, column_name FROM information_schema.columns WHERE data_type = 'json' AND {within}"
+        ))?;
+        let column = |row: Vec<Option<String>>| match <[_; 3]>::try_from(row) {
+            Ok([Some(schema), Some(table), Some(column)]) if selection.takes_table(&schema, &table) => {
+                Some(format!("{schema}.{table}.{column}"))
+            }
+            _ => None,
+        };
+        let columns: Vec<String> = found.rows.into_iter().filter_map(column).collect();
+        if columns.is_empty() {
+            return Ok(());
+        }
+        let why = format!("MariaDB does not take JSON out of a log of MySQL: {}", first_of(columns, NAMED_MAX));
+        let hint = "change these columns to LONGTEXT, or stop the writers and use --no-follow";
+        Err(Error::refused(self.source.address.name(), why, hint))
     }
 
     /// The options of the source, with the databases of the order.

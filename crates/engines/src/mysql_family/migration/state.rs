@@ -14,6 +14,11 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::literal;
 use crate::mysql_family::logical_set::selection::MIGRATION;
 
+/// The lock of a whole run.
+const RUN: &str = "fullbore_migrate.run";
+/// How long a migration waits for the session of another one, in seconds.
+const LOCK_WAIT_S: u32 = 10;
+
 /// A group of the log that is applied in part: statements that change definitions commit by themselves.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
@@ -200,6 +205,29 @@ impl State {
         };
         Err(Error::refused(target, why, hint))
     }
+}
+
+/// Only one run at a time changes a target and the settings of its source. The lock ends with this connection.
+///
+/// # Errors
+/// Another run has it.
+pub fn demand_alone(control: &mut Connection) -> Result<()> {
+    take_lock(control, RUN)
+}
+
+/// Takes a lock of the target. The server gives it back when the session has ended: so a statement of a killed migration is over
+/// before the next one continues.
+///
+/// # Errors
+/// Another migration has it.
+pub fn take_lock(connection: &mut Connection, name: &str) -> Result<()> {
+    let taken = connection.query(&format!("SELECT GET_LOCK('{name}', {LOCK_WAIT_S})"))?;
+    if taken.single() == Some("1") {
+        return Ok(());
+    }
+    let why = "another migration changes it, or a statement of a killed one still runs";
+    let hint = "SHOW PROCESSLIST on the target shows the session: end the other migration, or wait until it has ended";
+    Err(Error::refused(connection.name(), why, hint))
 }
 
 /// The statement that writes the place, for the transaction of the changes up to it. `step` counts them: the statement

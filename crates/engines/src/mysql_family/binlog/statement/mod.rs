@@ -195,6 +195,13 @@ impl Statement {
         matches!(words.get(..2), Some([first, second]) if first == "RENAME" && matches!(&second[..], "TABLE" | "TABLES"))
     }
 
+    /// Whether it drops tables, views or a database. It can run once more: what is gone is an error that says so.
+    pub fn drops(&self) -> bool {
+        let words = words(&self.text);
+        let kinds = ["TABLE", "TABLES", "VIEW", "SEQUENCE", "DATABASE", "SCHEMA"];
+        matches!(words.get(..2), Some([first, second]) if first == "DROP" && kinds.contains(&&second[..]))
+    }
+
     /// Whether it exchanges a partition with a table: the definitions are the same before and after.
     pub fn exchanges_rows(&self) -> bool {
         let words = words(&self.text);

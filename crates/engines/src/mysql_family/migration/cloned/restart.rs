@@ -13,6 +13,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::server::Login;
 use crate::mysql_family::migration::servers::Servers;
+use crate::mysql_family::migration::state::demand_alone;
 
 /// How long the target may take to start, or somebody to start it.
 const MINUTES_MAX: u64 = 10;
@@ -69,7 +70,9 @@ pub fn wait(servers: &mut Servers, watching: &mut Connection, flow: &Flow<'_>) -
             let credentials = if own { &servers.target } else { &servers.source }.credentials.clone();
             let login = Login { credentials, ..servers.target.clone() };
             match control(&login) {
-                Ok(connection) => {
+                Ok(mut connection) => {
+                    // The lock of the run ended with the old process.
+                    demand_alone(&mut connection)?;
                     servers.control = connection;
                     servers.target = login;
                     return Ok(own);
