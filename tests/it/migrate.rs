@@ -159,3 +159,16 @@ fn tables_of_mysql_that_swap_their_names_during_the_full_end_it() {
 fn tables_of_mariadb_that_swap_their_names_during_the_full_end_it() {
     a_swap_during_the_full(Kind::Mariadb11);
 }
+
+#[test]
+fn a_log_without_the_case_of_names_does_not_go_into_a_server_with_it() {
+    let world = World::new();
+    let options = Options::new().binlog().option("binlog_format=ROW");
+    let source = started(Kind::Mariadb11, &options.clone().option("lower_case_table_names=1"), &world, "source");
+    let target = started(Kind::Mariadb11, &options, &world, "target");
+    source.sql("CREATE DATABASE shop; CREATE TABLE shop.t (a INT); INSERT INTO shop.t VALUES (1)");
+    migrate(&world, [&source, &target], "").refused(1, "", "lower_case_table_names");
+    assert!(!target.sql("SHOW DATABASES").contains("shop"));
+    migrate(&world, [&source, &target], "--no-follow").done();
+    assert_eq!(target.sql("SELECT a FROM shop.t"), "1\n");
+}

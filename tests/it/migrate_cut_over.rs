@@ -131,12 +131,14 @@ fn a_cut_over_that_runs_keeps_its_source_and_abort_drops_the_events_of_one_that_
 #[test]
 fn a_source_that_somebody_makes_writable_during_the_cut_over_ends_it() {
     let pair = Pair::new([Kind::Mariadb11; 2], "");
+    pair.target.sql("SET GLOBAL read_only = ON");
     let (lock, running) = pair.start_cut_over();
     pair.source.sql("SET GLOBAL read_only = OFF");
     drop(lock);
     let ended = running.wait().with_code(1);
     assert!(ended.err.contains("made it writable"), "{ended}");
-    pair.run("--resume --cut-over").done();
+    let ended = pair.run("--resume --cut-over").with_code(4);
+    ended.says(&["is read-only: applications cannot write to it", "until its next start"]);
 }
 
 #[test]

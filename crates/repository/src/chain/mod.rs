@@ -222,6 +222,9 @@ fn choose_among_logs(found: &[FoundSet], choice: &Choice) -> Result<Sequence> {
 
 /// What a set is called in messages.
 pub fn title(set: &FoundSet) -> String {
+    if set.backup_set_id.is_nil() {
+        return "the place of the target".into();
+    }
     let database = set.database.as_deref().map_or_else(String::new, |name| format!(" of `{}`", on_its_line(name)));
     format!("{} {}{database} from {}", set.kind, set.backup_set_id, show_time(set.started_at))
 }

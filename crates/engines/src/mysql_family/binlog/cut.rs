@@ -11,12 +11,17 @@ use super::walk::{Walk, goes_back};
 use crate::engine::LogStop;
 use crate::mysql_family::Dialect;
 
+/// What to do about a wrong place.
+const HINT: &str = "give a place where a transaction begins: `mysqlbinlog` shows them as `# at`";
+
 /// Looks at each event before it is taken: does the restore stop here?
 pub(super) struct Cut {
     /// The end of the base: what is before it is not looked at.
     base: Option<u128>,
     /// The set has the place to stop at.
     has_place: bool,
+    /// The end of the last event that is before that place.
+    passed: Option<u128>,
     /// The group to stop behind is taken.
     last_group: bool,
     /// The stop was reached.
@@ -39,6 +44,7 @@ impl Cut {
         Self {
             base: place(&base.binlog),
             has_place: false,
+            passed: None,
             last_group: false,
             stopped: false,
             stopped_at: i64::MAX,
@@ -85,9 +91,14 @@ impl Cut {
             if at(walk.offset) == Some(target) && !is_between_groups(header, body) {
                 return Err(inside(stop, format!("the transaction before {}:{}", walk.file, walk.offset)));
             }
+            if at(walk.offset) > Some(target) && self.passed.is_some_and(|passed| passed < target) {
+                let why = format!("is behind the end of its file: the log goes on in {}", walk.file);
+                return Err(Error::usage(stop.option(), why, HINT));
+            }
             if at(walk.offset) >= Some(target) {
                 return Ok(true);
             }
+            self.passed = at(walk.offset + u64::from(header.size));
             // Groups end where the next one, or the next file, begins.
             if at(walk.offset + u64::from(header.size)) > Some(target) {
                 return Err(inside(stop, format!("the event at {}:{}", walk.file, walk.offset)));
@@ -178,8 +189,7 @@ fn is_between_groups(header: &Header, body: &Body) -> bool {
 }
 
 fn inside(stop: &LogStop, what: String) -> Error {
-    let hint = "give a place where a transaction begins: `mysqlbinlog` shows them as `# at`";
-    Error::usage(stop.option(), format!("is inside of {what}"), hint)
+    Error::usage(stop.option(), format!("is inside of {what}"), HINT)
 }
 
 /// True if a restore stops before a group. `last` becomes true at the group to stop behind.

@@ -20,6 +20,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::credentials::{Credentials, PasswordSources};
 use crate::mysql_family::logical_set::catalog::{self, Code, Object};
 use crate::mysql_family::logical_set::load::{history, notes};
+use crate::mysql_family::logical_set::server::demand_case;
 use crate::mysql_family::server_options::{PASSWORD_FILE, USERS};
 use crate::mysql_family::url::ServerAddress;
 use crate::mysql_family::version::series;
@@ -75,6 +76,7 @@ impl ReplayByStatements {
             let why = format!("it is a {version}, older than the source ({})", on.engine_version);
             return Err(Error::refused(name, why, "apply the log to a server that is not older"));
         }
+        demand_case(&mut connection, on.position["lower_case_table_names"].as_u64().unwrap_or(0))?;
         let (guard, databases) = guard(&mut connection, on)?;
         connection.quit();
         let statements = Statements::begin(connect.clone(), dialect, guard)?;

@@ -257,6 +257,7 @@ fn a_stop_is_before_the_first_group_that_is_behind_it() {
         // Behind the first event of a group: within the group.
         LogStop::Place(format!("binlog.000001:{}", one.groups[4] + 72)),
         LogStop::Place("binlog.000009:4".into()),
+        LogStop::Place(format!("binlog.000001:{}", one.end() + 1)),
         LogStop::ThroughGtid(gtid(8)),
         LogStop::BeforeGtid("22222222-2222-2222-2222-222222222222:1".into()),
     ] {

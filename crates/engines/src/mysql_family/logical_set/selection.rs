@@ -8,6 +8,7 @@ use crate::engine::GivenOptions;
 use crate::mysql_family::logical::names::literal;
 use crate::mysql_family::server_options::{DATABASE, EXCLUDE, TABLE, WHERE};
 use crate::mysql_family::single_table::TableName;
+use crate::mysql_family::sql_text::tokens;
 use crate::mysql_family::url::ServerAddress;
 
 /// The databases of the server itself.
@@ -63,6 +64,10 @@ impl Selection {
                         "write --where 'DATABASE.TABLE:CONDITION'",
                     )
                 })?;
+            if !is_closed(condition) {
+                let why = "its parentheses do not match";
+                return Err(Error::usage(format!("--where {text}"), why, "write a condition that is complete"));
+            }
             let table = TableName::parse(table)?;
             selection.conditions.insert((table.schema, table.table), condition.to_owned());
         }
@@ -143,6 +148,22 @@ impl Selection {
     }
 }
 
+/// Whether each parenthesis of a condition closes within it. A condition with `) OR (` would take the place of the range of a
+/// reader, too: then no chunk ends.
+fn is_closed(condition: &str) -> bool {
+    let mut depth = 0_usize;
+    for token in tokens(condition.as_bytes()) {
+        let next = match condition.get(token.place) {
+            Some("(") => depth.checked_add(1),
+            Some(")") => depth.checked_sub(1),
+            _ => Some(depth),
+        };
+        let Some(next) = next else { return false };
+        depth = next;
+    }
+    depth == 0
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -169,6 +190,7 @@ mod tests {
         assert!(some.takes_whole("shop") && !some.takes_whole("a.b"));
         assert!(!some.takes_table("a.b", "u") && !some.takes_code("a.b") && !some.takes_database("c"));
         assert_eq!(some.condition("a", "t").unwrap(), "x > ':'");
+        assert!(selection("mysql://h", &[(&WHERE, "a.t:(x = ')') or `)` in (1, (2)) -- )")]).is_ok());
         assert_eq!(some.missing(|schema, _| schema == "shop").unwrap(), "table a.b.t");
         assert_eq!(some.missing(|_, _| true), None);
     }
@@ -186,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_name_that_is_none_is_refused() {
-        for (option, text) in [(&TABLE, "t"), (&EXCLUDE, "t"), (&WHERE, "a.t"), (&WHERE, "a.t: "), (&DATABASE, "mysql")]
-        {
+        let wrong = [(&WHERE, "a.t:x=1) or (x=2"), (&WHERE, "a.t:(x=1"), (&WHERE, "a.t"), (&WHERE, "a.t: ")];
+        for (option, text) in [(&TABLE, "t"), (&EXCLUDE, "t"), (&DATABASE, "mysql")].into_iter().chain(wrong) {
             assert_eq!(selection("mysql://h", &[(option, text)]).unwrap_err().exit_kind().exit_code(), 2, "{text}");
         }
     }

@@ -103,6 +103,21 @@ pub struct Facts {
     pub grants: Grants,
 }
 
+/// A server that tells names apart by their case must not apply the log of a server that does not: a statement that names
+/// `Shop` would not find `shop`. `of_source`: `lower_case_table_names` there.
+///
+/// # Errors
+/// The server does.
+pub fn demand_case(connection: &mut Connection, of_source: u64) -> Result<()> {
+    if of_source == 0 || connection.query("SELECT @@lower_case_table_names")?.single() != Some("0") {
+        return Ok(());
+    }
+    let why =
+        format!("it tells names apart by their case, and the source does not (lower_case_table_names = {of_source})");
+    let hint = "apply the log to a server with lower_case_table_names = 1, or move the rows without the log";
+    Err(Error::refused(connection.name(), why, hint))
+}
+
 impl Facts {
     /// Asks the server.
     ///

@@ -18,8 +18,8 @@ const CLEAN_UP: Duration = Duration::from_secs(30);
 const SECONDS_MAX: u64 = 31_536_000;
 /// How long sessions that have waited for the lock of MariaDB need to write.
 const WAITERS: Duration = Duration::from_millis(200);
-const WRITERS: &str = "end the sessions of accounts with SUPER or READ_ONLY ADMIN that write to the source (SHOW PROCESSLIST), \
-                       then continue with --resume --cut-over";
+const WRITERS: &str = "end the sessions and events of accounts with SUPER or READ_ONLY ADMIN that write to the source (SHOW \
+                       PROCESSLIST, SET GLOBAL event_scheduler = OFF), then continue with --resume --cut-over";
 
 /// What a source was before a migration made it read-only. The target keeps it until the source is so again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,7 +253,7 @@ impl Freeze {
         match undo.is_empty() {
             true => format!("{name} was read-only before, and stays so{still}"),
             false => format!(
-                "{name} stays read-only{still}. The way back: run {} on it. What is written to the target from now on does \
+                "{name} stays read-only until its next start{still}. The way back: run {} on it. What is written to the target from now on does \
                  not reach it",
                 undo.join("; ")
             ),

@@ -31,6 +31,7 @@ use super::from_sqlite::FromSqlite;
 use super::logical_set::describe;
 use super::logical_set::load::{ServerLoad, control, history};
 use super::logical_set::selection::Selection;
+use super::logical_set::server::demand_case;
 use super::logical_set::session::LogicalSession;
 use crate::Session;
 use crate::engine::{
@@ -140,7 +141,9 @@ impl ServerMigration {
         }
         let found = State::read(&mut servers.control)?;
         let selected = state::selection(&servers, &order);
-        let mut plan = MigrationPlan { servers: servers.named(), ..MigrationPlan::default() };
+        let warnings = if order.cut_over { servers.warn_of_target() } else { None };
+        let warnings = warnings.into_iter().collect();
+        let mut plan = MigrationPlan { servers: servers.named(), warnings, ..MigrationPlan::default() };
         if let Some(state) = found.as_ref().filter(|_| (order.replace || order.resume) && !order.dry_run) {
             plan.notes.extend(unfreeze(&mut servers, state, state.selection == selected)?);
         }
@@ -160,7 +163,8 @@ impl ServerMigration {
         match earlier {
             None if this.order.resume => {
                 if !this.continue_clone()? {
-                    return Err(nothing_to_continue(&this.servers));
+                    let why = "it holds no migration that could be continued";
+                    return Err(nothing_to_continue(&this.servers, why, "leave --resume out"));
                 }
             }
             None => this.open_full()?,
@@ -197,13 +201,12 @@ impl ServerMigration {
             state::demand_alone(&mut servers.control)?;
         }
         let found = State::read(&mut servers.control)?;
+        let fill = "fill it first: the same command without SOURCE and --cut-over";
         let Some(state) = found.filter(|state| state.selection == state::selection_of_sets(database)) else {
-            let why = "it does not hold the sets of this database";
-            return Err(Error::refused(target, why, "fill it first: the same command without SOURCE and --cut-over"));
+            return Err(nothing_to_continue(&servers, "it does not hold the sets of this database", fill));
         };
         let Phase::Following { place, mark } = &state.phase else {
-            let why = "the full is not complete in it";
-            return Err(Error::refused(target, why, "fill it first: the same command without SOURCE and --cut-over"));
+            return Err(Error::refused(target, "the full is not complete in it", fill));
         };
         let (server, _) = Server::of(&servers.source)?;
         if server.identity != place.server {
@@ -213,7 +216,9 @@ impl ServerMigration {
             );
             return Err(Error::refused(source, why, "name the server that the backups are of"));
         }
-        let mut plan = MigrationPlan { servers: servers.named(), is_full_done: true, ..MigrationPlan::default() };
+        let warnings = servers.warn_of_target().into_iter().collect();
+        let mut plan =
+            MigrationPlan { servers: servers.named(), is_full_done: true, warnings, ..MigrationPlan::default() };
         let selection = Selection::of_databases(&mark.origin.databases);
         if order.dry_run {
             servers.demand_applier()?;
@@ -264,6 +269,8 @@ impl ServerMigration {
         if self.order.follow {
             self.demand_transactions(session.tables())?;
             self.servers.demand_no_json(&self.selection)?;
+            let of_source = self.servers.facts.lower_case_table_names;
+            demand_case(&mut self.servers.control, of_source.into())?;
             // What the account lacks for the log is found before the first row.
             let place = self.place_of(&session)?;
             onto::demand_joined(&self.servers, &place)?;
@@ -493,17 +500,16 @@ impl Migration for ServerMigration {
 }
 
 /// The error of a target without a migration. A cut-over that was killed behind its last step has left the source read-only.
-fn nothing_to_continue(servers: &Servers) -> Error {
-    let (why, source) = ("it holds no migration that could be continued", servers.source.address.name());
-    let name = servers.target.address.name();
+fn nothing_to_continue(servers: &Servers, why: &str, hint: &str) -> Error {
+    let (source, name) = (servers.source.address.name(), servers.target.address.name());
     if !Before::ask(&servers.source).is_ok_and(|before| before.is_read_only()) {
-        return Error::refused(name, why, "leave --resume out");
+        return Error::refused(name, why, hint);
     }
     let why =
         format!("{why}. {source} is read-only: perhaps a cut-over was killed at its end, and the target is complete");
     let hint = format!(
         "compare both servers. If the target is complete, use it, without --replace. Else make {source} writable (SET GLOBAL \
-         read_only = OFF), and leave --resume out"
+         read_only = OFF), and {hint}"
     );
     Error::refused(name, why, hint)
 }

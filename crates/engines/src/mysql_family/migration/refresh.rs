@@ -23,7 +23,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::catalog::{self, Object};
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::selection::Selection;
-use crate::mysql_family::logical_set::server::{Facts, Login};
+use crate::mysql_family::logical_set::server::{Facts, Login, demand_case};
 use crate::mysql_family::version::series;
 
 /// How far a target is.
@@ -117,6 +117,8 @@ impl Refresh {
         }
         let facts = Facts::ask(&mut control, dialect)?;
         Applier::new(self::control(&login)?, [dialect; 2], None, Box::new(|_, _| false)).map(drop)?;
+        let of_source = base.and_then(|base| base.position["lower_case_table_names"].as_u64());
+        demand_case(&mut control, of_source.unwrap_or(0))?;
         let full = match base {
             Some(base) => Some(full(&login, &mut control, &facts, order, base)?),
             None => None,

@@ -3,6 +3,7 @@
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
+use super::freeze::Before;
 use crate::GivenOptions;
 use crate::engine::{GivenIn, MigrationOrder, OptionValue};
 use crate::mysql_family::Dialect;
@@ -57,6 +58,17 @@ impl Servers {
             return Err(Error::usage(format!("--into {}", target.address.name()), why, "name another server"));
         }
         Ok(Self { source, target, asking, control, facts, target_facts })
+    }
+
+    /// A warning about a target that applications cannot write to after the cut-over.
+    pub fn warn_of_target(&self) -> Option<String> {
+        let read_only = Before::ask(&self.target).is_ok_and(|target| target.is_read_only());
+        read_only.then(|| {
+            format!(
+                "{} is read-only: applications cannot write to it behind the cut-over, until SET GLOBAL read_only = OFF",
+                self.target.address.name()
+            )
+        })
     }
 
     /// A warning if the log cannot change these system-versioned tables: the end of a current row is another time in each row of

@@ -356,6 +356,9 @@ impl Applier {
                 let hint = match error.code {
                     TOO_LONG => "raise max_allowed_packet on the target: a row is longer",
                     1114 | 1021 | 3 | 28 => "free space on the target, then continue with --resume",
+                    1290 | 1836 => {
+                        "make the target writable (SET GLOBAL super_read_only = OFF, read_only = OFF), then continue with --resume"
+                    }
                     1205 | 1213 => "another session holds rows of the target: end it, then continue with --resume",
                     _ => "another session may have written to the target: begin again with --replace",
                 };
