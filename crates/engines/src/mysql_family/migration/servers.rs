@@ -65,7 +65,7 @@ impl Servers {
         let read_only = Before::ask(&self.target).is_ok_and(|target| target.is_read_only());
         read_only.then(|| {
             format!(
-                "{} is read-only: applications cannot write to it behind the cut-over, until SET GLOBAL read_only = OFF",
+                "{} is read-only: applications cannot write to it after the cut-over, until SET GLOBAL read_only = OFF",
                 self.target.address.name()
             )
         })
