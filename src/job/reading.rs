@@ -31,6 +31,9 @@ pub(super) const FINDING: &str = "finding the sets";
 /// Another name.
 pub(super) const OPENING: &str = "opening the sets";
 
+/// How often media are looked for while a backup that runs gives them their names.
+const LOOKS_MAX: u32 = 10;
+
 /// What to read, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
@@ -66,13 +69,19 @@ impl Reading {
 
     /// The media that `--from` names now.
     pub(super) fn find(&self, key: Option<&SecretKey>, conduct: &Conduct) -> Result<discovery::DiscoveredSets> {
-        let mut discovered = discovery::find(&self.from, &conduct.stores).map_err(|error| conduct.why_halted(error))?;
-        if self.choice.latest || discovered.holds_copies() {
-            discovered.learn_databases(key)?;
+        let mut looks = 0;
+        loop {
+            let found = discovery::find(&self.from, &conduct.stores);
+            let mut discovered = found.map_err(|error| conduct.why_halted(error))?;
+            if self.choice.latest || discovered.holds_copies() {
+                discovered.learn_databases(key)?;
+            }
+            let wants_times = self.choice.stop_at.is_some() || self.choice.before.is_some();
+            looks += 1;
+            if discovered.learn_log_ranges(key, wants_times)? || looks == LOOKS_MAX {
+                return Ok(discovered);
+            }
         }
-        let wants_times = self.choice.stop_at.is_some() || self.choice.before.is_some();
-        discovered.learn_log_ranges(key, wants_times)?;
-        Ok(discovered)
     }
 }
 
