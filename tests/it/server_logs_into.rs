@@ -27,8 +27,8 @@ pub const WRITES: &str = "USE shop; INSERT INTO parent VALUES (1), (2); INSERT I
     CREATE VIEW seen AS SELECT COUNT(*) n FROM t; CREATE USER later@localhost; \
     XA START 'one'; INSERT INTO t (v) VALUES ('prepared'); XA END 'one'; XA PREPARE 'one'; XA COMMIT 'one'; \
     SET SESSION binlog_format = 'STATEMENT'; SET @name := 'o''clock'; INSERT INTO t (v) VALUES (@name); \
-    INSERT INTO t (v) VALUES (LAST_INSERT_ID()); SET @most = 18446744073709551615, @raw = X'00FF'; \
-    INSERT INTO t (v) VALUES (@most), (HEX(@raw)); SET auto_increment_increment = 10, lc_time_names = 'de_DE'; \
+    INSERT INTO t (v) VALUES (LAST_INSERT_ID()); SET @most = 18446744073709551615, @raw = X'00FF', @price = -1234567890.50; \
+    INSERT INTO t (v) VALUES (@most), (HEX(@raw)), (@price); SET auto_increment_increment = 10, lc_time_names = 'de_DE'; \
     INSERT INTO t (v) VALUES (DATE_FORMAT('2026-05-03', '%M')), ('ten later'); SET auto_increment_increment = 1, lc_time_names = 'en_US'; \
     INSERT INTO t (v) VALUES (DATE_FORMAT('2026-05-03', '%M')), ('next'); SET SESSION binlog_format = 'ROW'; \
     ALTER TABLE wide ADD COLUMN later INT DEFAULT 5, DROP COLUMN d";
