@@ -275,6 +275,22 @@ fn what_an_account_or_a_target_lacks_is_named() {
 }
 
 #[test]
+fn rows_on_another_server_are_not_stored_and_a_warning_names_their_table() {
+    let world = World::new();
+    let source = server(Kind::Mariadb11, &world, "source");
+    source.sql("INSTALL SONAME 'ha_federatedx'; CREATE DATABASE shop; CREATE TABLE shop.near (id INT PRIMARY KEY); INSERT INTO shop.near VALUES (1)");
+    let password = fs::read_to_string(source.password_file().unwrap()).unwrap();
+    fs::write(world.at("target"), &password).unwrap();
+    let far = format!("mysql://root:{}@127.0.0.1:{}/shop/near", password.trim(), source.port());
+    source.sql(&format!("CREATE TABLE shop.far (id INT PRIMARY KEY) ENGINE=FEDERATED CONNECTION='{far}'"));
+    assert_eq!(source.sql("SELECT id FROM shop.far"), "1\n");
+    backup(&world, &source, "--to a/").with_code(4).says(&["shop.far (FEDERATED)", "are not stored"]);
+    source.sql("DELETE FROM shop.near; DROP TABLE shop.far");
+    load(&world, &source, "--from a --table shop.far").done();
+    assert_eq!(source.sql("SELECT COUNT(*) FROM shop.far"), "0\n", "the load wrote nothing to the other table");
+}
+
+#[test]
 fn a_target_directory_without_space_is_named() {
     let test = "a_target_directory_without_space_is_named";
     let world = World::new();

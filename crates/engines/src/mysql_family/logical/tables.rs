@@ -13,9 +13,17 @@ const TABLES_MAX: usize = 60_000;
 pub const OTHERS: &str = "FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND engine <> 'InnoDB' \
                           AND table_schema NOT IN ('mysql', 'sys', 'performance_schema', 'information_schema')";
 
+/// The engines whose rows are on other servers or in other files: a load would write them there.
+const ELSEWHERE: [&str; 5] = ["FEDERATED", "SPIDER", "CONNECT", "OQGRAPH", "SPHINX"];
+
+/// Whether the rows of tables of this engine are on other servers or in other files.
+pub fn is_elsewhere(engine: &str) -> bool {
+    ELSEWHERE.iter().any(|elsewhere| engine.eq_ignore_ascii_case(elsewhere))
+}
+
 /// Whether tables of this engine have their own rows on this server; see [`Table::has_rows`].
 pub fn has_rows(engine: &str) -> bool {
-    !["MRG_MYISAM", "FEDERATED", "BLACKHOLE"].iter().any(|without| engine.eq_ignore_ascii_case(without))
+    !is_elsewhere(engine) && !["MRG_MYISAM", "BLACKHOLE"].iter().any(|without| engine.eq_ignore_ascii_case(without))
 }
 
 /// A table.

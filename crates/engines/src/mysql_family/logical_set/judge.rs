@@ -8,6 +8,7 @@ use super::selection::Selection;
 use super::server::{Facts as ServerFacts, Login};
 use super::snapshot::{How, Snapshot};
 use crate::mysql_family::Dialect;
+use crate::mysql_family::logical::tables::is_elsewhere;
 
 /// How many names a warning lists.
 const NAMED_MAX: usize = 10;
@@ -89,14 +90,22 @@ pub fn changed(login: &Login, what: &str) -> Error {
 pub fn warnings_of(facts: &ServerFacts, listing: &Listing, taken: &Snapshot) -> Vec<String> {
     let mut warnings = Vec::new();
     let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
-    let others: Vec<String> = tables()
-        .filter(|table| !table.object.engine.eq_ignore_ascii_case("InnoDB"))
-        .map(|table| format!("{} ({})", table.object.shown(), table.object.engine))
-        .collect();
+    let named = |is_it: &dyn Fn(&Listed) -> bool| -> Vec<String> {
+        let found = tables().filter(|table| is_it(table));
+        found.map(|table| format!("{} ({})", table.object.shown(), table.object.engine)).collect()
+    };
+    let others = named(&|table| table.has_rows() && !table.object.engine.eq_ignore_ascii_case("InnoDB"));
     if !others.is_empty() {
         warnings.push(format!(
             "tables of engines without transactions are read at later moments than the others: {}",
             first_of(others, NAMED_MAX)
+        ));
+    }
+    let elsewhere = named(&|table| is_elsewhere(&table.object.engine));
+    if !elsewhere.is_empty() {
+        warnings.push(format!(
+            "the rows of these tables are on other servers or in other files, and are not stored: {}",
+            first_of(elsewhere, NAMED_MAX)
         ));
     }
     let by_transaction = tables().filter(|table| table.versioned == Versioned::ByTransaction);
