@@ -48,6 +48,17 @@ impl Pair {
         (lock, running)
     }
 
+    /// Kills a run within a statement that waits for a table of the target.
+    fn kill_within(&self, statement: &str, table: &str) {
+        let lock = Held::by(&self.target, &format!("LOCK TABLES shop.{table} WRITE"));
+        let running = self.start("--resume --for 60s");
+        wait_for_statement(&self.target, statement);
+        running.signal("KILL");
+        running.wait();
+        drop(lock);
+        wait_until("the server ends the statement", || !is_running(&self.target, statement));
+    }
+
     fn is_writable(&self) -> bool {
         self.source.sql("SELECT @@GLOBAL.read_only").starts_with('0')
     }
@@ -146,13 +157,7 @@ fn a_mariadb_that_was_killed_while_it_dropped_tables_drops_the_others() {
     let made = "CREATE TABLE one (id INT PRIMARY KEY); CREATE TABLE two LIKE one; CREATE TABLE three LIKE one";
     let pair = Pair::new([Kind::Mariadb11; 2], made);
     pair.source.sql("USE shop; DROP TABLE one, two, three -- all");
-    let lock = Held::by(&pair.target, "LOCK TABLES shop.two WRITE");
-    let running = pair.start("--resume --for 60s");
-    wait_for_statement(&pair.target, "DROP TABLE");
-    running.signal("KILL");
-    running.wait();
-    drop(lock);
-    wait_until("the server ends the statement", || !is_running(&pair.target, "DROP TABLE"));
+    pair.kill_within("DROP TABLE", "two");
     // The server has dropped a part.
     pair.target.sql("DROP TABLE IF EXISTS shop.one; CREATE TABLE IF NOT EXISTS shop.two (id INT PRIMARY KEY)");
     pair.run("--resume --cut-over").done();
@@ -193,13 +198,7 @@ fn a_swap_of_equal_tables_that_is_killed(kind: Kind) {
     let made = "CREATE TABLE one (id INT PRIMARY KEY, v INT); CREATE TABLE two LIKE one; INSERT INTO one VALUES (1, 1); INSERT INTO two VALUES (2, 2)";
     let pair = Pair::new([kind; 2], made);
     pair.source.sql("USE shop; RENAME TABLE one TO three, two TO one, three TO two -- swapped");
-    let lock = Held::by(&pair.target, "LOCK TABLES shop.one WRITE");
-    let running = pair.start("--resume --for 60s");
-    wait_for_statement(&pair.target, "RENAME");
-    running.signal("KILL");
-    running.wait();
-    drop(lock);
-    wait_until("the server ends the statement", || !is_running(&pair.target, "RENAME"));
+    pair.kill_within("RENAME", "one");
     pair.run("--resume --cut-over").done();
     for table in ["one", "two"] {
         let rows = format!("SELECT * FROM shop.{table}");

@@ -90,6 +90,18 @@ pub fn token_end(text: &[u8], at: usize) -> usize {
     text.len()
 }
 
+/// Where `wanted` begins first, outside of names and texts in quotes and of comments.
+pub fn find_outside(text: &str, wanted: &str) -> Option<usize> {
+    let mut at = 0;
+    while at < text.len() {
+        if text.as_bytes().get(at..)?.starts_with(wanted.as_bytes()) {
+            return Some(at);
+        }
+        at = token_end(text.as_bytes(), at);
+    }
+    None
+}
+
 /// What a name or a text says, without its quotes. A name without quotes stays.
 pub fn unquoted(token: &str) -> String {
     let Some(quote) = token.chars().next().filter(|first| matches!(first, '`' | '\'' | '"')) else {

@@ -7,7 +7,7 @@ use super::server::{Facts, each_row};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::{literal, quoted};
-use crate::mysql_family::sql_text::token_end;
+use crate::mysql_family::sql_text::{find_outside, token_end};
 
 /// Accounts of the servers themselves. No backup stores them, and no load touches them.
 pub const INTERNAL: [&str; 4] = ["mysql.sys", "mysql.session", "mysql.infoschema", "mariadb.sys"];
@@ -159,7 +159,7 @@ impl Account {
         let part = |range: std::ops::Range<usize>| self.create.get(range).unwrap_or_default();
         let create = [part(0..hash.start), &self.old_password, part(hash.end..self.create.len())].concat();
         // A new password is not expired.
-        let expired = outside_quotes(&self.create, " PASSWORD EXPIRE ACCOUNT ").map_or("", |_| " PASSWORD EXPIRE");
+        let expired = find_outside(&self.create, " PASSWORD EXPIRE ACCOUNT ").map_or("", |_| " PASSWORD EXPIRE");
         let identified = part(first..hash.end);
         vec![create, format!("ALTER USER {}{identified} RETAIN CURRENT PASSWORD{expired}", self.quoted(dialect))]
     }
@@ -170,23 +170,11 @@ impl Account {
     }
 }
 
-/// Where a clause begins, outside of names and texts.
-fn outside_quotes(statement: &str, clause: &str) -> Option<usize> {
-    let mut place = 0;
-    while place < statement.len() {
-        if statement.get(place..).is_some_and(|rest| rest.starts_with(clause)) {
-            return Some(place);
-        }
-        place = token_end(statement.as_bytes(), place);
-    }
-    None
-}
-
 /// Where the clause with the password of CREATE USER begins, and where its hash is.
 fn hash_in(create: &str) -> Option<(usize, std::ops::Range<usize>)> {
     const CLAUSE: &str = " IDENTIFIED WITH ";
     const AS: &str = " AS ";
-    let first = outside_quotes(create, CLAUSE)?;
+    let first = find_outside(create, CLAUSE)?;
     let plugin_end = token_end(create.as_bytes(), first + CLAUSE.len());
     let begin = create.get(plugin_end..)?.starts_with(AS).then_some(plugin_end + AS.len())?;
     let end = match create.get(begin..)? {
@@ -199,7 +187,7 @@ fn hash_in(create: &str) -> Option<(usize, std::ops::Range<usize>)> {
 /// CREATE USER without its default roles: they follow when all roles exist.
 fn without_default_roles(create: &str) -> String {
     const CLAUSE: &str = " DEFAULT ROLE ";
-    let Some(place) = outside_quotes(create, CLAUSE) else { return create.to_owned() };
+    let Some(place) = find_outside(create, CLAUSE) else { return create.to_owned() };
     let mut end = place + CLAUSE.len();
     while end < create.len() && !create.get(end..).is_some_and(|rest| rest.starts_with(" REQUIRE ")) {
         end = token_end(create.as_bytes(), end);

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
-use super::events::find_outside;
 use super::servers::Servers;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::catalog::{Code, Object};
@@ -14,6 +13,7 @@ use crate::mysql_family::logical_set::listing::Listing;
 use crate::mysql_family::logical_set::load::objects::without_ended;
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login, each_row};
+use crate::mysql_family::sql_text::find_outside;
 
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;

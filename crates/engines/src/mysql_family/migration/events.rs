@@ -7,7 +7,7 @@ use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::logical_set::load::objects;
 use crate::mysql_family::logical_set::selection::Selection;
-use crate::mysql_family::sql_text::token_end;
+use crate::mysql_family::sql_text::find_outside;
 
 /// How SHOW CREATE EVENT says that an event runs.
 const ENABLED: &str = " PRESERVE ENABLE";
@@ -59,18 +59,6 @@ fn enabling(event: &Code) -> String {
     let definer = event.create.strip_prefix(DEFINER).and_then(|rest| rest.get(..find_outside(rest, " EVENT ")?));
     let definer = definer.map_or_else(String::new, |definer| format!("DEFINER={definer} "));
     format!("ALTER {definer}EVENT {} ENABLE", quoted(&event.name))
-}
-
-/// Where a text stands first outside of quoted names and texts.
-pub fn find_outside(text: &str, wanted: &str) -> Option<usize> {
-    let mut at = 0;
-    while at < text.len() {
-        if text.as_bytes().get(at..)?.starts_with(wanted.as_bytes()) {
-            return Some(at);
-        }
-        at = token_end(text.as_bytes(), at);
-    }
-    None
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::accounts::{INTERNAL, PUBLIC_SINCE, at_host};
 use crate::mysql_family::logical_set::catalog::Account;
 use crate::mysql_family::logical_set::server::Facts;
-use crate::mysql_family::sql_text::token_end;
+use crate::mysql_family::sql_text::{token_end, unquoted};
 
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
@@ -161,16 +161,15 @@ pub fn unknown_definers(connection: &mut Connection, plan: &Plan, made: &[Accoun
 /// User and host of the DEFINER of a statement.
 fn definer(create: &str) -> Option<(String, String)> {
     let (_, rest) = create.split_once(" DEFINER=")?;
-    let (user, rest) = unquoted(rest)?;
-    let (host, _) = unquoted(rest.strip_prefix('@')?)?;
+    let (user, rest) = name(rest)?;
+    let (host, _) = name(rest.strip_prefix('@')?)?;
     Some((user, host))
 }
 
 /// The name between backticks at the start, and what follows it.
-fn unquoted(text: &str) -> Option<(String, &str)> {
-    let end = token_end(text.as_bytes(), 0);
-    let name = text.get(1..end.checked_sub(1)?).filter(|_| text.starts_with('`'))?;
-    Some((name.replace("``", "`"), text.get(end..)?))
+fn name(text: &str) -> Option<(String, &str)> {
+    let (name, rest) = text.split_at_checked(token_end(text.as_bytes(), 0)).filter(|_| text.starts_with('`'))?;
+    Some((unquoted(name), rest))
 }
 
 #[cfg(test)]
