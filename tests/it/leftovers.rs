@@ -25,6 +25,12 @@ fn unfinished_in(world: &World, directory: &str) -> Vec<String> {
     world.names(directory).into_iter().filter(|name| name.contains(".new-")).collect()
 }
 
+/// An unfinished file has its space. One without a block may be a moment old: it is removed without a note.
+fn has_begun(world: &World, directory: &str) -> bool {
+    let has_space = |name: &String| world.at(directory).join(name).metadata().is_ok_and(|file| file.blocks() > 0);
+    unfinished_in(world, directory).iter().any(has_space)
+}
+
 #[test]
 fn both_sets_are_found_through_a_link_after_a_kill_between_the_renames() {
     let world = World::with_small_set("");
@@ -57,12 +63,7 @@ fn dead_files_of_killed_backups_into_directories_are_notes_and_the_next_backup_r
     let world = World::with_database();
     world.run("backup sqlite:app.db --to a/ --to b/").done();
     std::thread::sleep(std::time::Duration::from_millis(1100)); // Names tell seconds.
-    // A file without a block may be a moment old: it is removed without a note.
-    let has_room = |directory: &str| {
-        let unfinished = unfinished_in(&world, directory);
-        unfinished.iter().any(|name| world.at(directory).join(name).metadata().is_ok_and(|file| file.blocks() > 0))
-    };
-    let begun = || has_room("a") && has_room("b");
+    let begun = || has_begun(&world, "a") && has_begun(&world, "b");
     killed(&world, "backup sqlite:app.db --to a/ --to b/", begun);
     assert!(begun());
     world.run("list --from a --from b").done().says(&["note: ", ".new-"]);
@@ -124,7 +125,7 @@ fn encrypted_dead_files_are_known_by_their_names() {
     let world = World::with_database();
     world.run("key new --no-recovery k.key").done();
     let line = "backup sqlite:app.db --to a/ --encrypt-to k.key";
-    killed(&world, line, || !unfinished_in(&world, "a").is_empty());
+    killed(&world, line, || has_begun(&world, "a"));
     world.run(line).done().says(&["note: removed", ".new-"]);
     assert!(unfinished_in(&world, "a").is_empty());
 }
@@ -133,10 +134,10 @@ fn encrypted_dead_files_are_known_by_their_names() {
 fn files_of_another_database_or_a_running_backup_are_kept() {
     let world = World::with_database();
     database::make(&world.at("other.db"), Shape::default());
-    killed(&world, "backup sqlite:other.db --to a/", || !unfinished_in(&world, "a").is_empty());
+    killed(&world, "backup sqlite:other.db --to a/", || has_begun(&world, "a"));
     let slow = "backup sqlite:other.db --to b/ --throttle 64KiB/s --max-transfer-size 64KiB";
     let running = world.start(slow);
-    wait_until("the other backup has begun", || !unfinished_in(&world, "b").is_empty());
+    wait_until("the other backup has begun", || has_begun(&world, "b"));
     let before = (unfinished_in(&world, "a"), unfinished_in(&world, "b"));
     world.run("backup sqlite:app.db --to a/ --to b/").done();
     assert_eq!((unfinished_in(&world, "a"), unfinished_in(&world, "b")), before);
