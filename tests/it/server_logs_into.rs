@@ -44,9 +44,13 @@ impl Target {
     }
 
     pub fn with(test: &Logged, options: &Options) -> Self {
-        let server = Server::start(test.kind, &options.clone().option("local-infile=1"));
+        Self::of(test.kind, test, options)
+    }
+
+    pub fn of(kind: Kind, test: &Logged, options: &Options) -> Self {
+        let server = Server::start(kind, &options.clone().option("local-infile=1"));
         fs::copy(server.password_file().unwrap(), test.world.at("target")).unwrap();
-        let scheme = test.url.split(':').next().unwrap();
+        let scheme = if kind == Kind::Mysql9 { "mysql" } else { "mariadb" };
         let url = format!("{scheme}://root@/?socket={}", server.socket().display());
         Self { server, url }
     }

@@ -23,6 +23,7 @@ use super::tsv::Tally;
 use super::{accounts, judge, lock};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::preflight::status;
+use crate::mysql_family::binlog::through::settings::{Names, names};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::server_options::{LOGICAL, USERS};
 use crate::{ExtraWork, Facts, Options, Session, streams};
@@ -355,6 +356,11 @@ impl Session for LogicalSession {
     fn position(&self) -> Result<Value> {
         // Tables without transactions and definitions may be of any moment up to here.
         let now = status(&mut lock(&self.control)).ok().flatten();
+        // A log names collations by number. Without a place, no log set follows.
+        let collations = match self.place {
+            Value::Null => Names::new(),
+            _ => names(&mut lock(&self.control)).unwrap_or_default(),
+        };
         let place = if self.facts.dialect == Dialect::MySql { "binary_log_exact" } else { "binary_log" };
         Ok(json!({
             super::METHOD_FIELD: LOGICAL,
@@ -372,6 +378,7 @@ impl Session for LogicalSession {
             "databases": self.listing.databases.len(),
             "tables": self.listing.tables.len(),
             place: self.place,
+            "collations": collations,
             "complete_at": now.map(|now| format!("{}:{}", now.file, now.offset)),
         }))
     }

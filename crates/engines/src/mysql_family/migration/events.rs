@@ -5,7 +5,7 @@ use fullbore_core::{Error, Result};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::Code;
-use crate::mysql_family::logical_set::load::objects;
+use crate::mysql_family::logical_set::load::{fit_code, objects};
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::sql_text::find_outside;
 
@@ -32,18 +32,20 @@ pub fn drop_all(target: &mut Connection, selection: &Selection) -> Result<()> {
     Ok(())
 }
 
-/// Creates events as they are at the source. None of them runs before all of them are there.
+/// Creates events as they are at the source. None of them runs before all of them are there. Gives warnings about
+/// collations that the target does not know.
 ///
 /// # Errors
 /// The server refuses one: the caller drops the others.
-pub fn create(target: &mut Connection, events: &[Code]) -> Result<()> {
+pub fn create(target: &mut Connection, mut events: Vec<Code>) -> Result<Vec<String>> {
+    let warnings = fit_code(target, &mut events)?;
     let asleep: Vec<Code> = events.iter().map(|event| disabled(event).unwrap_or_else(|| event.clone())).collect();
     objects::create_all(target, &asleep)?;
     for event in events.iter().filter(|event| disabled(event).is_some()) {
         let enabled = objects::run_code(target, &Code { create: enabling(event), ..event.clone() });
         enabled.map_err(|failure| Error::from(failure).noting(&format!("{} was not enabled", event.shown())))?;
     }
-    Ok(())
+    Ok(warnings)
 }
 
 /// The same event, disabled; None if it does not run.

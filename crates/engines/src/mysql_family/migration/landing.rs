@@ -90,7 +90,11 @@ impl Landing {
             return Err(Error::refused(definitions.name(), why, "begin again without --resume"));
         };
         let selection = selection.unwrap_or_else(|| Selection::of_databases(&mark.origin.databases));
-        let foreign = source.as_mut().filter(|_| dialect != target.address.dialect).map(names).transpose()?;
+        let foreign = match &mut source {
+            _ if dialect == target.address.dialect => None,
+            Some(source) => Some(names(source)?),
+            None => Some(State::names(&mut definitions)?),
+        };
         let takes = selection.clone();
         let takes = Box::new(move |schema: &str, table: &str| takes.takes_table(schema, table));
         let applier = Applier::new(applying, [dialect, target.address.dialect], foreign, takes)?;

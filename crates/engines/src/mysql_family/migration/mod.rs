@@ -352,17 +352,17 @@ impl ServerMigration {
     }
 
     /// Events run only on a server that is written to by nobody else.
-    fn create_events(&mut self) -> Result<()> {
+    fn create_events(&mut self) -> Result<Vec<String>> {
         let mut asking = self.servers.source.ask()?;
         let all = describe::events(&mut asking, &self.selection)?;
         if all.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        events::create(&mut control(&self.servers.target)?, &all)?;
-        match self.compares_definitions {
-            true => compare_definitions::demand_equal(&self.servers, &self.selection, true),
-            false => Ok(()),
+        let warnings = events::create(&mut control(&self.servers.target)?, all)?;
+        if self.compares_definitions {
+            compare_definitions::demand_equal(&self.servers, &self.selection, true)?;
         }
+        Ok(warnings)
     }
 
     /// The same error, without the events that were created before it.
@@ -466,10 +466,12 @@ impl Migration for ServerMigration {
         if self.servers.target_facts.dialect == Dialect::MariaDb {
             history::close_all(&mut self.servers.control)?;
         }
-        let made = self.create_events().and_then(|()| self.freeze.iter().try_for_each(Freeze::demand_read_only));
-        made.map_err(|error| self.without_events(error))?;
+        let made = self.create_events().and_then(|notes| {
+            self.freeze.iter().try_for_each(Freeze::demand_read_only)?;
+            Ok(notes)
+        });
+        let mut notes = made.map_err(|error| self.without_events(error))?;
         State::remove(&mut self.servers.control)?;
-        let mut notes = Vec::new();
         if let Some(freeze) = self.freeze.take() {
             notes.push(freeze.way_back());
         }

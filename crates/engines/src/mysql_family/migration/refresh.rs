@@ -11,6 +11,7 @@ use fullbore_core::{Error, Result};
 use super::NAMED_MAX;
 use super::events;
 use super::landing::{Incoming, Landing, PassedOver};
+use super::servers::{FROM_MYSQL, demand_none};
 use super::state::{Origin, Phase, State, demand_alone, selection_of_sets};
 use crate::engine::{AppliedLog, LogReplay, LogStop, RefreshBase, RefreshOrder, Refreshed, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
@@ -18,12 +19,14 @@ use crate::mysql_family::binlog::end::{End, complete_at, show_time};
 use crate::mysql_family::binlog::session::{as_json, set_end};
 use crate::mysql_family::binlog::stage::{Kept, Stage, Way};
 use crate::mysql_family::binlog::through::apply::Applier;
+use crate::mysql_family::binlog::through::settings::Names;
 use crate::mysql_family::binlog::walk::Walk;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::catalog::{self, Object};
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login, demand_case};
+use crate::mysql_family::sql_text::find_outside;
 use crate::mysql_family::version::series;
 
 /// How far a target is.
@@ -49,6 +52,7 @@ pub fn refreshed(order: &RefreshOrder<'_>) -> Result<Refreshed> {
 /// The target cannot be reached, or holds no such migration.
 pub fn end(order: &RefreshOrder<'_>) -> Result<Vec<String>> {
     let (login, mut control) = connect(order)?;
+    let dialect = dialect_of(order)?;
     demand_alone(&mut control)?;
     let name = login.address.name();
     let Some(state) = State::read(&mut control)? else {
@@ -60,7 +64,7 @@ pub fn end(order: &RefreshOrder<'_>) -> Result<Vec<String>> {
         events::drop_all(&mut control, &Selection::of_databases(&mark.origin.databases))?;
     }
     State::remove(&mut control)?;
-    let notes = state.source.map(|before| before.left_by_hand(login.address.dialect));
+    let notes = state.source.map(|before| before.left_by_hand(dialect));
     Ok(notes.into_iter().chain([format!("{name} keeps what it has; no later log set is applied to it")]).collect())
 }
 
@@ -72,6 +76,11 @@ fn connect(order: &RefreshOrder<'_>) -> Result<(Login, Connection)> {
     }
     let control = control(&login)?;
     Ok((login, control))
+}
+
+/// The vendor of the server that the sets are of.
+fn dialect_of(order: &RefreshOrder<'_>) -> Result<Dialect> {
+    Dialect::named(order.engine).ok_or(Error::Halted)
 }
 
 fn demand_same(state: &State, login: &Login, order: &RefreshOrder<'_>) -> Result<()> {
@@ -86,6 +95,7 @@ fn demand_same(state: &State, login: &Login, order: &RefreshOrder<'_>) -> Result
 /// A refresh that is possible.
 pub struct Refresh {
     login: Login,
+    /// The vendor of the server that the sets are of.
     dialect: Dialect,
     control: Connection,
     selection: String,
@@ -98,6 +108,8 @@ pub struct Refresh {
 /// A full on its way.
 struct Full {
     place: End,
+    /// The source's collations, if it is of another vendor than the target.
+    names: Option<Names>,
     origin: Origin,
     databases: Vec<String>,
 }
@@ -109,14 +121,10 @@ impl Refresh {
     /// The target cannot be reached, cannot take the log, or holds something else.
     pub fn begin(order: &RefreshOrder<'_>, base: Option<&RefreshBase<'_>>) -> Result<Self> {
         let (login, mut control) = connect(order)?;
-        let dialect = login.address.dialect;
-        if order.engine != dialect.name() {
-            let why = format!("it is a {} server, and the sets are of a server of another vendor", dialect.title());
-            let hint = "migrate from the running server: fullbore migrate SOURCE --into TARGET";
-            return Err(Error::refused(login.address.name(), why, hint));
-        }
-        let facts = Facts::ask(&mut control, dialect)?;
-        Applier::new(self::control(&login)?, [dialect; 2], None, Box::new(|_, _| false)).map(drop)?;
+        let dialect = dialect_of(order)?;
+        let facts = Facts::ask(&mut control, login.address.dialect)?;
+        let dialects = [dialect, login.address.dialect];
+        Applier::new(self::control(&login)?, dialects, None, Box::new(|_, _| false)).map(drop)?;
         let of_source = base.and_then(|base| base.position["lower_case_table_names"].as_u64());
         demand_case(&mut control, of_source.unwrap_or(0))?;
         let full = match base {
@@ -137,36 +145,23 @@ fn full(
     base: &RefreshBase<'_>,
 ) -> Result<Full> {
     let name = login.address.name();
-    if facts.series < series(base.engine_version) {
+    let dialects = [dialect_of(order)?, login.address.dialect];
+    let is_foreign = dialects[0] != dialects[1];
+    if !is_foreign && facts.series < series(base.engine_version) {
         let why = format!("it is a {}, older than the source ({})", facts.version, base.engine_version);
         return Err(Error::refused(name, why, "migrate into a server that is not older"));
     }
-    let place = End::read(login.address.dialect, base.position).map_err(|why| {
+    let place = End::read(dialects[0], base.position).map_err(|why| {
         let hint = "take another logical full, with an account that may see its place in the log, then a log set";
         Error::refused("the full", format!("no log set can be applied after it: {why}"), hint)
     })?;
     let place = End { at: show_time(base.finished), ..place };
-    let (mut databases, mut others) = (Vec::new(), Vec::new());
-    for (stream, bytes) in base.catalogs {
-        for object in catalog::read(stream, bytes)? {
-            match object {
-                Object::Database { name, .. } => databases.push(name),
-                Object::Table(table) if table.has_rows() && !table.engine.eq_ignore_ascii_case("InnoDB") => {
-                    others.push(format!("{} ({})", table.shown(), table.engine));
-                }
-                _ => {}
-            }
-        }
-    }
-    if !others.is_empty() {
-        let why = format!("the log cannot be applied to tables without transactions: {}", first_of(others, NAMED_MAX));
-        let hint = "convert them (ALTER TABLE … ENGINE=InnoDB), and take a new full";
-        return Err(Error::refused("the full", why, hint));
-    }
+    let databases = databases_of(base, dialects == FROM_MYSQL)?;
+    let names = if is_foreign { Some(names_of(base)?) } else { None };
     let earlier = State::read(control)?;
     if let Some(before) = earlier.as_ref().and_then(|state| state.source.as_ref()) {
         let hint = "do so, then end that migration with --abort";
-        return Err(Error::refused(name, before.left_by_hand(login.address.dialect), hint));
+        return Err(Error::refused(name, before.left_by_hand(dialects[0]), hint));
     }
     if let Some(state) = earlier.filter(|_| !base.replace) {
         demand_same(&state, login, order)?;
@@ -184,7 +179,42 @@ fn full(
         complete: complete_at(base.position),
         encrypted: base.encrypted,
     };
-    Ok(Full { place, origin, databases })
+    Ok(Full { place, names, origin, databases })
+}
+
+/// The databases of the full. The log must be one that can be applied to its tables.
+fn databases_of(base: &RefreshBase<'_>, refuses_json: bool) -> Result<Vec<String>> {
+    let (mut databases, mut others, mut with_json) = (Vec::new(), Vec::new(), Vec::new());
+    let is_json =
+        |create: &str| [" json ", " json,", " json\n"].iter().any(|kind| find_outside(create, kind).is_some());
+    for (stream, bytes) in base.catalogs {
+        for object in catalog::read(stream, bytes)? {
+            match object {
+                Object::Database { name, .. } => databases.push(name),
+                Object::Table(table) if table.has_rows() && !table.engine.eq_ignore_ascii_case("InnoDB") => {
+                    others.push(format!("{} ({})", table.shown(), table.engine));
+                }
+                Object::Table(table) if refuses_json && is_json(&table.create) => with_json.push(table.shown()),
+                _ => {}
+            }
+        }
+    }
+    if others.is_empty() {
+        return demand_none("the full", with_json).map(|()| databases);
+    }
+    let why = format!("the log cannot be applied to tables without transactions: {}", first_of(others, NAMED_MAX));
+    let hint = "convert them (ALTER TABLE … ENGINE=InnoDB), and take a new full";
+    Err(Error::refused("the full", why, hint))
+}
+
+/// The collations of the server that was backed up, by the numbers that its log has.
+fn names_of(base: &RefreshBase<'_>) -> Result<Names> {
+    let names: Names = serde_json::from_value(base.position["collations"].clone()).unwrap_or_default();
+    if !names.is_empty() {
+        return Ok(names);
+    }
+    let why = "it does not name the collations of its server, which a target of another vendor needs";
+    Err(Error::refused("the full", why, "take another logical full with this version of fullbore, then a log set"))
 }
 
 /// A full that begins again drops the databases that the interrupted one has made, and no others.
@@ -205,7 +235,8 @@ fn demand_own(control: &mut Connection, wanted: &[String], made: &[String], serv
 impl LogReplay for Refresh {
     fn loads(&mut self) -> Result<()> {
         let Some(full) = &self.full else { return Ok(()) };
-        State::begin(&mut self.control, &self.selection, &full.databases)
+        State::begin(&mut self.control, &self.selection, &full.databases)?;
+        full.names.as_ref().map_or(Ok(()), |names| State::keep_names(&mut self.control, names))
     }
 
     fn mark(&mut self) -> Result<()> {

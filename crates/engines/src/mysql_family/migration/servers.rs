@@ -18,6 +18,23 @@ use crate::mysql_family::version::ENDS_LATER;
 /// How many names a warning lists.
 const NAMED_MAX: usize = 10;
 
+/// A log of MySQL into MariaDB.
+pub const FROM_MYSQL: [Dialect; 2] = [Dialect::MySql, Dialect::MariaDb];
+
+/// MariaDB takes no log of these tables or columns with JSON.
+///
+/// # Errors
+/// There are some.
+pub fn demand_none(of: &str, with_json: Vec<String>) -> Result<()> {
+    if with_json.is_empty() {
+        return Ok(());
+    }
+    let why = format!("MariaDB does not take JSON out of a log of MySQL: {}", first_of(with_json, NAMED_MAX));
+    let hint =
+        "change these columns to LONGTEXT, or move the rows without the log: stop the writers and use --no-follow";
+    Err(Error::refused(of, why, hint))
+}
+
 /// Both servers.
 pub struct Servers {
     /// The source.
@@ -89,7 +106,7 @@ impl Servers {
     /// # Errors
     /// The source has such columns.
     pub fn demand_no_json(&mut self, selection: &Selection) -> Result<()> {
-        if [self.source.address.dialect, self.target.address.dialect] != [Dialect::MySql, Dialect::MariaDb] {
+        if self.dialects() != FROM_MYSQL {
             return Ok(());
         }
         let within = selection.databases_in("table_schema");
@@ -103,12 +120,12 @@ impl Servers {
             _ => None,
         };
         let columns: Vec<String> = found.rows.into_iter().filter_map(column).collect();
-        if columns.is_empty() {
-            return Ok(());
-        }
-        let why = format!("MariaDB does not take JSON out of a log of MySQL: {}", first_of(columns, NAMED_MAX));
-        let hint = "change these columns to LONGTEXT, or stop the writers and use --no-follow";
-        Err(Error::refused(self.source.address.name(), why, hint))
+        demand_none(&self.source.address.name(), columns)
+    }
+
+    /// The vendors of the source and of the target.
+    fn dialects(&self) -> [Dialect; 2] {
+        [self.source.address.dialect, self.target.address.dialect]
     }
 
     /// The options of the source, with the databases of the order.
@@ -156,8 +173,7 @@ impl Servers {
     /// # Errors
     /// It is not.
     pub fn demand_applier(&self) -> Result<()> {
-        let [source, target] = [&self.source, &self.target].map(|login| login.address.dialect);
-        Applier::new(control(&self.target)?, [source, target], None, Box::new(|_, _| false)).map(drop)
+        Applier::new(control(&self.target)?, self.dialects(), None, Box::new(|_, _| false)).map(drop)
     }
 
     /// A new connection to the target, also after an error or a signal.

@@ -10,6 +10,7 @@ use super::freeze::Before;
 use super::servers::Servers;
 use crate::engine::MigrationOrder;
 use crate::mysql_family::binlog::end::End;
+use crate::mysql_family::binlog::through::settings::Names;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::literal;
 use crate::mysql_family::logical_set::selection::MIGRATION;
@@ -165,6 +166,32 @@ impl State {
     pub fn follow(connection: &mut Connection, place: &End, origin: Origin) -> Result<()> {
         connection.query(&note(place, &Mark { origin, ..Mark::default() }, 0))?;
         Ok(())
+    }
+
+    /// Keeps the names of the source's collations, which log sets name by number.
+    ///
+    /// # Errors
+    /// The target refuses.
+    pub fn keep_names(connection: &mut Connection, names: &Names) -> Result<()> {
+        let text = literal(&json!(names).to_string());
+        connection.query(&format!(
+            "CREATE TABLE {MIGRATION}.collations (names LONGTEXT CHARACTER SET utf8mb4) ENGINE=InnoDB"
+        ))?;
+        connection.query(&format!("INSERT INTO {MIGRATION}.collations VALUES ({text})"))?;
+        Ok(())
+    }
+
+    /// The names that [`Self::keep_names`] has kept.
+    ///
+    /// # Errors
+    /// The target refuses, or has none.
+    pub fn names(connection: &mut Connection) -> Result<Names> {
+        let kept = connection.query(&format!("SELECT names FROM {MIGRATION}.collations"))?;
+        let names = kept.single().and_then(|text| serde_json::from_str(text).ok());
+        names.ok_or_else(|| {
+            let why = "it no longer has the names of the source's collations";
+            Error::refused(connection.name(), why, "begin again with --replace")
+        })
     }
 
     /// Keeps what the source was before it becomes read-only; without it, the source is so again.

@@ -7,6 +7,7 @@ use fullbore_core::Result;
 use super::ddl::places;
 use super::plan::Plan;
 use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::sql_text::token_end;
 
 /// Replaces collations that the target does not know by the nearest one that it knows, and names them in warnings. A
@@ -15,6 +16,37 @@ use crate::mysql_family::sql_text::token_end;
 /// # Errors
 /// The server does not say which collations it knows.
 pub fn fit_collations(connection: &mut Connection, plan: &mut Plan) -> Result<()> {
+    let known = known_by(connection)?;
+    let mut replaced = BTreeMap::new();
+    let databases = plan.databases.iter_mut().map(|database| &mut database.options);
+    for definition in databases.chain(plan.tables.iter_mut().map(|table| &mut table.split.create)) {
+        name_collations(definition, &|name| known.contains(name));
+        *definition = fitted(definition, &known, &mut replaced);
+    }
+    plan.warnings.extend(fit_all(&mut plan.code, &known, replaced));
+    Ok(())
+}
+
+/// The same for objects that come later. Gives the warnings.
+///
+/// # Errors
+/// The server does not say which collations it knows.
+pub fn fit_code(connection: &mut Connection, code: &mut [Code]) -> Result<Vec<String>> {
+    Ok(fit_all(code, &known_by(connection)?, BTreeMap::new()))
+}
+
+fn fit_all(code: &mut [Code], known: &HashSet<String>, mut replaced: BTreeMap<String, String>) -> Vec<String> {
+    for code in code {
+        for text in [&mut code.create, &mut code.collation] {
+            *text = fitted(text, known, &mut replaced);
+        }
+    }
+    let warning = |(from, to)| format!("the target does not know the collation {from}: it has {to} instead");
+    replaced.into_iter().map(warning).collect()
+}
+
+/// The collations that a server knows.
+fn known_by(connection: &mut Connection) -> Result<HashSet<String>> {
     let answer = connection.query("SELECT collation_name FROM information_schema.collations")?;
     let mut known: HashSet<String> = answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
     // MariaDB lists collations of several character sets under a short name. Earlier versions do not have this column.
@@ -24,21 +56,7 @@ pub fn fit_collations(connection: &mut Connection, plan: &mut Plan) -> Result<()
         Err(Failure::Server(_)) => {}
         Err(Failure::Fault(error)) => return Err(error),
     }
-    let mut replaced = BTreeMap::new();
-    let mut fit = |text: &mut String| *text = fitted(text, &known, &mut replaced);
-    let databases = plan.databases.iter_mut().map(|database| &mut database.options);
-    for definition in databases.chain(plan.tables.iter_mut().map(|table| &mut table.split.create)) {
-        name_collations(definition, &|name| known.contains(name));
-        fit(definition);
-    }
-    for code in &mut plan.code {
-        fit(&mut code.create);
-        fit(&mut code.collation);
-    }
-    for (from, to) in replaced {
-        plan.warnings.push(format!("the target does not know the collation {from}: it has {to} instead"));
-    }
-    Ok(())
+    Ok(known)
 }
 
 /// Names the collation behind each Unicode character set of a definition. MySQL and earlier versions of MariaDB leave it out if it is
