@@ -294,12 +294,14 @@ fn routines_triggers_views_and_events_with_the_default_mode_of_mariadb_go_into_m
     let world = World::new();
     let (source, target) = (server(Kind::Mariadb10, &world, "source"), server(Kind::Mysql9, &world, "target"));
     source.sql(
-        "SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_CREATE_USER'); CREATE DATABASE shop; USE shop; CREATE TABLE t (id INT PRIMARY KEY, v INT); \
+        "SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_CREATE_USER'); CREATE DATABASE shop COMMENT 'it''s mine'; USE shop; CREATE TABLE t (id INT PRIMARY KEY, v INT, KEY k (v) IGNORED); \
          CREATE PROCEDURE p() SELECT 1; CREATE VIEW w AS SELECT id FROM t; CREATE TRIGGER tr BEFORE INSERT ON t FOR EACH ROW SET NEW.v = 7; \
          CREATE EVENT e ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1",
     );
     backup(&world, &source, "--to a/").done();
-    load(&world, &target, "--from a --check full").done();
+    let ended = load(&world, &target, "--from a --check full").with_code(4);
+    ended.says(&["does not have comments of databases: it stays away from shop"]);
+    assert!(target.sql("SHOW CREATE TABLE shop.t").contains("80000 INVISIBLE"));
     let modes = target.sql("SELECT sql_mode FROM information_schema.routines WHERE routine_schema = 'shop'");
     assert!(modes.contains("STRICT_TRANS_TABLES") && !modes.contains("NO_AUTO_CREATE_USER"), "{modes}");
     assert_eq!(
@@ -316,10 +318,12 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
     source.sql(
         "CREATE DATABASE shop CHARACTER SET latin1; USE shop; CREATE TABLE t (id INT PRIMARY KEY, a TIMESTAMP NOT NULL, b TIMESTAMP NULL); \
          CREATE TABLE u (v VARCHAR(9) CHARACTER SET utf16, w VARCHAR(9)) DEFAULT CHARSET = utf8mb3; INSERT INTO u VALUES ('ß', 'ß'); \
-         CREATE VIEW w AS SELECT id FROM t",
+         CREATE VIEW w AS SELECT id FROM t; SET SESSION sql_generate_invisible_primary_key = 1, restrict_fk_on_non_standard_key = 0; \
+         CREATE TABLE keyless (x INT); INSERT INTO keyless VALUES (1), (1); CREATE TABLE parent (a INT, KEY (a)); \
+         CREATE TABLE child (a INT, FOREIGN KEY (a) REFERENCES parent (a))",
     );
     let before = everything(&source, &["shop"]);
-    source.sql("SET GLOBAL sql_buffer_result = 1");
+    source.sql("SET GLOBAL sql_buffer_result = 1, GLOBAL show_gipk_in_create_table_and_information_schema = 0");
     backup(&world, &source, "--to a/").done();
     target.sql(
         "SET GLOBAL explicit_defaults_for_timestamp = 0, GLOBAL sql_buffer_result = 1, GLOBAL sql_safe_updates = 1, \
@@ -342,12 +346,17 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
     // What MySQL writes as comments for newer servers.
     source.sql(
         "CREATE DATABASE odd; CREATE TABLE odd.t (id INT PRIMARY KEY, a INT INVISIBLE, p POINT NOT NULL SRID 4326, KEY k (a) INVISIBLE, \
-         CONSTRAINT small CHECK (a < 5) NOT ENFORCED); INSERT INTO odd.t (id, a, p) VALUES (1, 7, ST_SRID(POINT(1, 2), 4326))",
+         s GEOMETRYCOLLECTION, g INT AS (id + 1) STORED NOT NULL, CONSTRAINT small CHECK (a < 5) NOT ENFORCED); INSERT INTO odd.t (id, a, p) VALUES (1, 7, ST_SRID(POINT(1, 2), 4326))",
     );
     backup(&world, &source, "--mkdir --to c/ --database odd").done();
     load(&world, &target, "--from c --check full").done();
     let ended = world.run(&format!("restore --from c --into {url} --password-file maria --check full")).with_code(4);
-    ended.says(&["does not have CHECK … NOT ENFORCED", "does not have SRID 4326", "odd.t"]);
+    ended.says(&[
+        "does not have CHECK … NOT ENFORCED",
+        "does not have SRID 4326",
+        "odd.t",
+        "NOT NULL of generated columns",
+    ]);
     let made = maria.sql("SHOW CREATE TABLE odd.t; SELECT id, a FROM odd.t; SELECT * FROM odd.t LIMIT 0");
     assert!(made.contains("INVISIBLE") && made.contains("IGNORED") && made.ends_with("1\t7\n"), "{made}");
     let url = url.replace("mariadb:", "mysql:");

@@ -275,7 +275,8 @@ impl Pull {
         Error::refused(
             &self.server,
             format!("its binary log {} cannot be read at {}: {why}", self.walk.file, self.walk.offset),
-            "look at the file on the server with mysqlbinlog or mariadb-binlog; if it is damaged, take a new full",
+            "look at the file on the server with mysqlbinlog or mariadb-binlog. If it is damaged or has no checksums, take a new full, \
+             and remove the file when no replica needs it (PURGE BINARY LOGS TO the file behind it)",
         )
     }
 

@@ -32,11 +32,12 @@ pub const UNLIMITED: &str =
 /// packet.
 pub fn session(dialect: Dialect) -> [String; 2] {
     let of_dialect = match dialect {
-        Dialect::MySql => "max_execution_time = 0",
+        // Primary keys that the server has made are part of the definition.
+        Dialect::MySql => "max_execution_time = 0 /*!80030 , show_gipk_in_create_table_and_information_schema = 1 */",
         Dialect::MariaDb => "max_statement_time = 0, idle_transaction_timeout = 0",
     };
     let all = format!(
-        "SET SESSION sql_mode = '', time_zone = '+00:00', character_set_results = NULL, sql_quote_show_create = 1, \
+        "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00', character_set_results = NULL, sql_quote_show_create = 1, \
          {of_dialect}, {UNLIMITED}, net_write_timeout = 300, net_read_timeout = 300, wait_timeout = 604800"
     );
     ["SET NAMES utf8mb4".to_owned(), all]

@@ -12,6 +12,9 @@ use crate::mysql_family::logical::names::quoted;
 /// How many bytes of a text take part in the middle of two texts.
 const MIDDLE_BYTES: usize = 15;
 
+/// Character sets in which a part of a letter is no text. UTF-8 has a rule of its own.
+const OF_SEVERAL_BYTES: [&str; 9] = ["big5", "cp932", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "sjis", "ujis"];
+
 /// The values of a key in the order of its columns: as literals, and as the server sends them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyValue {
@@ -176,7 +179,8 @@ pub fn from_middle(key: &[KeyColumn], low: &KeyValue, high: &KeyValue) -> Option
             (middle > low).then(|| middle.to_string())?
         }
         Sort::Text | Sort::Bytes => {
-            let middle = middle_of_texts(low.first(), high.first())?;
+            let is_cut = OF_SEVERAL_BYTES.contains(&&column.character_set[..]);
+            let middle = middle_of_texts(low.first(), high.first()).filter(|text| !is_cut || text.is_ascii())?;
             literal(column, &middle)?
         }
         Sort::Time => return None,
@@ -278,6 +282,10 @@ mod tests {
         assert_eq!(middle(b"0", b"18446744073709551615").unwrap(), "`k` >= 9223372036854775807");
         assert_eq!(middle(b"7", b"8"), None);
         assert_eq!(middle(b"8", b"7"), None);
+        let text = [column("k", "varchar", "cp932")];
+        let middle = |low: &[u8], high: &[u8]| from_middle(&text, &value(&text, &[low]), &value(&text, &[high]));
+        assert_eq!(middle(b"\x83\x5c", b"\x95\x5c"), None, "half a letter is no text");
+        assert_eq!(middle(b"a", b"c").unwrap(), "`k` >= _cp932 X'62'");
         for (low, high) in [
             (&b"user0000"[..], &b"user9999"[..]),
             (b"", b"zzz"),

@@ -190,10 +190,14 @@ fn without_sets(mut text: &str) -> String {
     kept + text
 }
 
-/// Adds columns, indexes and foreign keys, as every vendor lists them.
+/// Adds columns, indexes and foreign keys, as every vendor lists them. A generated column of MariaDB has no NOT NULL.
 fn shapes(connection: &mut Connection, selection: &Selection, found: &mut Objects) -> Result<()> {
     for (list, schema, what) in [
-        ("columns", "table_schema", "LPAD(ordinal_position, 5, '0'), column_name, is_nullable"),
+        (
+            "columns",
+            "table_schema",
+            "LPAD(ordinal_position, 5, '0'), column_name, IF(COALESCE(generation_expression, '') = '', is_nullable, '')",
+        ),
         ("statistics", "table_schema", "index_name, seq_in_index, column_name, non_unique"),
         ("referential_constraints", "constraint_schema", "constraint_name, referenced_table_name"),
     ] {

@@ -15,6 +15,7 @@ mod rows;
 mod straight;
 mod streams;
 mod vendor;
+mod words;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -110,6 +111,10 @@ impl ServerLoad {
         history::fit(&mut control, &mut plan, dialect)?;
         vendor::fit_collations(&mut control, &mut plan)?;
         passed_over::fit(&mut control, &mut plan, dialect)?;
+        if other_vendor {
+            let lost = words::fit(&mut plan, dialect);
+            passed_over::warn(&mut plan, lost);
+        }
         let local = control.query("SELECT @@local_infile")?;
         let way = if local.single() == Some("1") { Way::LoadData } else { Way::Insert };
         let mut notes = Vec::new();

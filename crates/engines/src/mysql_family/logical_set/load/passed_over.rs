@@ -93,11 +93,16 @@ pub fn fit(connection: &mut Connection, plan: &mut Plan, dialect: Dialect) -> Re
             *text = fitted(text, &passed, dialect, &mut lose);
         }
     }
+    warn(plan, lost);
+    Ok(())
+}
+
+/// Names what the target has no words for, with the objects that had it.
+pub fn warn(plan: &mut Plan, lost: BTreeMap<String, Vec<String>>) {
     plan.warnings.extend(lost.into_iter().map(|(what, mut names)| {
         names.dedup();
         format!("the target does not have {what}: it stays away from {}", first_of(names.into_iter(), NAMED_MAX))
     }));
-    Ok(())
 }
 
 /// The definition in the words of the target. `lose` takes the parts that it has no words for.

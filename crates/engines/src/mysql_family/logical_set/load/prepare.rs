@@ -58,6 +58,9 @@ pub fn control(login: &Login) -> Result<Connection> {
                 "SET SESSION max_execution_time = 0",
                 "SET SESSION sql_require_primary_key = 0",
                 "SET SESSION sql_generate_invisible_primary_key = 0",
+                "SET SESSION show_gipk_in_create_table_and_information_schema = 1",
+                // A foreign key may refer to columns that are not unique.
+                "SET SESSION restrict_fk_on_non_standard_key = 0",
                 // The default of 1 MiB sorts the entries of an index in many small runs.
                 "SET SESSION innodb_ddl_buffer_size = 67108864",
             ]
