@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
 
 use super::end::Piece;
-use super::event::MAGIC;
+use super::event::{ARTIFICIAL, CRC, HEADER, MAGIC, kind};
 
 /// The base name of the relay logs. The server removes them when it forgets its source.
 pub(super) const RELAY: &str = "fullbore-relay";
@@ -29,6 +30,8 @@ struct Relay {
     path: PathBuf,
     /// The source file.
     file: String,
+    /// It says so itself.
+    says_source: bool,
 }
 
 impl Relay {
@@ -62,8 +65,22 @@ impl Relays {
         let mut out = BufWriter::with_capacity(BUFFER, File::create_new(&path).map_err(failed)?);
         out.write_all(MAGIC).and_then(|()| out.write_all(head)).map_err(failed)?;
         self.names.push(name);
-        self.current = Some(Relay { out, path, file: piece.file.clone() });
+        self.current = Some(Relay { out, path, file: piece.file.clone(), says_source: false });
         Ok(())
+    }
+
+    /// Says which place of the source's log comes next, as a source does that sends its log. Without it, MySQL 8.1 and later remove the
+    /// last relay log at their start if no transaction ends in it with a commit: a DDL of MyISAM has none.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn say_source(&mut self, at: u64, server_id: u32) -> Result<()> {
+        let relay = self.current.as_mut().ok_or(Error::Halted)?;
+        if std::mem::replace(&mut relay.says_source, true) {
+            return Ok(());
+        }
+        let event = rotation(&relay.file, at, server_id);
+        relay.out.write_all(&event).map_err(|error| relay.failed(error))
     }
 
     /// Writes bytes of an event.
@@ -92,6 +109,22 @@ impl Relays {
         self.current = None;
         Ok(())
     }
+}
+
+/// The event of a source that begins to send a file: it is in no file of the source.
+fn rotation(file: &str, at: u64, server_id: u32) -> Vec<u8> {
+    let size = (HEADER + size_of::<u64>() + file.len() + CRC) as u32;
+    let mut event = vec![0; HEADER];
+    event[4] = kind::ROTATE;
+    event[5..9].copy_from_slice(&server_id.to_le_bytes());
+    event[9..13].copy_from_slice(&size.to_le_bytes());
+    event[17..].copy_from_slice(&ARTIFICIAL.to_le_bytes());
+    event.extend_from_slice(&at.to_le_bytes());
+    event.extend_from_slice(file.as_bytes());
+    let mut crc = Crc32::new();
+    crc.update(&event);
+    event.extend_from_slice(&crc.finish().to_le_bytes());
+    event
 }
 
 /// Removes relay logs from a directory, and what belongs to them.

@@ -384,6 +384,9 @@ impl Stage {
         match &mut self.way {
             Way::Relays(relays) => {
                 relays.enter(piece, head)?;
+                if self.dialect == Dialect::MySql && !first {
+                    relays.say_source(at, header.server_id)?;
+                }
                 let is_early = header.kind == kind::QUERY && place_of(&piece.file, at) < self.complete;
                 self.redefines |= is_early && header.size > STATEMENT_MAX;
                 let looks = header.kind == kind::QUERY && header.size <= STATEMENT_MAX;

@@ -10,7 +10,7 @@ use fullbore_core::media::{EngineValue, Position};
 use serde_json::json;
 
 use super::end::{End, LogEnd, Piece, Place, show_time};
-use super::event::kind;
+use super::event::{Body, CRC, HEADER, Header, MAGIC, kind};
 use super::relays::RELAY;
 use super::stage::Stage;
 use crate::engine::{LogStop, SetEnd, UnpackedLog};
@@ -163,9 +163,23 @@ impl Set {
     }
 }
 
-/// What is in the relay log with this number.
+/// What is in the relay log with this number of the source's file. It has one event more, which says where it comes from.
 fn relay(directory: &std::path::Path, number: u32) -> Vec<u8> {
-    fs::read(directory.join(format!("{RELAY}.{number:06}"))).unwrap()
+    let mut bytes = fs::read(directory.join(format!("{RELAY}.{number:06}"))).unwrap();
+    let (mut at, mut said) = (MAGIC.len(), 0);
+    while let Some(header) = bytes.get(at..).and_then(|rest| Header::parse(rest.first_chunk()?)) {
+        let end = at + header.size as usize;
+        if header.is_artificial() {
+            let Ok(Body::Rotate { file, .. }) = Body::parse(&header, &bytes[at + HEADER..end - CRC]) else { panic!() };
+            assert!(file.starts_with("binlog.0000"), "{file}");
+            bytes.drain(at..end);
+            said += 1;
+        } else {
+            at = end;
+        }
+    }
+    assert!(said <= 1);
+    bytes
 }
 
 fn whole(log: &Log) -> Vec<u8> {

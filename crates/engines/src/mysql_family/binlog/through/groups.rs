@@ -57,6 +57,15 @@ impl Statements {
         self.run(format!("SET @@SESSION.gtid_next = '{}'", self.next).as_bytes())
     }
 
+    /// The next statement has no GTID of the log. The session owns it until its transaction ends.
+    pub(super) fn give_gtid_back(&mut self) -> Result<()> {
+        if self.executed.is_none() {
+            return Ok(());
+        }
+        self.run(b"ROLLBACK")?;
+        self.run(b"SET @@SESSION.gtid_next = 'AUTOMATIC'")
+    }
+
     /// A group must be complete when the next one begins.
     fn end_group(&mut self) -> Result<()> {
         self.send_rows()?;
@@ -90,6 +99,7 @@ impl Statements {
     pub fn give_up(&mut self) {
         let _ = self.target().settle(); // The error is known.
         let _ = self.run(b"ROLLBACK");
+        let _ = self.give_gtid_back();
         if let Some(statement) = self.half.take()
             && let Some(name) = statement.created_table()
             && self.main.prepare(&statement).is_ok()

@@ -1,6 +1,7 @@
 //! The events of a log as statements for a running server, as `mysqlbinlog` prints them: `BINLOG` for rows, and each other
 //! statement with the settings of its session. A transaction is committed as a whole, or not at all.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub struct Statements {
     pub(super) dialect: Dialect,
     /// The GTIDs that the server had; `None` if transactions get new ones.
     pub(super) executed: Option<GtidSet>,
+    /// The server writes a binary log.
+    logs: bool,
     /// What must not be applied.
     guard: Guard,
     /// Statements that set something for the next statement.
@@ -79,12 +82,14 @@ impl Statements {
     pub fn begin(connect: Connect, dialect: Dialect, guard: Guard) -> Result<Self> {
         let mut connection = connect()?;
         let executed = executed(&mut connection, dialect)?;
+        let logs = connection.query("SELECT @@GLOBAL.log_bin")?.single() == Some("1");
         Ok(Self {
             main: groups::session(connection, dialect)?,
             of_xa: None,
             connect,
             dialect,
             executed,
+            logs,
             guard,
             ahead: Vec::new(),
             batch: Batch::default(),
@@ -253,11 +258,7 @@ impl Statements {
                 return Ok(());
             }
             Verdict::Replace(database) => {
-                if self.executed.is_some() {
-                    // The session owns the GTID of the transaction until then.
-                    self.run(b"ROLLBACK")?;
-                    self.run(b"SET @@SESSION.gtid_next = 'AUTOMATIC'")?;
-                }
+                self.give_gtid_back()?;
                 self.run(format!("DROP DATABASE IF EXISTS {database}").as_bytes())?;
                 self.take_gtid()?;
             }
@@ -278,25 +279,43 @@ impl Statements {
         for set in std::mem::take(&mut self.ahead) {
             self.run(set.as_bytes())?;
         }
-        let was_open = self.open;
-        self.open |= statement.keeps_open();
+        self.run_one(kind, statement)
+    }
+
+    /// Runs a statement that is no part of how transactions begin and end.
+    fn run_one(&mut self, kind: Kind, statement: &Statement) -> Result<()> {
+        let commits = kind == Kind::Definition && self.dialect == Dialect::MariaDb && self.open;
+        let opens = statement.keeps_open();
+        // Without a binary log, a MySQL server commits this CREATE TABLE before its rows, and with the GTID of both.
+        let apart = opens && !self.logs;
+        if apart {
+            self.give_gtid_back()?;
+        }
+        self.open |= opens;
         self.empty = false;
-        match self.target().run(&statement.text) {
+        let text = if apart { statement.runnable() } else { Cow::Borrowed(&statement.text[..]) };
+        let made = match self.target().run(&text) {
             Err(Failure::Server(error))
                 if (MADE_ALREADY.contains(&error.code) || error.code == NO_EVENT)
                     && kind != Kind::Rows
                     && self.guard.is_before_the_end_of_the_set(&self.file, self.at) =>
             {
                 // The set has what the log makes later. The GTID was given back with the error.
-                self.take_gtid()?;
+                if !apart {
+                    self.take_gtid()?;
+                }
                 self.empty = true;
+                false
             }
-            Err(Failure::Server(error)) if statement.error != 0 && error.code == u32::from(statement.error) => {}
-            done => done.map_err(|failure| self.failed(failure))?,
+            Err(Failure::Server(error)) if statement.error != 0 && error.code == u32::from(statement.error) => false,
+            done => done.map(|()| true).map_err(|failure| self.failed(failure))?,
+        };
+        if apart {
+            self.take_gtid()?;
         }
-        if was_open && kind == Kind::Definition && self.dialect == Dialect::MariaDb {
-            // MariaDB's CREATE TABLE … SELECT: it has ended the transaction of the rows that follow.
-            self.half = Some(statement.clone());
+        if commits || opens && (apart || !made) {
+            // CREATE TABLE … SELECT: no transaction is open any more for the rows that follow.
+            self.half = made.then(|| statement.clone());
             self.run(b"START TRANSACTION")?;
         }
         Ok(())
