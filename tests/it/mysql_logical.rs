@@ -359,6 +359,17 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
     ]);
     let made = maria.sql("SHOW CREATE TABLE odd.t; SELECT id, a FROM odd.t; SELECT * FROM odd.t LIMIT 0");
     assert!(made.contains("INVISIBLE") && made.contains("IGNORED") && made.ends_with("1\t7\n"), "{made}");
+    // A load has the time zone UTC.
+    for (server, file, scheme) in [(&source, "source", "mysql"), (&maria, "maria", "mariadb")] {
+        server.sql("SET GLOBAL time_zone = '+05:00'");
+        server.sql(
+            "CREATE DATABASE zoned; CREATE TABLE zoned.z (id INT PRIMARY KEY, at TIMESTAMP NULL, d DATE AS (date(at)) STORED, \
+             n INT AS (id + 1) STORED, later INT AS (at > '2000-01-01') STORED); INSERT INTO zoned.z (id, at) VALUES (1, '2026-06-01 02:00:00')",
+        );
+        let line = format!("backup {scheme}://root@127.0.0.1:{}/zoned --method logical", server.port());
+        let ended = world.run(&format!("{line} --password-file {file} --mkdir --to of-{file}/")).with_code(4);
+        ended.says(&["stored generated columns", "so they change: zoned.z.d\n"]);
+    }
     let url = url.replace("mariadb:", "mysql:");
     let wrong = format!("backup {url} --method logical --password-file maria --to b/");
     world.run(&wrong).refused(2, "", "is a MariaDB server").says(&["write mariadb://"]);

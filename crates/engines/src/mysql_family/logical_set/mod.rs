@@ -10,6 +10,7 @@ mod accounts;
 mod ahead;
 pub mod catalog;
 mod catalogs;
+mod computed;
 pub mod describe;
 mod encode;
 pub mod files;

@@ -20,7 +20,7 @@ use super::server::{Facts as ServerFacts, Login};
 use super::set::{self, Detail};
 use super::snapshot::{self, How};
 use super::tsv::Tally;
-use super::{accounts, judge, lock};
+use super::{accounts, computed, judge, lock};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::preflight::status;
 use crate::mysql_family::binlog::through::settings::{Names, names};
@@ -131,6 +131,7 @@ impl LogicalSession {
         let sees_a_part = unseen.is_some();
         let mut warnings = described.warnings.clone();
         warnings.extend(unseen);
+        warnings.extend(computed::warning(&mut control, &selection)?);
         warnings.extend(judge::warnings_of(&facts, &listing, &taken));
         let size = listing.tables.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
         let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size: size.max(1) }];

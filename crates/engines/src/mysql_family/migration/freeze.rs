@@ -29,6 +29,9 @@ pub struct Before {
     read_only: bool,
     /// Of MySQL.
     super_read_only: bool,
+    /// MariaDB ran events: they may write to a read-only server.
+    #[serde(default)]
+    runs_events: bool,
 }
 
 impl Before {
@@ -37,10 +40,14 @@ impl Before {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn ask(login: &Login) -> Result<Self> {
-        let super_read_only = if login.address.dialect == Dialect::MySql { "@@GLOBAL.super_read_only" } else { "0" };
-        let answer = login.ask()?.query(&format!("SELECT @@GLOBAL.read_only, {super_read_only}"))?;
+        let of_dialect = match login.address.dialect {
+            Dialect::MySql => "@@GLOBAL.super_read_only, 0",
+            Dialect::MariaDb => "0, @@GLOBAL.event_scheduler = 'ON'",
+        };
+        let answer = login.ask()?.query(&format!("SELECT @@GLOBAL.read_only, {of_dialect}"))?;
         let is_on = |column| answer.value(0, column).is_some_and(|value| !matches!(value, "0" | "OFF"));
-        Ok(Self { server: login.address.name(), read_only: is_on(0), super_read_only: is_on(1) })
+        let (read_only, super_read_only, runs_events) = (is_on(0), is_on(1), is_on(2));
+        Ok(Self { server: login.address.name(), read_only, super_read_only, runs_events })
     }
 
     /// Whether it takes no writes.
@@ -56,6 +63,9 @@ impl Before {
         }
         if !self.read_only {
             undo.push("SET GLOBAL read_only = OFF");
+        }
+        if self.runs_events {
+            undo.push("SET GLOBAL event_scheduler = ON");
         }
         undo
     }
@@ -99,6 +109,8 @@ pub struct Freeze {
     login: Login,
     timeout: Duration,
     before: Before,
+    /// MariaDB: the account may not stop its events.
+    still_runs_events: bool,
     /// MariaDB: the connection with the lock, which also stops accounts that may write to a read-only server.
     held: Option<Connection>,
 }
@@ -143,7 +155,7 @@ impl Freeze {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn begin(login: &Login, timeout: Duration) -> Result<Self> {
-        Ok(Self { before: Before::ask(login)?, login: login.clone(), timeout, held: None })
+        Ok(Self { before: Before::ask(login)?, login: login.clone(), timeout, still_runs_events: false, held: None })
     }
 
     /// What the source was.
@@ -168,6 +180,10 @@ impl Freeze {
             true => &["SET GLOBAL super_read_only = ON"],
             false => &["SET GLOBAL read_only = ON", "FLUSH TABLES WITH READ LOCK"],
         };
+        if self.before.runs_events && connection.query_if_allowed("SET GLOBAL event_scheduler = OFF")?.is_none() {
+            self.before.runs_events = false;
+            self.still_runs_events = true;
+        }
         for statement in statements {
             connection.query(statement).map_err(|failure| match failure {
                 Failure::Server(error) => {
@@ -249,7 +265,13 @@ impl Freeze {
     pub fn way_back(&self) -> String {
         let name = self.login.address.name();
         let undo = self.before.undo(self.login.address.dialect);
-        let still = if self.is_mysql() { "" } else { ". Accounts with READ_ONLY ADMIN can still write to it" };
+        let still = match (self.is_mysql(), self.still_runs_events) {
+            (true, _) => "",
+            (_, false) => ". Accounts with READ_ONLY ADMIN can still write to it",
+            (_, true) => {
+                ". Accounts with READ_ONLY ADMIN can still write to it, and its events still run there: SET GLOBAL event_scheduler = OFF"
+            }
+        };
         match undo.is_empty() {
             true => format!("{name} was read-only before, and stays so{still}"),
             false => format!(
