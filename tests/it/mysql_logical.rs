@@ -320,7 +320,9 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
          CREATE TABLE u (v VARCHAR(9) CHARACTER SET utf16, w VARCHAR(9)) DEFAULT CHARSET = utf8mb3; INSERT INTO u VALUES ('ß', 'ß'); \
          CREATE VIEW w AS SELECT id FROM t; SET SESSION sql_generate_invisible_primary_key = 1, restrict_fk_on_non_standard_key = 0; \
          CREATE TABLE keyless (x INT); INSERT INTO keyless VALUES (1), (1); CREATE TABLE parent (a INT, KEY (a)); \
-         CREATE TABLE child (a INT, FOREIGN KEY (a) REFERENCES parent (a))",
+         CREATE TABLE child (a INT, FOREIGN KEY (a) REFERENCES parent (a)); \
+         CREATE FUNCTION f (x VARCHAR(9)) RETURNS VARCHAR(20) DETERMINISTIC RETURN CHARSET(x); \
+         ALTER DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
     );
     let before = everything(&source, &["shop"]);
     source.sql("SET GLOBAL sql_buffer_result = 1, GLOBAL show_gipk_in_create_table_and_information_schema = 0");
@@ -334,6 +336,8 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
     target.sql("SET GLOBAL sql_buffer_result = 0");
     assert_same(&everything(&target, &["shop"]), &before);
     assert!(!target.sql("SHOW CREATE VIEW shop.w").to_lowercase().contains("sql_buffer_result"));
+    // A routine has the collation that its database had then.
+    assert_eq!(target.sql("USE shop; SELECT @@collation_database, f('a')"), "utf8mb4_bin\tlatin1\n");
 
     // The other vendor has other default collations for the same character sets.
     let url = url(&maria);

@@ -253,6 +253,7 @@ pub(super) fn order(
     Ok(LoadOrder {
         set: manifest.backup_set_id,
         engine: manifest.engine.clone(),
+        engine_version: manifest.engine_version.clone(),
         catalogs,
         streams: manifest.streams.clone(),
         large: Vec::new(),

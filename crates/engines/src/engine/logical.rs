@@ -46,6 +46,8 @@ pub struct LoadOrder {
     pub set: Uuid,
     /// The engine of the set.
     pub engine: String,
+    /// The version of the server that was backed up.
+    pub engine_version: String,
     /// The catalogs: names and bytes.
     pub catalogs: Vec<(String, Vec<u8>)>,
     /// The streams of the set.

@@ -54,6 +54,9 @@ pub struct End {
     /// When a full was finished, in microseconds since 1970 by the clock of its host. Its position does not have it.
     #[serde(skip)]
     pub finished: Option<i64>,
+    /// When the place of a full was read, if that was long before its end; by the same clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<i64>,
 }
 
 /// A piece of a file in a log set.
@@ -164,7 +167,8 @@ fn of_full(dialect: Dialect, position: &Value) -> Result<End, String> {
         // The name in MySQL's redo log has the directory.
         let file = file.rsplit('/').next().unwrap_or_default().to_owned();
         let binlog = Place { file, offset, gtid, servers: String::new(), file_crc: None, tail: None };
-        Ok(End { binlog, server, at: String::new(), finished: None })
+        let taken = position["place_at"].as_str().and_then(micros);
+        Ok(End { binlog, server, at: String::new(), finished: None, taken })
     };
     let is_rows = position.get("method").and_then(Value::as_str) == Some("logical");
     let place = if dialect == Dialect::MySql { "binary_log_exact" } else { "binary_log" };
@@ -269,7 +273,8 @@ mod tests {
             file_crc: Some(5),
             tail: Some(Tail { at: 869, crc: 6 }),
         };
-        let end = End { binlog, server: UUID.into(), at: show_time(1_700_000_000_123_456), finished: None };
+        let end =
+            End { binlog, server: UUID.into(), at: show_time(1_700_000_000_123_456), finished: None, taken: None };
         let pieces = vec![Piece { file: "binlog.000003".into(), from: 500, bytes: 400, head: 193 }];
         let (until, earliest) = (end.at.clone(), end.at.clone());
         let log = LogEnd { until, earliest, transactions: 3, anonymous: 0, pieces, end };

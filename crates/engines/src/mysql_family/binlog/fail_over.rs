@@ -85,7 +85,7 @@ impl Search<'_> {
     /// MySQL: all its transactions have GTIDs, and it has those of the end.
     fn demand_gtids(&self, asking: &mut Connection) -> Result<()> {
         if self.server.dialect != Dialect::MySql {
-            return Ok(());
+            return self.demand_replica(asking);
         }
         let answer = asking.query("SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed")?;
         let text = |column| answer.value(0, column).unwrap_or_default();
@@ -100,6 +100,21 @@ impl Search<'_> {
             true => Ok(()),
             false => Err(self.refused(format!(
                 "it does not have the transactions {lacking}, which are in the last set: the fail-over lost them"
+            ))),
+        }
+    }
+
+    /// MariaDB: a replica has another `server_id` than its source. A server that was restored has the same one, and a history of its own
+    /// with the same GTIDs.
+    fn demand_replica(&self, asking: &mut Connection) -> Result<()> {
+        let own = asking.query("SELECT @@GLOBAL.server_id")?.single().unwrap_or_default().to_owned();
+        let end = self.end.to_string();
+        let mut writers = end.split(',').filter_map(|gtid| gtid.trim().split('-').nth(1));
+        match writers.all(|id| id == own) {
+            false => Ok(()),
+            true => Err(self.refused(format!(
+                "its server_id ({own}) is that of the server which wrote the last set ({end}): it is no replica of that server, but perhaps \
+                 a restored copy with another history"
             ))),
         }
     }

@@ -65,12 +65,15 @@ pub fn join(server: &Server, base: &End, clock: Clock) -> Result<Joined> {
     Ok(Joined { base, clock, pull, head, has_more })
 }
 
-/// Refuses a file that was begun after the full was finished: then the log was reset meanwhile, and its files have the same
+/// Refuses a file that was begun after the place of the full was read: then the log was reset meanwhile, and its files have the same
 /// names again. A log set knows its file by the checksum of the first event.
 fn refuse_later_file(server: &Server, base: &End, walk: &Walk, clock: Clock) -> Result<()> {
-    let Some((finished, begun)) = base.finished.zip(walk.file_begun) else { return Ok(()) };
-    if base.binlog.file_crc.is_none() && i64::from(begun) * 1_000_000 > finished.saturating_add(clock.ahead) {
-        let why = format!("{} was begun after the last set, so it is another file than that set ends in", walk.file);
+    let Some((read, begun)) = base.taken.or(base.finished).zip(walk.file_begun) else { return Ok(()) };
+    if base.binlog.file_crc.is_none() && i64::from(begun) * 1_000_000 > read.saturating_add(clock.ahead) {
+        let why = format!(
+            "{} was begun after the last set read its place, so it is another file than that set ends in",
+            walk.file
+        );
         return Err(refused(server, why));
     }
     Ok(())

@@ -68,6 +68,7 @@ mod tests {
     #[test]
     fn places_are_in_the_order_of_files_and_offsets_and_proved_by_checksums() {
         let end = |file: &str, offset, tail| End {
+            taken: None,
             finished: None,
             binlog: Place {
                 file: file.into(),

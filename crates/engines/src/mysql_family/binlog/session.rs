@@ -123,7 +123,7 @@ impl BinlogSession {
             tail: walk.tail,
         };
         let log = LogEnd {
-            end: End { binlog, server: self.identity.clone(), at: show_time(at), finished: None },
+            end: End { binlog, server: self.identity.clone(), at: show_time(at), finished: None, taken: None },
             until: show_time(until),
             earliest: show_time(walk.earliest.unwrap_or(until)),
             transactions: walk.groups,

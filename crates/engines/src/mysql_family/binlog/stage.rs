@@ -186,6 +186,7 @@ impl Stage {
             server: last.end.server,
             at: newest.map(show_time).unwrap_or_default(),
             finished: None,
+            taken: None,
         };
         if let Way::Kept(kept) = &mut self.way {
             kept.end_of_set(&self.stands)?;

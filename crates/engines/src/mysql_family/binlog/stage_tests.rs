@@ -100,7 +100,7 @@ impl Log {
             file_crc: None,
             tail: None,
         };
-        End { binlog, server: UUID.into(), at: show_time(1), finished: None }
+        End { binlog, server: UUID.into(), at: show_time(1), finished: None, taken: None }
     }
 }
 

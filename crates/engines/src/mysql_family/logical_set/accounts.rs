@@ -164,6 +164,21 @@ impl Account {
         vec![create, format!("ALTER USER {}{identified} RETAIN CURRENT PASSWORD{expired}", self.quoted(dialect))]
     }
 
+    /// Whether the password is expired.
+    pub fn is_expired(&self) -> bool {
+        const EXPIRED: &str = " PASSWORD EXPIRE";
+        let behind =
+            |rest: &str| find_outside(rest, EXPIRED).and_then(|at| rest.get(at + EXPIRED.len()..)).map(str::to_owned);
+        let mut rest = behind(&self.create);
+        while let Some(text) = rest {
+            if ![" NEVER", " INTERVAL", " DEFAULT"].iter().any(|word| text.starts_with(word)) {
+                return true;
+            }
+            rest = behind(&text);
+        }
+        false
+    }
+
     /// For a comparison with `user` and `host` of `mysql.user`.
     pub fn condition(&self) -> String {
         format!("user = {} AND host = {}", literal(&self.user), literal(&self.host))
@@ -228,6 +243,18 @@ mod tests {
         let new = "ALTER USER `a`@`%` IDENTIFIED WITH 'y' AS '*4''1' RETAIN CURRENT PASSWORD";
         assert_eq!(of(native, "0x42"), [native.replace("'*4''1'", "0x42").as_str(), new]);
         assert_eq!(of("CREATE USER `a`@`%`", "0x42"), ["CREATE USER `a`@`%`"]);
+    }
+
+    #[test]
+    fn a_password_that_expires_one_day_is_not_expired() {
+        let expired =
+            |rest: &str| Account { create: format!("CREATE USER `a`@`%` {rest}"), ..Account::default() }.is_expired();
+        assert!(expired("REQUIRE SSL PASSWORD EXPIRE") && expired("PASSWORD EXPIRE INTERVAL 5 DAY PASSWORD EXPIRE"));
+        for rest in
+            ["PASSWORD EXPIRE NEVER", "PASSWORD EXPIRE INTERVAL 5 DAY", "IDENTIFIED VIA x USING ' PASSWORD EXPIRE'", ""]
+        {
+            assert!(!expired(rest), "{rest}");
+        }
     }
 
     #[test]

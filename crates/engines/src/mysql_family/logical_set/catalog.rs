@@ -106,6 +106,10 @@ pub struct Code {
     /// The mode that its body was parsed in; empty for a view.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sql_mode: String,
+    /// The collation that its database had at its creation: variables without a character set have it. Empty for a view, and in sets of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub database_collation: String,
     /// `character_set_client` of its creation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub character_set: String,

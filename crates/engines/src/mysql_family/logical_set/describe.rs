@@ -198,6 +198,7 @@ impl Described {
                 create: text(at)?,
                 character_set: text(at + 1)?,
                 collation: text(at + 2)?,
+                database_collation: text(at + 3)?,
                 time_zone: if kind == "EVENT" { text(2)? } else { String::new() },
                 kind: kind.to_owned(),
                 schema: schema.clone(),

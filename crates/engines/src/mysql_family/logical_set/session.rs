@@ -90,6 +90,8 @@ pub struct LogicalSession {
     readers: usize,
     how: How,
     place: Value,
+    /// When it was read, by the clock of this host.
+    placed: jiff::Timestamp,
     blocked: Duration,
     warnings: Vec<String>,
     /// The account sees a part of what was asked for.
@@ -112,13 +114,14 @@ impl LogicalSession {
         let facts = ServerFacts::ask(&mut control, login.address.dialect)?;
         judge::demand_known(&login, &facts)?;
         let mut attempt = 0;
-        let (listing, taken) = loop {
+        let (listing, taken, placed) = loop {
             let listing = Listing::ask(&mut control, &mut beside, facts.dialect, &selection)?;
             let taken = snapshot::take(&login, options.readers, &mut control, &facts, &listing, options.lock_timeout)?;
+            let placed = jiff::Timestamp::now();
             attempt += 1;
             let [changed, new] = listing.changed(&mut control, &mut beside, facts.dialect, &selection)?;
             match changed.or(new) {
-                None => break (listing, taken),
+                None => break (listing, taken, placed),
                 Some(_) if attempt < ATTEMPTS => {}
                 Some(what) => return Err(judge::changed(&login, &what)),
             }
@@ -150,6 +153,7 @@ impl LogicalSession {
             readers,
             how: taken.how,
             place: taken.place,
+            placed,
             blocked: taken.blocked,
             warnings,
             sees_a_part,
@@ -379,6 +383,7 @@ impl Session for LogicalSession {
             "databases": self.listing.databases.len(),
             "tables": self.listing.tables.len(),
             place: self.place,
+            "place_at": self.placed.to_string(),
             "collations": collations,
             "complete_at": now.map(|now| format!("{}:{}", now.file, now.offset)),
         }))

@@ -104,8 +104,9 @@ fn compared(object: Object, depth: Depth) -> Option<(Name, String)> {
         Object::Code(code) => {
             let least = if code.kind == "VIEW" { Depth::Texts } else { Depth::Bodies };
             let of_name = name(&code.kind, &code.schema, &code.name);
+            let of_database = at(Depth::Texts, code.database_collation.clone());
             let code = if depth == Depth::Bodies { Code { create: body_of(&code), ..code } } else { code };
-            (of_name, at(least, text_of(&code)))
+            (of_name, at(least, text_of(&code) + &of_database))
         }
         _ => return None,
     })

@@ -14,22 +14,24 @@ const ENABLED: &str = " PRESERVE ENABLE";
 const DISABLED: &str = " PRESERVE DISABLE";
 const DEFINER: &str = "CREATE DEFINER=";
 
-/// Drops the events that the migrated databases have in the target.
+/// Drops the events that the migrated databases have in the target. Says whether one of them was enabled: it may have changed rows.
 ///
 /// # Errors
 /// The server refuses.
-pub fn drop_all(target: &mut Connection, selection: &Selection) -> Result<()> {
+pub fn drop_all(target: &mut Connection, selection: &Selection) -> Result<bool> {
     let within = selection.databases_in("event_schema");
-    let found =
-        target.query(&format!("SELECT event_schema, event_name FROM information_schema.events WHERE {within}"))?;
+    let found = target
+        .query(&format!("SELECT event_schema, event_name, status FROM information_schema.events WHERE {within}"))?;
+    let mut was_enabled = false;
     for row in found.rows {
-        if let Ok([Some(schema), Some(name)]) = <[_; 2]>::try_from(row)
+        if let Ok([Some(schema), Some(name), Some(status)]) = <[_; 3]>::try_from(row)
             && selection.takes_code(&schema)
         {
             target.query(&format!("DROP EVENT IF EXISTS {}.{}", quoted(&schema), quoted(&name)))?;
+            was_enabled |= status == "ENABLED";
         }
     }
-    Ok(())
+    Ok(was_enabled)
 }
 
 /// Creates events as they are at the source. None of them runs before all of them are there. Gives warnings about

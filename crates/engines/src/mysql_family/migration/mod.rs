@@ -123,6 +123,8 @@ struct ServerMigration {
     freeze: Option<Freeze>,
     /// Definitions are compared, too.
     compares_definitions: bool,
+    /// The target ran events that an earlier run had enabled before it was killed.
+    ran_events: bool,
 }
 
 impl ServerMigration {
@@ -158,6 +160,7 @@ impl ServerMigration {
             onto: None,
             freeze: None,
             compares_definitions: false,
+            ran_events: false,
             order,
         };
         match earlier {
@@ -220,13 +223,14 @@ impl ServerMigration {
         let mut plan =
             MigrationPlan { servers: servers.named(), is_full_done: true, warnings, ..MigrationPlan::default() };
         let selection = Selection::of_databases(&mark.origin.databases);
+        let mut ran_events = false;
         if order.dry_run {
             servers.demand_applier()?;
             plan.notes.extend(state.source.as_ref().map(|before| before.left_by_hand(servers.source.address.dialect)));
         } else {
             plan.notes.extend(unfreeze(&mut servers, &state, true)?);
             // Of a run that was killed in its cut-over.
-            events::drop_all(&mut servers.control, &selection)?;
+            ran_events = events::drop_all(&mut servers.control, &selection)?;
         }
         let is_named = servers.source.address.database.is_some();
         let databases = if is_named { Vec::new() } else { mark.origin.databases.clone() };
@@ -241,6 +245,7 @@ impl ServerMigration {
             onto: None,
             freeze: None,
             compares_definitions: false,
+            ran_events,
         };
         if this.order.dry_run {
             this.session = Some(this.snapshot()?);
@@ -332,6 +337,7 @@ impl ServerMigration {
         Ok(LoadOrder {
             set: Uuid::now_v7(),
             engine: self.servers.source.address.dialect.name().to_owned(),
+            engine_version: self.servers.facts.version.clone(),
             catalogs: session.catalogs()?,
             large: session.large(),
             replace: self.order.replace || self.again,
@@ -346,7 +352,7 @@ impl ServerMigration {
         self.onto = Some(Onto::begin(&self.servers, &self.selection)?);
         if self.plan.is_full_done {
             // Of a run that was killed in its cut-over.
-            events::drop_all(&mut self.servers.control, &self.selection)?;
+            self.ran_events = events::drop_all(&mut self.servers.control, &self.selection)?;
         }
         Ok(())
     }
@@ -370,7 +376,7 @@ impl ServerMigration {
         let dropped =
             control(&self.servers.target).and_then(|mut target| events::drop_all(&mut target, &self.selection));
         match dropped {
-            Ok(()) => error.noting("no event is in the target yet"),
+            Ok(_) => error.noting("no event is in the target yet"),
             Err(_) => error.noting("events of the target may be enabled: drop them before you continue"),
         }
     }
@@ -458,7 +464,14 @@ impl Migration for ServerMigration {
         if definitions {
             compare_definitions::demand_equal(&self.servers, &self.selection, false)?;
         }
-        compare::all(&self.servers, &self.selection, self.order.source_options.readers)
+        compare::all(&self.servers, &self.selection, self.order.source_options.readers).map_err(|error| {
+            match self.ran_events {
+                true => error.noting(
+                    "events that a killed cut-over had enabled have run on the target, and may have changed these rows",
+                ),
+                false => error,
+            }
+        })
     }
 
     fn end(&mut self) -> Result<Vec<String>> {

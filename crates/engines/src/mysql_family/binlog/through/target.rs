@@ -96,6 +96,14 @@ impl Target {
             Err(Failure::Fault(error)) => return Err(error),
             _ => {}
         }
+        if dialect == Dialect::MariaDb
+            && connection.query("SELECT @@GLOBAL.slave_run_triggers_for_rbr")?.single() == Some("ENFORCE")
+        {
+            let why = "it runs triggers for the rows of a log (slave_run_triggers_for_rbr = ENFORCE), which have what the triggers of \
+                       the source did";
+            let hint = "SET GLOBAL slave_run_triggers_for_rbr = NO until the end";
+            return Err(Error::refused(connection.name(), why, hint));
+        }
         let packet = connection.query("SELECT @@max_allowed_packet")?;
         let packet: usize = packet.single().and_then(|text| text.parse().ok()).unwrap_or(1 << 20);
         let settings = Settings::begin(&mut connection, [source, dialect], foreign)?;

@@ -17,6 +17,17 @@ use crate::mysql_family::sql_text::{token_end, unquoted};
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
 
+/// ER_BAD_DB_ERROR, ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE, ER_SP_DOES_NOT_EXIST.
+const NO_OBJECT: [u32; 4] = [1049, 1054, 1146, 1305];
+/// What SUPER allowed in MariaDB before a series.
+const PARTS_OF_SUPER: [((u16, u16), &str); 2] = [
+    ((10, 11), "READ_ONLY ADMIN"),
+    (
+        (11, 0),
+        "BINLOG ADMIN, BINLOG REPLAY, CONNECTION ADMIN, FEDERATED ADMIN, REPLICATION MASTER ADMIN, REPLICATION SLAVE ADMIN, SET USER",
+    ),
+];
+
 /// The accounts of the plan that are made: all except root, the server's own, and the account that runs the load. A server
 /// that was made for the load gets the root accounts, too.
 ///
@@ -76,7 +87,7 @@ pub fn create(connection: &mut Connection, accounts: &[Account], dialect: Dialec
         statements.extend(account.creates(dialect));
         statements.into_iter().map(move |statement| (name.clone(), statement))
     });
-    run_all(connection, statements)
+    run_all(connection, statements).map(drop)
 }
 
 /// Takes the grants for PUBLIC out of the accounts if the target does not know them. Gives a warning then.
@@ -88,7 +99,30 @@ pub fn without_public(accounts: &mut Vec<Account>, facts: &Facts) -> Option<Stri
     found
 }
 
-/// Grants privileges and roles, after all tables and routines exist.
+/// Adds to SUPER what it meant in earlier series of MariaDB: the later ones have privileges of their own for it. Gives a note then.
+/// <https://mariadb.com/kb/en/grant/#super>
+pub fn with_parts_of_super(accounts: &mut [Account], source: (u16, u16), facts: &Facts) -> Option<String> {
+    let parts = PARTS_OF_SUPER.iter().filter(|(since, _)| source < *since && *since <= facts.series);
+    let parts: Vec<&str> = parts.map(|(_, privileges)| *privileges).collect();
+    if facts.dialect != Dialect::MariaDb || parts.is_empty() || source == (0, 0) {
+        return None;
+    }
+    let is_super = |grant: &String| {
+        let privileges = grant.split(" ON *.* TO ").next().filter(|privileges| privileges.len() < grant.len());
+        privileges.is_some_and(|list| list.trim_start_matches("GRANT ").split(", ").any(|name| name == "SUPER"))
+    };
+    let mut named = Vec::new();
+    for account in accounts.iter_mut().filter(|account| account.grants.iter().any(is_super)) {
+        let name = account.quoted(facts.dialect);
+        account.grants.push(format!("GRANT {} ON *.* TO {name}", parts.join(", ")));
+        named.push(name);
+    }
+    let told = |named| format!("accounts with SUPER get what it no longer means ({}): {named}", parts.join(", "));
+    (!named.is_empty()).then(|| told(first_of(named, NAMED_MAX)))
+}
+
+/// Grants privileges and roles, after all tables and routines exist. Gives warnings about grants on what the target does not have:
+/// a server keeps the grants of a table that was dropped.
 ///
 /// # Errors
 /// Names the first account with a grant that the server refuses. All other grants are there.
@@ -97,7 +131,7 @@ pub fn grant(
     accounts: &[Account],
     maps: &[(String, String)],
     dialect: Dialect,
-) -> Result<()> {
+) -> Result<Vec<String>> {
     let of_maps = |text: String, (from, to): &(String, String)| renamed(&text, &quoted(from), &quoted(to));
     // A role has its privileges before another account gets the role.
     let (roles, users): (Vec<_>, Vec<_>) = accounts.iter().partition(|account| account.role);
@@ -108,22 +142,37 @@ pub fn grant(
         if !account.default_roles.is_empty() {
             statements.push(format!("ALTER USER {name} DEFAULT ROLE {}", account.default_roles.join(", ")));
         }
+        if dialect == Dialect::MariaDb && account.is_expired() {
+            // The grant with the password has made it new.
+            statements.push(format!("ALTER USER {name} PASSWORD EXPIRE"));
+        }
         statements.into_iter().map(move |statement| (name.clone(), statement))
     });
-    run_all(connection, statements)
+    let missing = run_all(connection, statements)?;
+    Ok(missing
+        .into_iter()
+        .map(|missing| format!("a grant on what the target does not have is not made: {missing}"))
+        .collect())
 }
 
-/// Runs statements, each with the name of its account, also behind one that the server refuses. Gives the first error.
-fn run_all(connection: &mut Connection, statements: impl Iterator<Item = (String, String)>) -> Result<()> {
-    let mut first = None;
+/// Runs statements, each with the name of its account, also behind one that the server refuses. Gives grants on objects that do not
+/// exist.
+///
+/// # Errors
+/// The first other error.
+fn run_all(connection: &mut Connection, statements: impl Iterator<Item = (String, String)>) -> Result<Vec<String>> {
+    let (mut first, mut missing) = (None, Vec::new());
     for (name, statement) in statements {
         match connection.query(&statement) {
             Ok(_) => {}
+            Err(Failure::Server(error)) if NO_OBJECT.contains(&error.code) && statement.starts_with("GRANT ") => {
+                missing.push(format!("{name}: {error}"));
+            }
             Err(Failure::Server(error)) => first = first.or_else(|| Some(refused(&name, &statement, &error))),
             Err(failure) => return Err(failure.into()),
         }
     }
-    first.map_or(Ok(()), Err)
+    first.map_or(Ok(missing), Err)
 }
 
 /// The error of a server that refuses a statement about an account.
@@ -188,5 +237,38 @@ mod tests {
             [definer("CREATE VIEW v"), definer("CREATE DEFINER=`a"), definer("CREATE DEFINER=")],
             [None, None, None]
         );
+    }
+
+    #[test]
+    fn super_keeps_what_it_meant_before_a_series() {
+        let granted = |grant: &str, source| {
+            let grants = vec![grant.to_owned()];
+            let mut accounts = [Account { user: "a".into(), host: "%".into(), grants, ..Account::default() }];
+            let told = with_parts_of_super(&mut accounts, source, &facts()).is_some();
+            (told, accounts[0].grants.get(1).cloned().unwrap_or_default())
+        };
+        let (told, more) = granted("GRANT SELECT, SUPER ON *.* TO `a`@`%`", (10, 6));
+        assert!(
+            told && more.starts_with("GRANT READ_ONLY ADMIN, BINLOG ADMIN,") && more.ends_with(" ON *.* TO `a`@`%`")
+        );
+        let (told, more) = granted("GRANT SUPER ON *.* TO `a`@`%` WITH GRANT OPTION", (10, 11));
+        assert!(told && more.starts_with("GRANT BINLOG ADMIN,"));
+        assert_eq!(granted("GRANT SUPER ON *.* TO `a`@`%`", (11, 4)), (false, String::new()));
+        assert_eq!(granted("GRANT SELECT ON `SUPER`.* TO `a`@`%`", (10, 6)), (false, String::new()));
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            dialect: Dialect::MariaDb,
+            version: String::new(),
+            series: (11, 8),
+            hostname: String::new(),
+            server_id: 1,
+            server_uuid: String::new(),
+            lower_case_table_names: 0,
+            binary_log: true,
+            max_allowed_packet: 1 << 20,
+            grants: Default::default(),
+        }
     }
 }

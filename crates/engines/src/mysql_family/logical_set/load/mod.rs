@@ -40,6 +40,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::columns::have_history;
 use crate::mysql_family::server_options::{DISABLE_REDO, USERS};
+use crate::mysql_family::version::series;
 use plan::{Plan, PlannedTable};
 use redo::RedoOff;
 use rows::{Loader, Way};
@@ -69,6 +70,8 @@ pub struct ServerLoad {
     /// The rows of each table, by the set.
     expected: Mutex<Vec<Tally>>,
     loaded_rows: AtomicU64,
+    /// Held by the only statement that loads a table whose rows lock each other.
+    one_at_a_time: Mutex<()>,
     begun: Mutex<&'static str>,
     notes: Vec<String>,
     /// With `--disable-redo`.
@@ -108,13 +111,7 @@ impl ServerLoad {
         } else if dialect == Dialect::MySql && redo::is_off(&mut control)? {
             plan.warnings.push(REDO_IS_OFF.to_owned());
         }
-        history::fit(&mut control, &mut plan, dialect)?;
-        vendor::fit_collations(&mut control, &mut plan)?;
-        passed_over::fit(&mut control, &mut plan, dialect)?;
-        if other_vendor {
-            let lost = words::fit(&mut plan, dialect);
-            passed_over::warn(&mut plan, lost);
-        }
+        fit(&mut control, &mut plan, dialect, other_vendor)?;
         let local = control.query("SELECT @@local_infile")?;
         let way = if local.single() == Some("1") { Way::LoadData } else { Way::Insert };
         let mut notes = Vec::new();
@@ -131,6 +128,7 @@ impl ServerLoad {
             false => Vec::new(),
         };
         plan.warnings.extend(accounts::without_public(&mut accounts, &facts));
+        notes.extend(accounts::with_parts_of_super(&mut accounts, series(&order.engine_version), &facts));
         warn_of_definers(&mut control, &mut plan, &accounts)?;
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
@@ -157,6 +155,7 @@ impl ServerLoad {
             spare,
             expected,
             loaded_rows,
+            one_at_a_time: Mutex::default(),
             begun,
             notes,
             redo,
@@ -233,6 +232,18 @@ impl ServerLoad {
     }
 }
 
+/// Writes the definitions in the words of the target. What it has no words for is named in warnings.
+fn fit(control: &mut Connection, plan: &mut Plan, dialect: Dialect, other_vendor: bool) -> Result<()> {
+    history::fit(control, plan, dialect)?;
+    vendor::fit_collations(control, plan)?;
+    passed_over::fit(control, plan, dialect)?;
+    if other_vendor {
+        let lost = words::fit(plan, dialect);
+        passed_over::warn(plan, lost);
+    }
+    Ok(())
+}
+
 /// Adds the warning about definers that the target does not have.
 fn warn_of_definers(control: &mut Connection, plan: &mut Plan, made: &[Account]) -> Result<()> {
     let unknown = accounts::unknown_definers(control, plan, made)?;
@@ -258,17 +269,14 @@ impl Load for ServerLoad {
         self.add_indexes()?;
         self.each_table(history::has_period, |connection, table| Ok(history::close(connection, &table.quoted())?))?;
         *lock(&self.begun) = "all rows and indexes, without all of its other objects";
-        {
+        let without_grants = {
             let mut control = lock(&self.control);
-            if self.order.resume {
-                objects::drop_code(&mut control, &self.plan)?;
-            }
             // What the target refuses keeps nothing else away.
             let accounts = accounts::create(&mut control, &self.accounts, self.dialect);
             let code = objects::create_code(&mut control, &self.plan);
             let grants = accounts::grant(&mut control, &self.accounts, &self.order.maps, self.dialect);
-            accounts.and(code).and(grants)?;
-        }
+            accounts.and(code).and(grants)?
+        };
         if self.order.check {
             *lock(&self.begun) = "everything, but the check of its rows did not end well";
             let expected = lock(&self.expected).clone();
@@ -288,6 +296,7 @@ impl Load for ServerLoad {
         let idle = self.spare.iter().flat_map(|spare| std::mem::take(&mut *lock(spare)));
         idle.for_each(|loader| loader.connection.quit());
         let mut loaded = self.plan();
+        loaded.warnings.extend(without_grants);
         loaded.rows = self.loaded_rows.load(Ordering::Relaxed);
         loaded.notes.push(format!(
             "loaded into {}: {} with {}",

@@ -125,11 +125,12 @@ pub fn drop_code(connection: &mut Connection, plan: &Plan) -> Result<()> {
     let mut statements: Vec<String> = plan.code.iter().filter(|code| code.kind != "TRIGGER").map(drop_one).collect();
     for database in &plan.databases {
         let schema = &database.name;
-        let asked = "SELECT trigger_name, event_object_table FROM information_schema.triggers WHERE trigger_schema";
+        let asked = "SELECT trigger_name, event_object_table, @@lower_case_table_names FROM information_schema.triggers WHERE \
+                     trigger_schema";
         for row in connection.query(&format!("{asked} = {}", literal(schema)))?.rows {
-            if let Ok([Some(name), Some(table)]) = <[_; 2]>::try_from(row)
-                && plan.tables.iter().any(|it| it.schema == *schema && it.object.name == table)
-            {
+            let Ok([Some(name), Some(table), Some(case)]) = <[_; 3]>::try_from(row) else { continue };
+            let is_it = |it: &str| it == table || (case != "0" && it.to_lowercase() == table.to_lowercase());
+            if plan.tables.iter().any(|it| it.schema == *schema && is_it(&it.object.name)) {
                 statements.push(format!("DROP TRIGGER IF EXISTS {}.{}", quoted(schema), quoted(&name)));
             }
         }
@@ -321,11 +322,32 @@ pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure>
             answer => drop(answer?),
         }
     }
+    let before = take_collation(connection, code)?;
     let made = connection.run_bytes(code.create.as_bytes());
+    if let Some(before) = before {
+        connection.query(&format!("ALTER DATABASE {} COLLATE {before}", quoted(&code.schema)))?;
+    }
     for statement in super::prepare::session_names() {
         connection.query(&statement)?;
     }
     made
+}
+
+/// Gives the database the collation that it had when the object was created, and gives the one that it has. None if they are equal.
+fn take_collation(connection: &mut Connection, code: &Code) -> Result<Option<String>, Failure> {
+    let wanted = &code.database_collation;
+    let is_word = wanted.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if wanted.is_empty() || !is_word {
+        return Ok(None);
+    }
+    // `utf8_general_ci` is `utf8mb3_general_ci`.
+    let whole = |name: &str| name.strip_prefix("utf8_").map_or(name.to_owned(), |rest| format!("utf8mb3_{rest}"));
+    let now = connection.query("SELECT @@collation_database")?.single().unwrap_or_default().to_owned();
+    if whole(&now) == whole(wanted) {
+        return Ok(None);
+    }
+    connection.query(&format!("ALTER DATABASE {} COLLATE {wanted}", quoted(&code.schema)))?;
+    Ok(Some(now))
 }
 
 /// An SQL mode without the parts that MySQL 8.0 and later do not have, and that say nothing about an object.

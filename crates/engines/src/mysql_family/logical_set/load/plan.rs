@@ -15,6 +15,7 @@ use crate::mysql_family::logical_set::selection::{NOTES, OWN};
 use crate::mysql_family::logical_set::set::Detail;
 use crate::mysql_family::logical_set::shapes::Shared;
 use crate::mysql_family::single_table::TableName;
+use crate::mysql_family::sql_text::find_outside;
 
 /// A database to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct PlannedTable {
     pub split: Split,
     /// How its columns are written.
     pub columns: Arc<[Column]>,
-    /// Whether its rows can be part of a transaction in the target.
+    /// Whether its rows can be part of a transaction in the target, beside others.
     pub transactional: bool,
     /// It was emptied, and all of its rows are loaded again.
     pub again: bool,
@@ -55,6 +56,12 @@ impl PlannedTable {
     /// For messages.
     pub fn shown(&self) -> String {
         format!("{}.{}", self.schema, self.object.name)
+    }
+
+    /// Whether MariaDB locks what is between its keys (WITHOUT OVERLAPS): two transactions that load it wait for each other.
+    pub fn takes_one_at_a_time(&self) -> bool {
+        let texts = self.split.indexes.iter().chain([&self.split.create]);
+        texts.into_iter().any(|text| find_outside(text, " WITHOUT OVERLAPS").is_some())
     }
 }
 

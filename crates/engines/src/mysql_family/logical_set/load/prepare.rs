@@ -89,7 +89,8 @@ pub fn mark_transactions(control: &mut Connection, plan: &mut Plan) -> Result<()
     let answer = control.query("SELECT engine FROM information_schema.engines WHERE transactions = 'YES'")?;
     let engines: Vec<String> = answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
     for table in &mut plan.tables {
-        table.transactional = engines.iter().any(|engine| engine.eq_ignore_ascii_case(&table.object.engine));
+        let is_one = engines.iter().any(|engine| engine.eq_ignore_ascii_case(&table.object.engine));
+        table.transactional = is_one && !table.takes_one_at_a_time();
     }
     Ok(())
 }
@@ -226,9 +227,12 @@ fn is_altered(table: &PlannedTable) -> bool {
     !table.split.indexes.is_empty() || table.split.foreign_keys.is_some() || history::has_period(table)
 }
 
+/// What comes behind the rows goes first: a trigger would change the rows that are loaded again. It is made again at the end.
+///
 /// No note tells which rows of a table without transactions are there: such a table is emptied and loaded again. So is a
 /// table whose history stays away: all of its rows are counted.
 fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
+    objects::drop_code(control, plan)?;
     let is_unknown = |table: &&mut PlannedTable| !table.transactional || table.dropped.is_some();
     for table in plan.tables.iter_mut().filter(is_unknown).filter(|table| table.object.has_rows()) {
         let name = table.quoted();

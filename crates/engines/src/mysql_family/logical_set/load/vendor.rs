@@ -37,7 +37,7 @@ pub fn fit_code(connection: &mut Connection, code: &mut [Code]) -> Result<Vec<St
 
 fn fit_all(code: &mut [Code], known: &HashSet<String>, mut replaced: BTreeMap<String, String>) -> Vec<String> {
     for code in code {
-        for text in [&mut code.create, &mut code.collation] {
+        for text in [&mut code.create, &mut code.collation, &mut code.database_collation] {
             *text = fitted(text, known, &mut replaced);
         }
     }

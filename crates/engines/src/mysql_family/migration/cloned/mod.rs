@@ -237,7 +237,7 @@ fn end_of_log(servers: &Servers, asking: &mut Connection) -> Result<End> {
         return Err(Error::refused(servers.source.address.name(), why, "grant REPLICATION CLIENT, or use --no-follow"));
     };
     let binlog = Piece { file: now.file, from: now.offset, bytes: 0, head: 0 }.begin();
-    Ok(End { binlog, server: servers.facts.server_uuid.clone(), at: String::new(), finished: None })
+    Ok(End { binlog, server: servers.facts.server_uuid.clone(), at: String::new(), finished: None, taken: None })
 }
 
 fn cloned_notes(target: String, found: &Found, notes: &mut Vec<String>) {

@@ -169,6 +169,7 @@ fn of_complete(servers: &mut Servers, own_login: bool) -> Result<Found> {
         binlog: Place { gtid, ..begin },
         server: servers.facts.server_uuid.clone(),
         at: String::new(),
+        taken: None,
         finished: Some(jiff::Timestamp::now().as_microsecond()),
     };
     let bytes = control.query("SELECT CAST(SUM(data) AS UNSIGNED) FROM performance_schema.clone_progress")?;
