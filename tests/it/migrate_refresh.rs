@@ -193,7 +193,7 @@ fn a_full_that_a_running_server_cannot_take_is_refused_and_an_interrupted_one_be
 
 /// Statements whose text and names depend on the collations of their session, and rows of many types.
 const OF_BOTH: &str = "SET NAMES utf8mb4; CREATE TABLE `naïve ``x` (id BIGINT UNSIGNED PRIMARY KEY, latin VARCHAR(20) CHARACTER SET latin1, \
-    exact DECIMAL(30,10), at DATETIME(6), raw VARBINARY(9), bits BIT(9), kind ENUM('a', 'é'), twice BIGINT AS (id * 2) STORED, note TEXT); \
+    exact DECIMAL(30,10), at DATETIME(6), raw VARBINARY(9), bits BIT(9), kind ENUM('a', 'é'), twice BIGINT AS (id * 2) STORED, note TEXT CHARACTER SET utf8mb4); \
     INSERT INTO `naïve ``x` (id, latin, exact, at, raw, bits, kind, note) VALUES \
     (18446744073709551614 >> 2, 'é', -1234567890.0000000001, '2026-02-03 04:05:06.789012', x'00ff0a', b'101', 'é', '🐬'); \
     SET NAMES latin1; ALTER TABLE t ADD COLUMN added VARCHAR(9) DEFAULT '\u{e9}'; SET NAMES utf8mb4; INSERT INTO t (v) VALUES ('behind')";

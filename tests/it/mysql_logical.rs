@@ -318,14 +318,17 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
     source.sql(
         "CREATE DATABASE shop CHARACTER SET latin1; USE shop; CREATE TABLE t (id INT PRIMARY KEY, a TIMESTAMP NOT NULL, b TIMESTAMP NULL); \
          CREATE TABLE u (v VARCHAR(9) CHARACTER SET utf16, w VARCHAR(9)) DEFAULT CHARSET = utf8mb3; INSERT INTO u VALUES ('ß', 'ß'); \
-         CREATE VIEW w AS SELECT id FROM t; SET SESSION sql_generate_invisible_primary_key = 1, restrict_fk_on_non_standard_key = 0; \
+         CREATE VIEW w AS SELECT id FROM t; /*!80030 SET SESSION sql_generate_invisible_primary_key = 1 */; \
+         /*!80400 SET SESSION restrict_fk_on_non_standard_key = 0 */; \
          CREATE TABLE keyless (x INT); INSERT INTO keyless VALUES (1), (1); CREATE TABLE parent (a INT, KEY (a)); \
          CREATE TABLE child (a INT, FOREIGN KEY (a) REFERENCES parent (a)); \
          CREATE FUNCTION f (x VARCHAR(9)) RETURNS VARCHAR(20) DETERMINISTIC RETURN CHARSET(x); \
          ALTER DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
     );
     let before = everything(&source, &["shop"]);
-    source.sql("SET GLOBAL sql_buffer_result = 1, GLOBAL show_gipk_in_create_table_and_information_schema = 0");
+    source.sql(
+        "SET GLOBAL sql_buffer_result = 1 /*!80030 , GLOBAL show_gipk_in_create_table_and_information_schema = 0 */",
+    );
     backup(&world, &source, "--to a/").done();
     target.sql(
         "SET GLOBAL explicit_defaults_for_timestamp = 0, GLOBAL sql_buffer_result = 1, GLOBAL sql_safe_updates = 1, \

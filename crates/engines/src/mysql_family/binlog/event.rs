@@ -63,6 +63,8 @@ pub mod kind {
     pub const MARIADB_ANNOTATE: u8 = 160;
     /// MariaDB: the oldest file that recovery needs.
     pub const MARIADB_CHECKPOINT: u8 = 161;
+    /// MariaDB: a statement, compressed (`log_bin_compress`).
+    pub const MARIADB_COMPRESSED_QUERY: u8 = 165;
     /// MariaDB: the events behind it are encrypted.
     pub const MARIADB_ENCRYPTION: u8 = 164;
     /// MariaDB: a group begins.

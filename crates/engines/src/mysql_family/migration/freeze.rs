@@ -155,7 +155,12 @@ impl Freeze {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn begin(login: &Login, timeout: Duration) -> Result<Self> {
-        Ok(Self { before: Before::ask(login)?, login: login.clone(), timeout, still_runs_events: false, held: None })
+        let mut before = Before::ask(login)?;
+        // The same value: it changes nothing, and needs the same privilege.
+        let still_runs_events =
+            before.runs_events && login.ask()?.query_if_allowed("SET GLOBAL event_scheduler = ON")?.is_none();
+        before.runs_events &= !still_runs_events;
+        Ok(Self { before, login: login.clone(), timeout, still_runs_events, held: None })
     }
 
     /// What the source was.
@@ -176,14 +181,13 @@ impl Freeze {
         let seconds = self.timeout.as_secs().clamp(1, SECONDS_MAX);
         connection.query(&format!("SET SESSION lock_wait_timeout = {seconds}"))?;
         connection.set_silence(self.timeout + SILENCE);
-        let statements: &[&str] = match self.is_mysql() {
-            true => &["SET GLOBAL super_read_only = ON"],
-            false => &["SET GLOBAL read_only = ON", "FLUSH TABLES WITH READ LOCK"],
+        let statements: &[&str] = match (self.is_mysql(), self.before.runs_events) {
+            (true, _) => &["SET GLOBAL super_read_only = ON"],
+            (_, false) => &["SET GLOBAL read_only = ON", "FLUSH TABLES WITH READ LOCK"],
+            (_, true) => {
+                &["SET GLOBAL event_scheduler = OFF", "SET GLOBAL read_only = ON", "FLUSH TABLES WITH READ LOCK"]
+            }
         };
-        if self.before.runs_events && connection.query_if_allowed("SET GLOBAL event_scheduler = OFF")?.is_none() {
-            self.before.runs_events = false;
-            self.still_runs_events = true;
-        }
         for statement in statements {
             connection.query(statement).map_err(|failure| match failure {
                 Failure::Server(error) => {

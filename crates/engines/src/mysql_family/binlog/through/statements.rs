@@ -233,6 +233,7 @@ impl Statements {
             // Marks of files and groups, texts for people, and what a group of servers writes for itself.
             kind::STOP | kind::ROTATE | kind::PREVIOUS_GTIDS | kind::ROWS_QUERY | kind::MARIADB_ANNOTATE => Ok(()),
             kind::MARIADB_CHECKPOINT | kind::MARIADB_GTID_LIST | kind::MARIADB_ENCRYPTION | 36 | 37 => Ok(()),
+            kind::MARIADB_COMPRESSED_QUERY => Err(self.odd("a statement in it is compressed (log_bin_compress)")),
             other => Err(self.odd(&format!("an event of type {other} cannot be applied through a connection"))),
         }
     }
