@@ -113,6 +113,8 @@ fn what_the_target_refuses_of_one_account_keeps_no_grant_of_another_away() {
     load(&world, &target, "--from a --users").refused(1, "account `a`@`%`", "the target refuses it");
     assert!(target.sql("SHOW GRANTS FOR a@'%'").contains("INSERT"));
     assert!(target.sql("SHOW GRANTS FOR b@'%'").contains("SELECT"));
+    // As if the run had been killed while a routine was made.
+    target.sql("ALTER DATABASE shop CHARACTER SET latin1");
     // The triggers are there, and tables without transactions are loaded again. A grant on a dropped table is left out.
     target.sql(
         "INSERT INTO mysql.proxies_priv (host, user, with_grant) VALUES ('127.0.0.1', 'root', 1); FLUSH PRIVILEGES",
@@ -122,6 +124,10 @@ fn what_the_target_refuses_of_one_account_keeps_no_grant_of_another_away() {
     assert_eq!(
         target.sql("SELECT * FROM shop.plain; SELECT COUNT(*) FROM shop.seen; SHOW TRIGGERS FROM shop").lines().count(),
         4
+    );
+    assert_eq!(
+        target.sql("USE shop; SELECT @@collation_database"),
+        source.sql("USE shop; SELECT @@collation_database")
     );
     assert!(target.sql("SELECT v FROM shop.plain; SELECT COUNT(*) FROM shop.seen").starts_with("10\n0\n"));
 }

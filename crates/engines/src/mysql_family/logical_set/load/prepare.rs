@@ -14,6 +14,7 @@ use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical::dump::UNLIMITED;
+use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::selection::NOTES;
 use crate::mysql_family::logical_set::server::{Facts, Login, demand_vendor};
 
@@ -227,12 +228,16 @@ fn is_altered(table: &PlannedTable) -> bool {
     !table.split.indexes.is_empty() || table.split.foreign_keys.is_some() || history::has_period(table)
 }
 
-/// What comes behind the rows goes first: a trigger would change the rows that are loaded again. It is made again at the end.
+/// What comes behind the rows goes first: a trigger would change the rows that are loaded again. It is made again at the end. A
+/// database may have the collation of an object whose statement was running.
 ///
 /// No note tells which rows of a table without transactions are there: such a table is emptied and loaded again. So is a
 /// table whose history stays away: all of its rows are counted.
 fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
     objects::drop_code(control, plan)?;
+    for database in plan.databases.iter().filter(|it| it.whole && !it.options.trim().is_empty()) {
+        control.query_if_allowed(&format!("ALTER DATABASE {}{}", quoted(&database.name), database.options))?;
+    }
     let is_unknown = |table: &&mut PlannedTable| !table.transactional || table.dropped.is_some();
     for table in plan.tables.iter_mut().filter(is_unknown).filter(|table| table.object.has_rows()) {
         let name = table.quoted();
