@@ -105,8 +105,10 @@ pub fn middle(connection: &mut Connection, table: &Listed, running: &Running) ->
 /// The error of a server that does not read a table.
 pub fn explained(table: &Listed, failure: Failure) -> Error {
     match failure {
-        // ER_TABLE_DEF_CHANGED, ER_NO_SUCH_TABLE, ER_BAD_FIELD_ERROR, ER_CHECKREAD, ER_LOCK_DEADLOCK of EXCHANGE PARTITION.
-        Failure::Server(error) if matches!(error.code, 1412 | 1146 | 1054 | 1020 | 1213) => {
+        // ER_TABLE_DEF_CHANGED, ER_NO_SUCH_TABLE, ER_CHECKREAD, ER_LOCK_DEADLOCK of EXCHANGE PARTITION.
+        Failure::Server(error) if matches!(error.code, 1412 | 1146 | 1020 | 1213) => changed(table, &error.to_string()),
+        // ER_BAD_FIELD_ERROR. A condition of the user may name a column that was never there.
+        Failure::Server(error) if error.code == 1054 && table.object.condition.is_none() => {
             changed(table, &error.to_string())
         }
         Failure::Server(error) => Error::refused(

@@ -134,7 +134,7 @@ impl LogicalSession {
         let sees_a_part = unseen.is_some();
         let mut warnings = described.warnings.clone();
         warnings.extend(unseen);
-        warnings.extend(computed::warning(&mut control, &selection)?);
+        warnings.extend(computed::warning(&mut control, facts.dialect, &selection)?);
         warnings.extend(judge::warnings_of(&facts, &listing, &taken));
         let size = listing.tables.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
         let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size: size.max(1) }];

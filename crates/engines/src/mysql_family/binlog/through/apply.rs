@@ -359,6 +359,11 @@ impl Applier {
                     1290 | 1836 => {
                         "make the target writable (SET GLOBAL super_read_only = OFF, read_only = OFF), then continue with --resume"
                     }
+                    // ER_UNKNOWN_ERROR: MariaDB does not know the type.
+                    1105 if self.dialects == [Dialect::MySql, Dialect::MariaDb] => {
+                        "perhaps the log made a JSON column, which MariaDB does not take out of a log of MySQL: change it to LONGTEXT, \
+                         and begin again with --replace"
+                    }
                     1205 | 1213 => "another session holds rows of the target: end it, then continue with --resume",
                     _ => "another session may have written to the target: begin again with --replace",
                 };

@@ -27,7 +27,7 @@ use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 pub use given::Feed;
-pub use prepare::{control, session_names};
+pub use prepare::{SETTINGS, control, session_names};
 pub use vendor::{fit_code, nearest as nearest_collation, with_collations};
 
 use super::catalog::Account;

@@ -7,7 +7,7 @@ use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 use super::ddl::bare_timestamp;
-use super::plan::{Plan, PlannedTable};
+use super::plan::{Plan, PlannedDatabase, PlannedTable};
 use super::rows::SHOWN_MAX;
 use super::{history, notes, objects};
 use crate::engine::LoadOrder;
@@ -27,6 +27,8 @@ const NAMED_MAX: usize = 5;
 
 /// The mode for loading: no value is cut off or replaced silently, and all dates that can be stored are accepted.
 pub const MODE: &str = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION,NO_DIR_IN_CREATE";
+/// Settings that stored generated columns may depend on.
+pub const SETTINGS: &str = "lc_time_names = 'en_US', div_precision_increment = 4, default_week_format = 0";
 /// A column without a default has none.
 const EXPLICIT_TIMESTAMPS: &str = "SET SESSION explicit_defaults_for_timestamp = 1";
 /// How long the server may be silent: it may create an index of a large table.
@@ -48,7 +50,7 @@ pub fn control(login: &Login) -> Result<Connection> {
     for statement in session_names() {
         connection.query(&statement)?;
     }
-    connection.query(&format!("SET SESSION foreign_key_checks = 0, sql_safe_updates = 0, {UNLIMITED}"))?;
+    connection.query(&format!("SET SESSION foreign_key_checks = 0, sql_safe_updates = 0, {SETTINGS}, {UNLIMITED}"))?;
     if let Err(Failure::Fault(error)) = connection.query(&format!("SET SESSION max_error_count = {SHOWN_MAX}")) {
         return Err(error);
     }
@@ -204,7 +206,7 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
             ("CREATE", true),
             ("INSERT", tables().next().is_some()),
             ("SELECT", check),
-            ("ALTER", tables().any(is_altered)),
+            ("ALTER", tables().any(is_altered) || has_other_collations(database, plan)),
             ("INDEX", tables().any(|table| !table.split.indexes.is_empty())),
             ("REFERENCES", tables().any(|table| table.split.has_foreign_keys())),
             ("CREATE VIEW", has("VIEW")),
@@ -221,6 +223,15 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
     }
     let why = format!("the account lacks {}", first_of(&missing, NAMED_MAX));
     Err(Error::refused(server, why, "GRANT these privileges, or load with another account"))
+}
+
+/// Whether a database gets other collations for a moment, for its routines, triggers and events.
+fn has_other_collations(database: &PlannedDatabase, plan: &Plan) -> bool {
+    let of_it = plan.code.iter().filter(|code| code.schema == database.name && !code.database_collation.is_empty());
+    let mut collations = of_it.map(|code| format!(" COLLATE {} ", code.database_collation));
+    let Some(first) = collations.next() else { return false };
+    let names_another = database.options.contains(" COLLATE ") && !database.options.contains(&first);
+    names_another || collations.any(|other| other != first)
 }
 
 /// Whether a statement alters a table after its rows.

@@ -128,7 +128,8 @@ fn fitted(text: &str, known: &HashSet<String>, replaced: &mut BTreeMap<String, S
 
 /// The collation in place of an unknown one.
 pub fn nearest(name: &str, known: &HashSet<String>) -> Option<String> {
-    let set = ["_0900_", "_uca1400_"].iter().find_map(|family| Some(name.split_once(family)?.0))?;
+    // `utf8mb4_ja_0900_as_cs` has its language before the family.
+    let set = name.split('_').next().filter(|_| ["_0900_", "_uca1400_"].iter().any(|family| name.contains(family)))?;
     if known.contains(name) {
         return None;
     }
@@ -177,6 +178,7 @@ mod tests {
         assert_eq!(replaced.len(), 2);
         let near = |name| nearest(name, &["utf16_unicode_520_ci".to_owned()].into());
         assert_eq!(near("utf16_uca1400_ai_ci").as_deref(), Some("utf16_unicode_520_ci"));
+        assert_eq!(near("utf16_ja_0900_ai_ci").as_deref(), Some("utf16_unicode_520_ci"));
         assert_eq!(
             [near("utf16_unicode_520_ci"), near("gbk_chinese_ci"), near("ucs2_uca1400_ai_ci")],
             [None, None, None]
