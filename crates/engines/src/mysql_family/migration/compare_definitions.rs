@@ -104,7 +104,10 @@ fn compared(object: Object, depth: Depth) -> Option<(Name, String)> {
         Object::Code(code) => {
             let least = if code.kind == "VIEW" { Depth::Texts } else { Depth::Bodies };
             let of_name = name(&code.kind, &code.schema, &code.name);
-            let of_database = at(Depth::Texts, code.database_collation.clone());
+            // Events get the present collation of their database.
+            let has_another = code.kind != "EVENT";
+            let of_database =
+                if has_another { at(Depth::Texts, code.database_collation.clone()) } else { String::new() };
             let code = if depth == Depth::Bodies { Code { create: body_of(&code), ..code } } else { code };
             (of_name, at(least, text_of(&code) + &of_database))
         }

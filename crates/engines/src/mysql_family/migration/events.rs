@@ -3,7 +3,7 @@
 use fullbore_core::{Error, Result};
 
 use crate::mysql_family::connection::Connection;
-use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::logical::names::{literal, quoted};
 use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::logical_set::load::{fit_code, objects};
 use crate::mysql_family::logical_set::selection::Selection;
@@ -35,12 +35,21 @@ pub fn drop_all(target: &mut Connection, selection: &Selection) -> Result<bool> 
 }
 
 /// Creates events as they are at the source. None of them runs before all of them are there. Gives warnings about
-/// collations that the target does not know.
+/// collations that the target does not know, and about events whose database had another collation at their creation: a run that is
+/// killed must not leave the database with another one.
 ///
 /// # Errors
 /// The server refuses one: the caller drops the others.
 pub fn create(target: &mut Connection, mut events: Vec<Code>) -> Result<Vec<String>> {
-    let warnings = fit_code(target, &mut events)?;
+    let mut warnings = fit_code(target, &mut events)?;
+    for event in &mut events {
+        let wanted = std::mem::take(&mut event.database_collation);
+        let asked = "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name";
+        let now = target.query(&format!("{asked} = {}", literal(&event.schema)))?;
+        if !wanted.is_empty() && now.single().is_some_and(|now| !objects::is_same_collation(now, &wanted)) {
+            warnings.push(format!("{} gets the present collation of its database, and not {wanted}", event.shown()));
+        }
+    }
     let asleep: Vec<Code> = events.iter().map(|event| disabled(event).unwrap_or_else(|| event.clone())).collect();
     objects::create_all(target, &asleep)?;
     for event in events.iter().filter(|event| disabled(event).is_some()) {

@@ -41,7 +41,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::columns::have_history;
 use crate::mysql_family::server_options::{DISABLE_REDO, USERS};
 use crate::mysql_family::version::series;
-use plan::{Plan, PlannedTable};
+use plan::{Plan, PlannedDatabase, PlannedTable};
 use redo::RedoOff;
 use rows::{Loader, Way};
 use streams::StreamLoad;
@@ -241,7 +241,24 @@ fn fit(control: &mut Connection, plan: &mut Plan, dialect: Dialect, other_vendor
         let lost = words::fit(plan, dialect);
         passed_over::warn(plan, lost);
     }
+    leave_databases(plan);
     Ok(())
+}
+
+/// A load of a part of a database leaves the database as it is: others may use it. Its objects get the collation that it has.
+fn leave_databases(plan: &mut Plan) {
+    let parts = || plan.databases.iter().filter(|database| !database.whole);
+    let name = |database: &PlannedDatabase| database.name.clone();
+    let other: Vec<String> = parts().filter(|it| prepare::has_other_collations(it, plan)).map(name).collect();
+    let parts: HashSet<String> = parts().map(name).collect();
+    plan.code.iter_mut().filter(|it| parts.contains(&it.schema)).for_each(|it| it.database_collation.clear());
+    if !other.is_empty() {
+        plan.warnings.push(format!(
+            "routines, triggers and events get the present collation of their database, and not the one of their creation, because only a \
+             part of it is loaded: {}",
+            first_of(other, NAMED_MAX)
+        ));
+    }
 }
 
 /// Adds the warning about definers that the target does not have.

@@ -340,14 +340,18 @@ fn take_collation(connection: &mut Connection, code: &Code) -> Result<Option<Str
     if wanted.is_empty() || !is_word {
         return Ok(None);
     }
-    // `utf8_general_ci` is `utf8mb3_general_ci`.
-    let whole = |name: &str| name.strip_prefix("utf8_").map_or(name.to_owned(), |rest| format!("utf8mb3_{rest}"));
     let now = connection.query("SELECT @@collation_database")?.single().unwrap_or_default().to_owned();
-    if whole(&now) == whole(wanted) {
+    if is_same_collation(&now, wanted) {
         return Ok(None);
     }
     connection.query(&format!("ALTER DATABASE {} COLLATE {wanted}", quoted(&code.schema)))?;
     Ok(Some(now))
+}
+
+/// Whether two names are those of one collation: `utf8_general_ci` is `utf8mb3_general_ci`.
+pub fn is_same_collation(one: &str, other: &str) -> bool {
+    let whole = |name: &str| name.strip_prefix("utf8_").map_or(name.to_owned(), |rest| format!("utf8mb3_{rest}"));
+    whole(one) == whole(other)
 }
 
 /// An SQL mode without the parts that MySQL 8.0 and later do not have, and that say nothing about an object.

@@ -226,7 +226,7 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
 }
 
 /// Whether a database gets other collations for a moment, for its routines, triggers and events.
-fn has_other_collations(database: &PlannedDatabase, plan: &Plan) -> bool {
+pub fn has_other_collations(database: &PlannedDatabase, plan: &Plan) -> bool {
     let of_it = plan.code.iter().filter(|code| code.schema == database.name && !code.database_collation.is_empty());
     let mut collations = of_it.map(|code| format!(" COLLATE {} ", code.database_collation));
     let Some(first) = collations.next() else { return false };
