@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use fullbore_test_servers::{Kind, Options, Server};
+use fullbore_test_servers::{Kind, Options, Server, wait_until};
 
 use crate::mysql_logical::{backup, load, scheme, server, url};
 use crate::small_disk::SmallDisk;
@@ -180,9 +180,7 @@ fn a_commit_that_ends_late(kind: Kind) {
             ))
         };
         let wait_for = |what: &str| {
-            while sessions(what).is_empty() {
-                std::thread::yield_now();
-            }
+            wait_until(what, || !sessions(what).is_empty());
         };
         wait_for("SELECT GET_LOCK(''go'', 600), CONN");
         // What the killed load has sent: its rows and its note are there, and its commit is under way.

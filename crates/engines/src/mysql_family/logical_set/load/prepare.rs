@@ -14,7 +14,7 @@ use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical::dump::UNLIMITED;
-use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::logical::names::{literal, quoted};
 use crate::mysql_family::logical_set::selection::NOTES;
 use crate::mysql_family::logical_set::server::{Facts, Login, demand_vendor};
 
@@ -246,8 +246,8 @@ fn is_altered(table: &PlannedTable) -> bool {
 /// table whose history stays away: all of its rows are counted.
 fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
     objects::drop_code(control, plan)?;
-    for database in plan.databases.iter().filter(|it| it.whole && !it.options.trim().is_empty()) {
-        control.query_if_allowed(&format!("ALTER DATABASE {}{}", quoted(&database.name), database.options))?;
+    for database in plan.databases.iter().filter(|it| it.whole) {
+        give_collation_back(control, database)?;
     }
     let is_unknown = |table: &&mut PlannedTable| !table.transactional || table.dropped.is_some();
     for table in plan.tables.iter_mut().filter(is_unknown).filter(|table| table.object.has_rows()) {
@@ -267,6 +267,30 @@ fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
             Err(failure) => return Err(failure.into()),
         }
         table.again = true;
+    }
+    Ok(())
+}
+
+/// Gives a database the collation of the set, if it has another one. A statement that changes nothing would wait for the last
+/// transaction of a killed load.
+fn give_collation_back(control: &mut Connection, database: &PlannedDatabase) -> Result<()> {
+    let behind = |word: &str| database.options.split_once(word)?.1.split_whitespace().next();
+    let now = control.query(&format!(
+        "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = {}",
+        literal(&database.name)
+    ))?;
+    let wanted = match (behind(" COLLATE "), behind(" CHARACTER SET ")) {
+        (Some(collation), _) => Some(collation.to_owned()),
+        (None, Some(set)) => {
+            let asked = "SELECT default_collate_name FROM information_schema.character_sets WHERE character_set_name";
+            control.query(&format!("{asked} = {}", literal(set)))?.single().map(str::to_owned)
+        }
+        (None, None) => None,
+    };
+    if let (Some(wanted), Some(now)) = (wanted, now.single())
+        && !objects::is_same_collation(&wanted, now)
+    {
+        control.query_if_allowed(&format!("ALTER DATABASE {} COLLATE {wanted}", quoted(&database.name)))?;
     }
     Ok(())
 }
