@@ -11,6 +11,8 @@ use crate::mysql_family::sql_text::{find_outside, token_end};
 
 /// Accounts of the servers themselves. No backup stores them, and no load touches them.
 pub const INTERNAL: [&str; 4] = ["mysql.sys", "mysql.session", "mysql.infoschema", "mariadb.sys"];
+/// The clause of a password that is expired; or, with a further word, of one that may expire later.
+const EXPIRED: &str = " PASSWORD EXPIRE";
 /// What every account of MariaDB may do. The server lists it as a role, but nobody makes or drops it.
 const PUBLIC: &str = "PUBLIC";
 /// The series of MariaDB that knows it first.
@@ -159,22 +161,19 @@ impl Account {
         let part = |range: std::ops::Range<usize>| self.create.get(range).unwrap_or_default();
         let create = [part(0..hash.start), &self.old_password, part(hash.end..self.create.len())].concat();
         // A new password is not expired.
-        let expired = find_outside(&self.create, " PASSWORD EXPIRE ACCOUNT ").map_or("", |_| " PASSWORD EXPIRE");
+        let expired = if self.is_expired() { EXPIRED } else { "" };
         let identified = part(first..hash.end);
         vec![create, format!("ALTER USER {}{identified} RETAIN CURRENT PASSWORD{expired}", self.quoted(dialect))]
     }
 
     /// Whether the password is expired.
     pub fn is_expired(&self) -> bool {
-        const EXPIRED: &str = " PASSWORD EXPIRE";
-        let behind =
-            |rest: &str| find_outside(rest, EXPIRED).and_then(|at| rest.get(at + EXPIRED.len()..)).map(str::to_owned);
-        let mut rest = behind(&self.create);
-        while let Some(text) = rest {
-            if ![" NEVER", " INTERVAL", " DEFAULT"].iter().any(|word| text.starts_with(word)) {
+        let mut rest = &self.create[..];
+        while let Some(at) = find_outside(rest, EXPIRED) {
+            rest = rest.get(at + EXPIRED.len()..).unwrap_or_default();
+            if ![" NEVER", " INTERVAL", " DEFAULT"].iter().any(|word| rest.starts_with(word)) {
                 return true;
             }
-            rest = behind(&text);
         }
         false
     }

@@ -1,9 +1,11 @@
 //! Events at the cut-over. They run on one server only: they are created disabled, and enabled when all of them are there.
 
+use std::collections::HashMap;
+
 use fullbore_core::{Error, Result};
 
 use crate::mysql_family::connection::Connection;
-use crate::mysql_family::logical::names::{literal, quoted};
+use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::logical_set::load::{fit_code, objects};
 use crate::mysql_family::logical_set::selection::Selection;
@@ -42,11 +44,14 @@ pub fn drop_all(target: &mut Connection, selection: &Selection) -> Result<bool> 
 /// The server refuses one: the caller drops the others.
 pub fn create(target: &mut Connection, mut events: Vec<Code>) -> Result<Vec<String>> {
     let mut warnings = fit_code(target, &mut events)?;
+    let asked = target.query("SELECT schema_name, default_collation_name FROM information_schema.schemata")?;
+    let pair = |row: Vec<Option<String>>| <[_; 2]>::try_from(row).ok().and_then(|[name, now]| Some((name?, now?)));
+    let collations: HashMap<String, String> = asked.rows.into_iter().filter_map(pair).collect();
     for event in &mut events {
         let wanted = std::mem::take(&mut event.database_collation);
-        let asked = "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name";
-        let now = target.query(&format!("{asked} = {}", literal(&event.schema)))?;
-        if !wanted.is_empty() && now.single().is_some_and(|now| !objects::is_same_collation(now, &wanted)) {
+        // Some servers keep all names in small letters.
+        let now = collations.get(&event.schema).or_else(|| collations.get(&event.schema.to_lowercase()));
+        if !wanted.is_empty() && now.is_some_and(|now| !objects::is_same_collation(now, &wanted)) {
             warnings.push(format!("{} gets the present collation of its database, and not {wanted}", event.shown()));
         }
     }

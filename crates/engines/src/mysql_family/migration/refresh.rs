@@ -11,7 +11,7 @@ use fullbore_core::{Error, Result};
 use super::NAMED_MAX;
 use super::events;
 use super::landing::{Incoming, Landing, PassedOver};
-use super::servers::{FROM_MYSQL, demand_none};
+use super::servers::{FROM_MYSQL, refuse_json};
 use super::state::{Origin, Phase, State, demand_alone, selection_of_sets};
 use crate::engine::{AppliedLog, LogReplay, LogStop, RefreshBase, RefreshOrder, Refreshed, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
@@ -200,7 +200,7 @@ fn databases_of(base: &RefreshBase<'_>, refuses_json: bool) -> Result<Vec<String
         }
     }
     if others.is_empty() {
-        return demand_none("the full", with_json).map(|()| databases);
+        return refuse_json("the full", with_json).map(|()| databases);
     }
     let why = format!("the log cannot be applied to tables without transactions: {}", first_of(others, NAMED_MAX));
     let hint = "convert them (ALTER TABLE … ENGINE=InnoDB), and take a new full";

@@ -25,7 +25,7 @@ pub const FROM_MYSQL: [Dialect; 2] = [Dialect::MySql, Dialect::MariaDb];
 ///
 /// # Errors
 /// There are some.
-pub fn demand_none(of: &str, with_json: Vec<String>) -> Result<()> {
+pub fn refuse_json(of: &str, with_json: Vec<String>) -> Result<()> {
     if with_json.is_empty() {
         return Ok(());
     }
@@ -120,7 +120,7 @@ impl Servers {
             _ => None,
         };
         let columns: Vec<String> = found.rows.into_iter().filter_map(column).collect();
-        demand_none(&self.source.address.name(), columns)
+        refuse_json(&self.source.address.name(), columns)
     }
 
     /// The vendors of the source and of the target.

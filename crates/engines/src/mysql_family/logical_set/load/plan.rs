@@ -28,6 +28,23 @@ pub struct PlannedDatabase {
     pub whole: bool,
 }
 
+impl PlannedDatabase {
+    /// The word behind `word` in its options.
+    fn option(&self, word: &str) -> Option<&str> {
+        self.options.split_once(word)?.1.split_whitespace().next()
+    }
+
+    /// Its character set, if the options name it.
+    pub fn character_set(&self) -> Option<&str> {
+        self.option(" CHARACTER SET ")
+    }
+
+    /// Its collation, if the options name it.
+    pub fn collation(&self) -> Option<&str> {
+        self.option(" COLLATE ")
+    }
+}
+
 /// A table to create and to fill.
 #[derive(Debug, Clone)]
 pub struct PlannedTable {

@@ -228,10 +228,9 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
 /// Whether a database gets other collations for a moment, for its routines, triggers and events.
 pub fn has_other_collations(database: &PlannedDatabase, plan: &Plan) -> bool {
     let of_it = plan.code.iter().filter(|code| code.schema == database.name && !code.database_collation.is_empty());
-    let mut collations = of_it.map(|code| format!(" COLLATE {} ", code.database_collation));
+    let mut collations = database.collation().into_iter().chain(of_it.map(|code| &code.database_collation[..]));
     let Some(first) = collations.next() else { return false };
-    let names_another = database.options.contains(" COLLATE ") && !database.options.contains(&first);
-    names_another || collations.any(|other| other != first)
+    collations.any(|other| !objects::is_same_collation(first, other))
 }
 
 /// Whether a statement alters a table after its rows.
@@ -274,12 +273,11 @@ fn begin_again(control: &mut Connection, plan: &mut Plan) -> Result<()> {
 /// Gives a database the collation of the set, if it has another one. A statement that changes nothing would wait for the last
 /// transaction of a killed load.
 fn give_collation_back(control: &mut Connection, database: &PlannedDatabase) -> Result<()> {
-    let behind = |word: &str| database.options.split_once(word)?.1.split_whitespace().next();
     let now = control.query(&format!(
         "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = {}",
         literal(&database.name)
     ))?;
-    let wanted = match (behind(" COLLATE "), behind(" CHARACTER SET ")) {
+    let wanted = match (database.collation(), database.character_set()) {
         (Some(collation), _) => Some(collation.to_owned()),
         (None, Some(set)) => {
             let asked = "SELECT default_collate_name FROM information_schema.character_sets WHERE character_set_name";

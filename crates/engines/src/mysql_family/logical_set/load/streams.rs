@@ -251,7 +251,8 @@ impl ServerLoad {
         }
         let rows = current.as_deref().unwrap_or(rows);
         if !rows.is_empty() {
-            let turn = table.takes_one_at_a_time().then(|| lock(&self.one_at_a_time));
+            let alone = !table.transactional && table.takes_one_at_a_time();
+            let turn = alone.then(|| lock(&self.one_at_a_time));
             let loaded = by.within(self, table.transactional)?.load(table, rows)?;
             drop(turn);
             self.loaded_rows.fetch_add(loaded, Ordering::Relaxed);

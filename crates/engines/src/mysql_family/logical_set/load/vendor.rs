@@ -6,7 +6,8 @@ use fullbore_core::Result;
 
 use super::ddl::places;
 use super::plan::Plan;
-use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::binlog::through::settings::names;
+use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::sql_text::token_end;
 
@@ -47,16 +48,7 @@ fn fit_all(code: &mut [Code], known: &HashSet<String>, mut replaced: BTreeMap<St
 
 /// The collations that a server knows.
 fn known_by(connection: &mut Connection) -> Result<HashSet<String>> {
-    let answer = connection.query("SELECT collation_name FROM information_schema.collations")?;
-    let mut known: HashSet<String> = answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect();
-    // MariaDB lists collations of several character sets under a short name. Earlier versions do not have this column.
-    let full = "SELECT full_collation_name FROM information_schema.collation_character_set_applicability";
-    match connection.query(full) {
-        Ok(answer) => known.extend(answer.rows.into_iter().filter_map(|row| row.into_iter().next()?)),
-        Err(Failure::Server(_)) => {}
-        Err(Failure::Fault(error)) => return Err(error),
-    }
-    Ok(known)
+    Ok(names(connection)?.into_values().map(|(_, collation)| collation).collect())
 }
 
 /// Names the collation behind each Unicode character set of a definition. MySQL and earlier versions of MariaDB leave it out if it is

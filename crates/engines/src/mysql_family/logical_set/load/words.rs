@@ -1,4 +1,4 @@
-//! Words that one vendor has in definitions, in the words of the other one.
+//! Translates words of definitions between MySQL and MariaDB.
 
 use std::collections::BTreeMap;
 
