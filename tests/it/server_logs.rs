@@ -197,6 +197,34 @@ fn refusals(test: &Logged) {
     assert!(!test.world.at("no").exists());
 }
 
+/// An update of a row that the full does not hold would end the applier.
+fn without_rows_of_a_table(kind: Kind, engine: &str) -> Ended {
+    let test = Logged::new(kind);
+    test.server.sql(&format!(
+        "CREATE TABLE shop.flat (id INT PRIMARY KEY, v INT) ENGINE={engine}; INSERT INTO shop.flat VALUES (1, 1), (2, 2)"
+    ));
+    test.backup("").with_code(4).says(&["shop.flat"]);
+    test.server.sql("INSERT INTO shop.flat VALUES (3, 3); UPDATE shop.flat SET v = 9 WHERE id = 1");
+    test.insert("behind the full");
+    test.backup("--kind log").done();
+    let ended = test.restore("", "copy");
+    let copy = test.start("copy");
+    assert_eq!(copy.sql("SELECT * FROM shop.t ORDER BY id"), test.rows());
+    assert_eq!(copy.sql("SELECT COUNT(*) FROM shop.flat"), "0\n");
+    ended
+}
+
+#[test]
+fn changes_of_a_table_whose_rows_a_clone_of_mysql_does_not_hold_are_left_out_and_it_is_named() {
+    let ended = without_rows_of_a_table(Kind::Mysql9, "MyISAM").with_code(4);
+    ended.says(&["does not hold the rows of these tables", "shop.flat (MyISAM)"]);
+}
+
+#[test]
+fn changes_of_a_table_in_memory_do_not_end_the_log_of_a_mariadb() {
+    without_rows_of_a_table(Kind::Mariadb11, "MEMORY").done();
+}
+
 #[test]
 fn mysql_comes_back_as_it_was_at_a_time_between_two_log_backups() {
     restored_to_a_time(Kind::Mysql9);

@@ -3,6 +3,7 @@
 pub(in crate::mysql_family) mod account;
 pub(super) mod logged_events;
 mod wanted;
+mod without_rows;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -122,7 +123,7 @@ impl LogReplay for Replay<'_> {
         let (gtid, warnings) = {
             let (server, connection) = (&mut started.server, &mut started.connection);
             connection.set_silence(SILENCE);
-            let applied = apply(dialect, connection, server, (&stage, &first), halt);
+            let applied = apply(dialect, connection, server, (&stage, &first), (on.position, halt));
             let applied = applied.and_then(|done| account.drop_it(connection).map(|()| done));
             applied.map_err(|error| server.explained(error))?
         };
@@ -150,7 +151,7 @@ fn apply(
     connection: &mut Connection,
     server: &mut Running,
     (stage, first): (&Stage, &str),
-    halt: &Halt,
+    (position, halt): (&Value, &Halt),
 ) -> Result<(String, Vec<String>)> {
     // MySQL runs without its grant tables; the log may have statements about accounts, which need them.
     connection.query("FLUSH PRIVILEGES")?;
@@ -171,6 +172,7 @@ fn apply(
             ("START SLAVE SQL_THREAD", "SHOW SLAVE STATUS", "STOP SLAVE", "RESET SLAVE ALL")
         }
     };
+    let left_out = without_rows::leave_out(dialect, connection, position)?;
     let wanted = Wanted::of(dialect, connection, stage)?;
     connection.query(start)?;
     let reached = wait(connection, show, &wanted, halt);
@@ -181,6 +183,7 @@ fn apply(
     connection.query(stop)?;
     connection.query(forget)?;
     let mut warnings = stage.events.give_back(connection, &events)?;
+    warnings.extend(left_out);
     warnings.extend(xa::warning(xa::prepared(dialect, connection)?.into_iter()));
     let now = wanted.now(connection)?;
     if !wanted.is_reached(&now) {
