@@ -6,6 +6,8 @@ use std::borrow::Cow;
 
 use super::event::{Header, take};
 use crate::mysql_family::Dialect;
+use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::sql_text::tokens;
 pub use kind::Kind;
 use kind::words;
 
@@ -40,6 +42,8 @@ pub struct Statement {
     pub settings: Vec<(&'static str, String)>,
     /// MariaDB: for a collation of a character set, the default collation of this set.
     pub collations: Vec<(u16, u16)>,
+    /// The account that ran it: its name and its host, if the server says so.
+    pub invoker: Option<(String, String)>,
     /// It creates, changes or drops its default database.
     pub detached: bool,
 }
@@ -110,7 +114,7 @@ impl Statement {
                 }
                 9 | 17 | 129 => drop(take::<8>(rest)?),
                 10 => drop(take::<4>(rest)?),
-                11 => drop((short_text(rest)?, short_text(rest)?)),
+                11 => self.invoker = Some((short_text(rest)?, short_text(rest)?)),
                 12 => self.databases = databases(rest)?,
                 13 | 128 => {
                     let [a, b, c] = *take::<3>(rest)?;
@@ -165,6 +169,20 @@ impl Statement {
             let value = (flags & bit != 0) == *on;
             self.set(name, u8::from(value));
         }
+    }
+
+    /// The text, with its account as the definer if it is an `ALTER EVENT` without one: the account becomes the definer.
+    pub fn with_definer(&self) -> Cow<'_, [u8]> {
+        let mut tokens = tokens(&self.text).map(|token| token.place);
+        let mut is_next = |word: &[u8]| {
+            let place = tokens.next()?;
+            self.text.get(place.clone())?.eq_ignore_ascii_case(word).then_some(place.end)
+        };
+        let place = is_next(b"ALTER").filter(|_| is_next(b"EVENT").is_some());
+        let (Some(at), Some((user, host))) = (place, &self.invoker) else { return Cow::Borrowed(&self.text) };
+        let (before, after) = self.text.split_at(at);
+        let definer = format!(" DEFINER={}@{}", quoted(user), quoted(host));
+        Cow::Owned([before, definer.as_bytes(), after].concat())
     }
 
     /// The text that another server runs. `CREATE TABLE … SELECT` of MySQL keeps its transaction open for the rows that
@@ -318,6 +336,9 @@ mod tests {
         for cut in 0..13 + variables.len() {
             assert!(parse(Dialect::MySql, &whole[..cut]).is_err(), "{cut}");
         }
+        let event = |text| parse(Dialect::MySql, &body(b"\x0b\x03a`b\x01%", text)).unwrap().with_definer().into_owned();
+        assert_eq!(event("/* x */ alter EVENT e DISABLE"), b"/* x */ alter DEFINER=`a``b`@`%` EVENT e DISABLE");
+        assert_eq!(event("ALTER DEFINER=x EVENT e DISABLE"), b"ALTER DEFINER=x EVENT e DISABLE");
         let quote = parse(Dialect::MySql, &body(b"\x05\x03a'b", "x")).unwrap();
         let is_zone = |(name, _): &(&str, String)| *name == "time_zone";
         assert!(!quote.settings.iter().any(is_zone), "a name with a quote is no time zone");

@@ -189,7 +189,8 @@ impl Settings {
         }
         // Rows move the clock of the session.
         wanted.retain(|(name, value)| *name == "timestamp" || self.now.get(name) != Some(value));
-        let set: Vec<String> = wanted.iter().map(|(name, value)| format!("@@SESSION.{name} = {value}")).collect();
+        let set: Vec<String> =
+            wanted.iter().map(|(name, value)| format!("@@SESSION.{name} = {}", text(value))).collect();
         self.now.extend(wanted);
         Ok((!set.is_empty()).then(|| format!("SET {}", set.join(", "))))
     }
@@ -238,6 +239,11 @@ impl Settings {
         let pairs: Vec<String> = pairs.iter().map(pair).collect::<Result<_, String>>()?;
         Ok(format!("'{}'", pairs.join(",")))
     }
+}
+
+/// A value for SET. The literal `''` is NULL in a session of MariaDB with EMPTY_STRING_IS_NULL.
+fn text(value: &str) -> &str {
+    if value == "''" { "REPEAT('x', 0)" } else { value }
 }
 
 /// The names of a mode's parts, if both vendors have them.
@@ -317,7 +323,13 @@ mod tests {
         let mut settings = settings([Dialect::MariaDb, Dialect::MariaDb]);
         let with = Statement { collations: vec![(33, 2304)], ..Statement::default() };
         assert!(settings.change(&with).unwrap().unwrap().contains("'utf8mb3=utf8mb4_uca1400_ai_ci'"));
-        assert!(settings.change(&Statement::default()).unwrap().unwrap().contains("character_set_collations = ''"));
+        assert!(
+            settings
+                .change(&Statement::default())
+                .unwrap()
+                .unwrap()
+                .contains("character_set_collations = REPEAT('x', 0)")
+        );
         assert!(settings.change(&Statement { collations: vec![(33, 7)], ..with }).is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! The events of a log as statements for a running server, as `mysqlbinlog` prints them: `BINLOG` for rows, and each other
 //! statement with the settings of its session. A transaction is committed as a whole, or not at all.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -294,7 +293,7 @@ impl Statements {
         }
         self.open |= opens;
         self.empty = false;
-        let text = if apart { statement.runnable() } else { Cow::Borrowed(&statement.text[..]) };
+        let text = if apart { statement.runnable() } else { statement.with_definer() };
         let made = match self.target().run(&text) {
             Err(Failure::Server(error))
                 if (MADE_ALREADY.contains(&error.code) || error.code == NO_EVENT)
