@@ -32,7 +32,8 @@ fn further(kind: Kind) -> &'static str {
 
 fn stored(kind: Kind, world: &World) -> Server {
     let source = server(kind, world, "source");
-    let code = "CREATE DATABASE code; CREATE FUNCTION code.f () RETURNS INT DETERMINISTIC RETURN 1\r\n -- é;;\r\n + 1";
+    let code = "CREATE DATABASE code; CREATE FUNCTION code.f () RETURNS INT DETERMINISTIC RETURN 1\r\n -- é;;\r\n + 1; \
+                SET NAMES latin1; CREATE FUNCTION code.spelled () RETURNS VARCHAR(20) DETERMINISTIC RETURN HEX('ä'); SET NAMES utf8mb4";
     [SHOP, TYPES, NAMES, further(kind), code].iter().for_each(|statements| drop(source.sql(statements)));
     backup(world, &source, "--to a/ --to b/ --readers 2").done();
     source
@@ -198,6 +199,7 @@ fn a_text_makes_the_server_again(kind: Kind) {
     assert_same(&everything(&target, &DATABASES), &everything(&source, &DATABASES));
     let code = "SELECT HEX(routine_definition) FROM information_schema.routines WHERE routine_schema = 'code'";
     assert_eq!(target.sql(code), source.sql(code), "a body keeps the ends of its lines");
+    assert_eq!(target.sql("SELECT code.spelled()"), "C3A4\n");
 
     // One table, and a part of its rows.
     let line = ["export", "--from", "a", "--from", "b", "--format", "sql", "--into", "dir:one"];

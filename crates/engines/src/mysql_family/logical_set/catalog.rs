@@ -119,6 +119,9 @@ pub struct Code {
     /// The time zone of an event.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub time_zone: String,
+    /// A view that the source cannot use: it names something that does not exist there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub broken: bool,
 }
 
 impl Code {

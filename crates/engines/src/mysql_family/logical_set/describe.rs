@@ -20,6 +20,9 @@ const NAMED_MAX: usize = 10;
 /// The answers to a question about an object that the account may not see.
 const HIDDEN: [u32; 5] = [1142, 1044, 1227, 1370, 1305];
 
+/// ER_VIEW_INVALID.
+const VIEW_INVALID: &[u8] = b"1356";
+
 /// The answers of a server without such a table: MySQL 9.0 and 9.1 have no libraries.
 const NO_TABLE: [u32; 2] = [1109, 1146];
 
@@ -108,20 +111,25 @@ impl Described {
     /// Sequences, views, and tables without rows.
     fn others(&mut self, connection: &mut Connection, listing: &Listing) -> Result<()> {
         let others: Vec<_> = listing.tables.iter().enumerate().filter(|(_, table)| !table.has_rows()).collect();
-        let statements: Vec<String> = others.iter().map(|(_, table)| show_create(table)).collect();
-        let rows =
-            ask(connection, &statements, |at| others.get(at).map_or_else(String::new, |(_, table)| shown(table)))?;
-        let mut views = Vec::new();
-        for ((place, table), row) in others.into_iter().zip(rows) {
-            let create = create_of(table, &row)?;
+        // The server warns if it cannot use a view.
+        let statements: Vec<String> =
+            others.iter().flat_map(|(_, table)| [show_create(table), "SHOW WARNINGS".to_owned()]).collect();
+        let of = |at: usize| others.get(at / 2).map_or_else(String::new, |(_, table)| shown(table));
+        let rows = ask(connection, &statements, of)?;
+        let (mut views, mut unusable) = (Vec::new(), Vec::new());
+        for ((place, table), pair) in others.into_iter().zip(rows.as_chunks::<2>().0) {
+            let [row, warned] = pair;
+            let create = create_of(table, row)?;
             let (schema, name) = (table.object.schema.clone(), table.object.name.clone());
             match table.kind {
                 Kind::Table => drop(self.creates.insert(place, create)),
                 Kind::View => {
-                    let text = |column| utf8(&row, column, || shown(table));
+                    let text = |column| utf8(row, column, || shown(table));
                     let (character_set, collation) = (text(2)?, text(3)?);
                     let kind = "VIEW".to_owned();
-                    let code = Code { schema, name, kind, create, character_set, collation, ..Code::default() };
+                    let broken = warned.get(1).and_then(Option::as_deref) == Some(VIEW_INVALID);
+                    unusable.extend(broken.then(|| table.object.shown()));
+                    let code = Code { schema, name, kind, create, character_set, collation, broken, ..Code::default() };
                     views.push(code);
                 }
                 Kind::Sequence => {
@@ -132,6 +140,7 @@ impl Described {
                 }
             }
         }
+        self.warnings.extend(broken(&unusable));
         views.into_iter().for_each(|view| self.add(&view.schema.clone(), Object::Code(view)));
         Ok(())
     }
@@ -204,6 +213,7 @@ impl Described {
                 schema: schema.clone(),
                 name,
                 table,
+                broken: false,
             };
             self.add(&schema, Object::Code(code));
         }
@@ -236,6 +246,17 @@ fn libraries(connection: &mut Connection, facts: &Facts, selection: &Selection) 
     let names: Vec<String> = answer.rows.into_iter().filter_map(name).collect();
     let warning = || format!("this backup holds no libraries (CREATE LIBRARY): {}", named(&names));
     Ok((!names.is_empty()).then(warning))
+}
+
+/// The warning of views that the server cannot use.
+fn broken(names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| {
+        format!(
+            "the server cannot use these views, because they name a table, column, function or account that does not exist: {}. A \
+             restore leaves them out if its server refuses them",
+            named(names)
+        )
+    })
 }
 
 /// The statement that asks for a definition.

@@ -10,7 +10,8 @@ use fullbore_core::io::sync_directory;
 use fullbore_core::{Error, Result};
 use serde_json::Value;
 
-use super::catalog::{self, Code, Object, TableObject};
+use super::catalog::{self, Object, TableObject};
+use super::load::creation::script;
 use super::load::{history, with_collations};
 use super::set::{SMALL, table_folder};
 use super::small::Sections;
@@ -50,6 +51,11 @@ pub fn head(position: &Value) -> String {
          'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', foreign_key_checks = \
          0;\n"
     )
+}
+
+/// The settings of the session in this beginning.
+pub fn session(head: &str) -> &str {
+    head.split_once('\n').map_or("", |(_, session)| session)
 }
 
 fn folders(directory: &Path) -> Result<Vec<PathBuf>> {
@@ -135,7 +141,8 @@ fn append(path: &Path, rows: &[u8]) -> Result<()> {
 
 /// Writes the SQL text of a database: `schema.sql`, `load.sql` and `code.sql`, to be run in this order.
 fn write_sql(folder: &Path, objects: &[Object], head: String) -> Result<()> {
-    let (mut schema, mut load, mut code) = (head.clone(), head.clone(), head);
+    let session = session(&head).to_owned();
+    let (mut schema, mut load, mut code) = (head.clone(), head.clone(), head.into_bytes());
     let tables = objects.iter().filter_map(|object| if let Object::Table(table) = object { Some(table) } else { None });
     let folders = tables.clone().map(|table| (table.name.as_str(), rows_of(folder, table))).collect::<BTreeMap<_, _>>();
     for object in objects {
@@ -144,13 +151,13 @@ fn write_sql(folder: &Path, objects: &[Object], head: String) -> Result<()> {
                 let uses = format!("USE {};\n", quoted(name));
                 schema.push_str(&format!("{};\n{uses}", with_collations(create)));
                 load.push_str(&uses);
-                code.push_str(&uses);
+                code.extend(uses.as_bytes());
             }
             Object::Sequence { name, create, next, .. } => {
                 schema.push_str(&format!("{create};\nSELECT SETVAL({}, {next}, 0);\n", quoted(name)));
             }
             Object::Table(table) => schema.push_str(&format!("{};\n", with_collations(&table.create))),
-            Object::Code(object) => push_code(object, &mut code),
+            Object::Code(object) => code.extend([session.as_bytes(), &script(object)].concat()),
             Object::Account(_) => {}
         }
     }
@@ -163,11 +170,11 @@ fn write_sql(folder: &Path, objects: &[Object], head: String) -> Result<()> {
             load.push_str(&format!("{};\n", tsv::load_statement(file, &quoted(&table.name), &columns)));
         }
     }
-    for (name, text) in [("schema.sql", schema), ("load.sql", load), ("code.sql", code)] {
+    for (name, text) in [("schema.sql", schema.into_bytes()), ("load.sql", load.into_bytes()), ("code.sql", code)] {
         let path = folder.join(name);
         let failed = |error| Error::io("write", path.display().to_string(), error);
         let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
-        file.write_all(text.as_bytes()).map_err(failed)?;
+        file.write_all(&text).map_err(failed)?;
         file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
     }
     sync_directory(folder)
@@ -185,12 +192,4 @@ fn rows_of(database: &Path, table: &TableObject) -> Vec<String> {
         .collect();
     files.sort();
     files
-}
-
-fn push_code(object: &Code, text: &mut String) {
-    if !object.sql_mode.is_empty() || object.kind != "VIEW" {
-        text.push_str(&format!("SET SESSION sql_mode = '{}';\n", object.sql_mode.replace('\'', "''")));
-    }
-    // On a line of its own: the body may end with a comment.
-    text.push_str(&format!("DELIMITER ;;\n{}\n;;\nDELIMITER ;\n", object.create));
 }

@@ -80,6 +80,24 @@ pub fn unseen(login: &Login, facts: &ServerFacts, selection: &Selection, listing
     })
 }
 
+/// The warning of names in `--exclude` that leave nothing out: a wrong name would store what should not be stored.
+fn without_effect(selection: &Selection, listing: &Listing) -> Option<String> {
+    let shown = |(schema, table): (&str, Option<&str>)| match table {
+        Some(table) => format!("{schema}.{table}"),
+        None => format!("{schema}.*"),
+    };
+    let is_known = |(schema, table): (&str, Option<&str>)| {
+        listing.left_out.contains(&(schema.to_owned(), table.map(str::to_owned)))
+    };
+    let names: Vec<String> = selection.exclusions().filter(|name| !is_known(*name)).map(shown).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "--exclude leaves nothing out with {}: among what this backup takes, the server shows nothing with this name",
+            first_of(names, NAMED_MAX)
+        )
+    })
+}
+
 /// The error of a table that changed.
 pub fn changed(login: &Login, what: &str) -> Error {
     let why = format!("{what} during the backup");
@@ -87,8 +105,8 @@ pub fn changed(login: &Login, what: &str) -> Error {
 }
 
 /// What the user should know.
-pub fn warnings_of(facts: &ServerFacts, listing: &Listing, taken: &Snapshot) -> Vec<String> {
-    let mut warnings = Vec::new();
+pub fn warnings_of(facts: &ServerFacts, selection: &Selection, listing: &Listing, taken: &Snapshot) -> Vec<String> {
+    let mut warnings: Vec<String> = without_effect(selection, listing).into_iter().collect();
     let tables = || listing.tables.iter().filter(|table| table.kind == Kind::Table);
     let named = |is_it: &dyn Fn(&Listed) -> bool| -> Vec<String> {
         let found = tables().filter(|table| is_it(table));

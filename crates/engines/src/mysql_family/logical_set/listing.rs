@@ -1,5 +1,6 @@
 //! The databases and tables of a server, in bulk: a few statements for all of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fullbore_core::checksum::xxh3_128;
@@ -111,6 +112,8 @@ pub struct Listing {
     pub databases: Vec<String>,
     /// The tables in the order of their names.
     pub tables: Vec<Listed>,
+    /// What `--exclude` has left out: databases, and tables with their databases.
+    pub left_out: BTreeSet<(String, Option<String>)>,
 }
 
 /// The statement that lists all columns.
@@ -177,8 +180,9 @@ impl Listing {
         connection.send_ahead(&[format!("SELECT schema_name FROM information_schema.schemata WHERE {within}")])?;
         each_row(connection, |row| {
             let name = text(row, 0);
-            if selection.takes_database(&name) {
-                listing.databases.push(name);
+            match selection.takes_database(&name) {
+                true => listing.databases.push(name),
+                false => listing.leave_out(selection, &name, None),
             }
             Ok(())
         })?;
@@ -257,6 +261,7 @@ impl Listing {
         each_row(connection, |row| {
             let (schema, name, kind) = (text(row, 0), text(row, 1), text(row, 2));
             if !selection.takes_table(&schema, &name) {
+                self.leave_out(selection, &schema, Some(&name));
                 return Ok(());
             }
             if tables.len() == TABLES_MAX {
@@ -285,6 +290,13 @@ impl Listing {
         tables.shrink_to_fit();
         self.tables = tables;
         Ok(())
+    }
+
+    /// Notes that `--exclude` names this.
+    fn leave_out(&mut self, selection: &Selection, schema: &str, table: Option<&str>) {
+        if selection.exclusions().any(|excluded| excluded == (schema, table)) {
+            self.left_out.insert((schema.to_owned(), table.map(str::to_owned)));
+        }
     }
 
     fn list_columns(

@@ -111,6 +111,12 @@ impl Selection {
         named && self.takes_database(schema) && !self.excluded_tables.iter().any(is)
     }
 
+    /// What `--exclude` names: databases, and tables with their databases.
+    pub fn exclusions(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let databases = self.excluded_databases.iter().map(|name| (name.as_str(), None));
+        databases.chain(self.excluded_tables.iter().map(|name| (name.schema.as_str(), Some(name.table.as_str()))))
+    }
+
     /// Whether it takes everything of a database that is not a table: routines and events.
     pub fn takes_code(&self, schema: &str) -> bool {
         self.takes_database(schema) && (self.tables.is_empty() || self.databases.iter().any(|it| it == schema))

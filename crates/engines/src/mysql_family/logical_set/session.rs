@@ -135,7 +135,7 @@ impl LogicalSession {
         let mut warnings = described.warnings.clone();
         warnings.extend(unseen);
         warnings.extend(computed::warning(&mut control, facts.dialect, &selection)?);
-        warnings.extend(judge::warnings_of(&facts, &listing, &taken));
+        warnings.extend(judge::warnings_of(&facts, &selection, &listing, &taken));
         let size = listing.tables.iter().map(|table| table.bytes).fold(0, u64::saturating_add);
         let expected = [Stream { id: 1, name: String::new(), unit: UNIT, size: size.max(1) }];
         let readers = taken.connections.len();

@@ -10,7 +10,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::catalog::{Code, Object};
 use crate::mysql_family::logical_set::describe::describe;
 use crate::mysql_family::logical_set::listing::Listing;
-use crate::mysql_family::logical_set::load::objects::without_ended;
+use crate::mysql_family::logical_set::load::creation::without_ended;
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login, each_row};
 use crate::mysql_family::sql_text::find_outside;

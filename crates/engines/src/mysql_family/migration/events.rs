@@ -7,6 +7,7 @@ use fullbore_core::{Error, Result};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::Code;
+use crate::mysql_family::logical_set::load::creation::{is_same_collation, run_code};
 use crate::mysql_family::logical_set::load::{fit_code, objects};
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::sql_text::find_outside;
@@ -51,14 +52,14 @@ pub fn create(target: &mut Connection, mut events: Vec<Code>) -> Result<Vec<Stri
         let wanted = std::mem::take(&mut event.database_collation);
         // Some servers keep all names in small letters.
         let now = collations.get(&event.schema).or_else(|| collations.get(&event.schema.to_lowercase()));
-        if !wanted.is_empty() && now.is_some_and(|now| !objects::is_same_collation(now, &wanted)) {
+        if !wanted.is_empty() && now.is_some_and(|now| !is_same_collation(now, &wanted)) {
             warnings.push(format!("{} gets the present collation of its database, and not {wanted}", event.shown()));
         }
     }
     let asleep: Vec<Code> = events.iter().map(|event| disabled(event).unwrap_or_else(|| event.clone())).collect();
     objects::create_all(target, &asleep)?;
     for event in events.iter().filter(|event| disabled(event).is_some()) {
-        let enabled = objects::run_code(target, &Code { create: enabling(event), ..event.clone() });
+        let enabled = run_code(target, &Code { create: enabling(event), ..event.clone() });
         enabled.map_err(|failure| Error::from(failure).noting(&format!("{} was not enabled", event.shown())))?;
     }
     Ok(warnings)

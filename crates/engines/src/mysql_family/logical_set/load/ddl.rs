@@ -45,6 +45,11 @@ pub struct Split {
 }
 
 impl Split {
+    /// Whether the server perhaps computes columns of the table. A text in quotes may say so, too.
+    pub fn may_compute(&self) -> bool {
+        self.create.contains(" GENERATED ALWAYS AS ")
+    }
+
     /// Whether the table is created with foreign keys.
     pub fn makes_foreign_keys(&self) -> bool {
         self.create.contains(" FOREIGN KEY ")

@@ -2,6 +2,7 @@
 
 mod accounts;
 pub mod check;
+pub mod creation;
 mod ddl;
 mod given;
 pub mod history;
@@ -103,6 +104,8 @@ impl ServerLoad {
         let other_vendor = order.engine != dialect.name();
         let mut plan = Plan::of(&mut order, other_vendor)?;
         if order.leave_events {
+            // A migration compares the definitions at its end.
+            plan.code.iter_mut().for_each(|code| code.broken = false);
             plan.code.retain(|code| code.kind != "EVENT");
         }
         let disables = options.given.has(&DISABLE_REDO);
@@ -286,13 +289,14 @@ impl Load for ServerLoad {
         self.add_indexes()?;
         self.each_table(history::has_period, |connection, table| Ok(history::close(connection, &table.quoted())?))?;
         *lock(&self.begun) = "all rows and indexes, without all of its other objects";
-        let without_grants = {
+        let left_out = {
             let mut control = lock(&self.control);
             // What the target refuses keeps nothing else away.
             let accounts = accounts::create(&mut control, &self.accounts, self.dialect);
             let code = objects::create_code(&mut control, &self.plan);
             let grants = accounts::grant(&mut control, &self.accounts, &self.order.maps, self.dialect);
-            accounts.and(code).and(grants)?
+            let broken = accounts.and(code)?;
+            grants?.into_iter().chain(broken).collect::<Vec<_>>()
         };
         if self.order.check {
             *lock(&self.begun) = "everything, but the check of its rows did not end well";
@@ -313,7 +317,7 @@ impl Load for ServerLoad {
         let idle = self.spare.iter().flat_map(|spare| std::mem::take(&mut *lock(spare)));
         idle.for_each(|loader| loader.connection.quit());
         let mut loaded = self.plan();
-        loaded.warnings.extend(without_grants);
+        loaded.warnings.extend(left_out);
         loaded.rows = self.loaded_rows.load(Ordering::Relaxed);
         loaded.notes.push(format!(
             "loaded into {}: {} with {}",

@@ -7,7 +7,9 @@ use fullbore_core::threads::in_turns;
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
+use super::creation::run_code;
 use super::plan::{Plan, PlannedTable};
+use super::prepare::{MODE, session_names};
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::{literal, quoted};
 use crate::mysql_family::logical_set::catalog::Code;
@@ -17,26 +19,13 @@ use crate::mysql_family::logical_set::lock;
 const AHEAD: usize = 50;
 /// How many bytes of statements are sent ahead.
 const AHEAD_BYTES: usize = 32 << 10;
+/// What a server without a strict mode has taken: the same member twice in an ENUM or SET (ER_DUPLICATED_VALUE_IN_TYPE), and values
+/// of computed columns that do not fit.
+const LENIENT: [u32; 6] = [1291, 1264, 1265, 1292, 1366, 1406];
 /// ER_DUP_KEYNAME.
 const DOUBLED_NAME: u32 = 1061;
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
-/// ER_WRONG_VALUE_FOR_VAR.
-const WRONG_VALUE: u32 = 1231;
-/// Parts of an SQL mode that MySQL 8.0 and later refuse. The first one is in the default of MySQL 5.7 and of MariaDB, and is about
-/// GRANT. The next three are about SHOW CREATE. The others stand for parts that the mode lists, too.
-const ENDED: [&str; 10] = [
-    "NO_AUTO_CREATE_USER",
-    "NO_FIELD_OPTIONS",
-    "NO_KEY_OPTIONS",
-    "NO_TABLE_OPTIONS",
-    "DB2",
-    "MAXDB",
-    "MSSQL",
-    "MYSQL323",
-    "MYSQL40",
-    "POSTGRESQL",
-];
 
 /// What the target holds under the names of the plan.
 ///
@@ -210,10 +199,11 @@ fn create_tables(connection: &mut Connection, mut tables: &[&PlannedTable]) -> R
         }
         let (now, later) = tables.split_at(statements.len());
         connection.send_ahead(&statements)?;
-        let mut first = None;
-        for table in now {
+        let (mut first, mut again) = (None, Vec::new());
+        for (table, statement) in now.iter().zip(&statements) {
             match connection.answer() {
                 Ok(_) => {}
+                Err(Failure::Server(error)) if LENIENT.contains(&error.code) => again.push((table, statement)),
                 Err(failure @ Failure::Server(_)) => {
                     first.get_or_insert_with(|| refused(&format!("table {}", table.shown()), failure));
                 }
@@ -223,9 +213,30 @@ fn create_tables(connection: &mut Connection, mut tables: &[&PlannedTable]) -> R
         if let Some(error) = first {
             return Err(error);
         }
+        for (table, statement) in again {
+            define(connection, statement).map_err(|failure| refused(&format!("table {}", table.shown()), failure))?;
+        }
         tables = later;
     }
     Ok(())
+}
+
+/// Runs a statement that defines a table, or an index of it. A source without a strict mode may have taken more than this session.
+fn define(connection: &mut Connection, statement: &str) -> Result<(), Failure> {
+    let refused = match connection.query(statement) {
+        Err(Failure::Server(error)) if LENIENT.contains(&error.code) => error,
+        answer => return answer.map(drop),
+    };
+    connection.query(&format!("SET SESSION sql_mode = '{MODE}'"))?;
+    let made = connection.query(statement).map(drop);
+    let warned = connection.query("SHOW WARNINGS")?;
+    for statement in session_names() {
+        connection.query(&statement)?;
+    }
+    let number = |row: &Vec<Option<String>>| row.get(1).cloned().flatten()?.parse().ok();
+    let is_it = |row| number(row).is_some_and(|number| LENIENT.contains(&number));
+    // Without a strict mode, a key that is too long becomes shorter.
+    if warned.rows.iter().all(is_it) { made } else { Err(Failure::Server(refused)) }
 }
 
 /// Adds the indexes of a table, or its foreign keys. `may_exist`: they may be there already.
@@ -234,8 +245,8 @@ fn create_tables(connection: &mut Connection, mut tables: &[&PlannedTable]) -> R
 /// The server refuses.
 pub fn add(connection: &mut Connection, table: &PlannedTable, what: &str, may_exist: bool) -> Result<()> {
     connection.query(&format!("USE {}", quoted(&table.schema)))?;
-    match connection.query(&format!("ALTER TABLE {} {what}", table.quoted())) {
-        Ok(_) => Ok(()),
+    match define(connection, &format!("ALTER TABLE {} {what}", table.quoted())) {
+        Ok(()) => Ok(()),
         // All indexes of one statement are there, or none.
         Err(Failure::Server(error)) if may_exist && error.code == DOUBLED_NAME => Ok(()),
         Err(failure) => Err(refused(&format!("an index or key of table {}", table.shown()), failure)),
@@ -257,12 +268,19 @@ pub fn has_foreign_keys(connection: &mut Connection, table: &PlannedTable) -> Re
 }
 
 /// Creates views, routines, triggers and events. A view may need another one: what is refused is tried again, as long as
-/// something else was created.
+/// something else was created. Gives a warning with the views that were broken at the source, and that the server refuses.
 ///
 /// # Errors
 /// Names all that the server refuses in the end. All others are there.
-pub fn create_code(connection: &mut Connection, plan: &Plan) -> Result<()> {
-    create_all(connection, &plan.code)
+pub fn create_code(connection: &mut Connection, plan: &Plan) -> Result<Option<String>> {
+    let (broken, sound): (Vec<Code>, Vec<Code>) = plan.code.iter().cloned().partition(|code| code.broken);
+    let created = create_all(connection, &sound);
+    let (left, first) = create_most(connection, &broken)?;
+    created?;
+    Ok(first.map(|first| {
+        let named = first_of(left.iter().map(|view| view.shown()), NAMED_MAX);
+        format!("the target refuses views that were broken at the source, too, and are left out: {named}: {first}")
+    }))
 }
 
 /// The same for any of these objects.
@@ -270,6 +288,12 @@ pub fn create_code(connection: &mut Connection, plan: &Plan) -> Result<()> {
 /// # Errors
 /// As [`create_code`].
 pub fn create_all(connection: &mut Connection, code: &[Code]) -> Result<()> {
+    let (left, first) = create_most(connection, code)?;
+    first.map_or(Ok(()), |first| Err(refused_code(&left, &first)))
+}
+
+/// Gives what the server refuses in the end, with its error about the first of them.
+fn create_most<'c>(connection: &mut Connection, code: &'c [Code]) -> Result<(Vec<&'c Code>, Option<ServerError>)> {
     let order = |code: &&Code| match &code.kind[..] {
         "VIEW" => 1,
         "TRIGGER" => 2,
@@ -292,11 +316,11 @@ pub fn create_all(connection: &mut Connection, code: &[Code]) -> Result<()> {
             }
         }
         left = refused_now;
-        if let Some(error) = first.filter(|_| left.len() == before) {
-            return Err(refused_code(&left, &error));
+        if first.is_some() && left.len() == before {
+            return Ok((left, first));
         }
     }
-    Ok(())
+    Ok((left, None))
 }
 
 /// The error of a server that does not make these objects; `first` is about the first of them.
@@ -305,81 +329,6 @@ fn refused_code(left: &[&Code], first: &ServerError) -> Error {
     let hint = "what the target takes is there. Make what it needs on the target, such as a missing table, function or account, or \
                 grant SET_ANY_DEFINER (MySQL) or SET USER (MariaDB). Then continue with --resume";
     Error::refused(named, format!("the target refuses it: {first}"), hint)
-}
-
-/// Runs the statement of an object, in its database and with the settings of its creation.
-///
-/// # Errors
-/// The server refuses it.
-pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure> {
-    connection.query(&format!("USE {}", quoted(&code.schema)))?;
-    if let Some(wanted) = settings(code) {
-        match connection.query(&wanted) {
-            Err(Failure::Server(error)) if error.code == WRONG_VALUE => {
-                let code = Code { sql_mode: without_ended(&code.sql_mode), ..code.clone() };
-                settings(&code).map_or(Ok(()), |settings| connection.query(&settings).map(drop))?;
-            }
-            answer => drop(answer?),
-        }
-    }
-    let before = take_collation(connection, code)?;
-    let made = connection.run_bytes(code.create.as_bytes());
-    if let Some(before) = before {
-        connection.query(&format!("ALTER DATABASE {} COLLATE {before}", quoted(&code.schema)))?;
-    }
-    for statement in super::prepare::session_names() {
-        connection.query(&statement)?;
-    }
-    made
-}
-
-/// Gives the database the collation that it had when the object was created, and gives the one that it has. None if they are equal.
-fn take_collation(connection: &mut Connection, code: &Code) -> Result<Option<String>, Failure> {
-    let wanted = &code.database_collation;
-    let is_word = wanted.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if wanted.is_empty() || !is_word {
-        return Ok(None);
-    }
-    let now = connection.query("SELECT @@collation_database")?.single().unwrap_or_default().to_owned();
-    if is_same_collation(&now, wanted) {
-        return Ok(None);
-    }
-    connection.query(&format!("ALTER DATABASE {} COLLATE {wanted}", quoted(&code.schema)))?;
-    Ok(Some(now))
-}
-
-/// Whether two names are those of one collation: `utf8_general_ci` is `utf8mb3_general_ci`.
-pub fn is_same_collation(one: &str, other: &str) -> bool {
-    let whole = |name: &str| name.strip_prefix("utf8_").map_or(name.to_owned(), |rest| format!("utf8mb3_{rest}"));
-    whole(one) == whole(other)
-}
-
-/// An SQL mode without the parts that MySQL 8.0 and later do not have, and that say nothing about an object.
-pub fn without_ended(mode: &str) -> String {
-    mode.split(',').filter(|part| !ENDED.contains(part)).collect::<Vec<_>>().join(",")
-}
-
-/// The statement for the settings of an object's creation.
-pub fn settings(code: &Code) -> Option<String> {
-    let word = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ','));
-    let mut settings = Vec::new();
-    if code.kind != "VIEW" && word(&code.sql_mode) {
-        settings.push(format!("sql_mode = '{}'", code.sql_mode));
-    }
-    if !code.time_zone.is_empty() && code.time_zone.chars().all(|letter| !matches!(letter, '\'' | '\\')) {
-        settings.push(format!("time_zone = '{}'", code.time_zone));
-    }
-    // The statement is UTF-8. It means the same in another character set only if it is ASCII.
-    let is_utf8 = ["utf8mb4", "utf8mb3", "utf8"].contains(&code.character_set.as_str());
-    if (is_utf8 || code.create.is_ascii())
-        && !code.character_set.is_empty()
-        && word(&code.character_set)
-        && word(&code.collation)
-    {
-        settings.push(format!("character_set_client = {}", code.character_set));
-        settings.push(format!("collation_connection = {}", code.collation));
-    }
-    (!settings.is_empty()).then(|| format!("SET SESSION {}", settings.join(", ")))
 }
 
 /// The error of a server that does not make an object.
@@ -399,16 +348,6 @@ mod tests {
     use super::super::plan::PlannedDatabase;
     use super::*;
     use crate::mysql_family::logical_set::catalog::TableObject;
-
-    #[test]
-    fn an_sql_mode_loses_only_the_parts_that_say_nothing_about_an_object() {
-        let of_mariadb = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER,NO_ENGINE_SUBSTITUTION";
-        let expected = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
-        assert_eq!(without_ended(of_mariadb), expected);
-        // It changes the meaning of a body: the target refuses it.
-        assert_eq!(without_ended("PIPES_AS_CONCAT,ORACLE,NO_KEY_OPTIONS"), "PIPES_AS_CONCAT,ORACLE");
-        assert_eq!(without_ended("NO_AUTO_CREATE_USER"), "");
-    }
 
     #[test]
     fn replace_drops_a_database_only_if_the_set_holds_all_of_it() {

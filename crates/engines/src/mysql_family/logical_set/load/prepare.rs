@@ -6,6 +6,7 @@ use std::time::Duration;
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
+use super::creation::is_same_collation;
 use super::ddl::bare_timestamp;
 use super::plan::{Plan, PlannedDatabase, PlannedTable};
 use super::rows::SHOWN_MAX;
@@ -230,7 +231,7 @@ pub fn has_other_collations(database: &PlannedDatabase, plan: &Plan) -> bool {
     let of_it = plan.code.iter().filter(|code| code.schema == database.name && !code.database_collation.is_empty());
     let mut collations = database.collation().into_iter().chain(of_it.map(|code| &code.database_collation[..]));
     let Some(first) = collations.next() else { return false };
-    collations.any(|other| !objects::is_same_collation(first, other))
+    collations.any(|other| !is_same_collation(first, other))
 }
 
 /// Whether a statement alters a table after its rows.
@@ -286,7 +287,7 @@ fn give_collation_back(control: &mut Connection, database: &PlannedDatabase) -> 
         (None, None) => None,
     };
     if let (Some(wanted), Some(now)) = (wanted, now.single())
-        && !objects::is_same_collation(&wanted, now)
+        && !is_same_collation(&wanted, now)
     {
         control.query_if_allowed(&format!("ALTER DATABASE {} COLLATE {wanted}", quoted(&database.name)))?;
     }

@@ -1,11 +1,14 @@
 //! The rows of one stream on their way into a table: each piece that comes is cut at the end of its last row, and becomes
 //! one statement. Only the statement of a long row waits for more bytes: a row may be larger than the memory.
 
+use std::collections::HashMap;
+
 use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
 
 use super::plan::PlannedTable;
 use crate::mysql_family::connection::{Changed, Connection, Failure, ServerError};
+use crate::mysql_family::logical::names::literal;
 use crate::mysql_family::logical_set::{insert, tsv};
 
 /// The most warnings of a statement whose texts we ask the server to keep. MySQL 9 allows it to few accounts.
@@ -23,6 +26,17 @@ pub enum Way {
     Insert,
 }
 
+/// What a load accepts from the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Each row as it is.
+    Strict,
+    /// Number 0 of an ENUM, too.
+    EmptyMembers,
+    /// Also values that the server computes and that do not fit their column: the source has rounded or cut them in the same way.
+    Computed,
+}
+
 /// A connection that loads rows.
 pub struct Loader {
     /// To the target.
@@ -32,11 +46,17 @@ pub struct Loader {
     shown: usize,
     /// The longest packet that the server takes, in bytes.
     packet_max: usize,
-    strict: Option<bool>,
+    mode: Option<Mode>,
+    /// The columns that the server computes, by table.
+    computed: HashMap<String, Vec<String>>,
+    /// The last statement had more warnings than the server shows.
+    hidden: bool,
 }
 
 /// ER_WARN_DATA_TRUNCATED: number 0 of an ENUM gives it.
 const TRUNCATED: &str = "1265";
+/// ER_TRUNCATED_WRONG_VALUE: within an expression it names no column.
+const WRONG_VALUE: &str = "1292";
 
 impl Loader {
     /// On a connection with the settings of a load.
@@ -47,7 +67,7 @@ impl Loader {
         let limits = connection.query("SELECT @@max_error_count, @@max_allowed_packet")?;
         let number = |column| limits.value(0, column).and_then(|text| text.parse().ok());
         let (shown, packet_max) = (number(0).unwrap_or(0), number(1).unwrap_or(PACKET_MIN).max(PACKET_MIN));
-        Ok(Self { connection, way, shown, packet_max, strict: None })
+        Ok(Self { connection, way, shown, packet_max, mode: None, computed: HashMap::new(), hidden: false })
     }
 
     /// Loads whole rows, and counts them.
@@ -56,27 +76,71 @@ impl Loader {
     /// The server refuses them, or does not take each of them as it is.
     pub fn load(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
         let enums = enums(table);
+        let computed = self.computed(table)?.len();
+        if computed > 0 {
+            return self.load_computed(table, rows, computed + enums.len());
+        }
         let mut each = rows.split_inclusive(|byte| *byte == b'\n');
         if enums.is_empty() || !each.any(|row| has_empty_member(row, &enums)) {
-            return self.load_as(table, rows, true);
+            return self.load_as(table, rows, Mode::Strict);
         }
-        // Each such member gives a warning, and the server must show all of them.
-        groups(rows, self.shown / enums.len())
-            .try_fold(0, |loaded, group| Ok(loaded + self.load_as(table, group, false)?))
+        self.load_in_groups(table, rows, Mode::EmptyMembers, enums.len())
     }
 
-    fn set_mode(&mut self, strict: bool) -> Result<()> {
-        if self.strict != Some(strict) {
-            let mode = super::prepare::MODE;
-            let more = if strict { ",STRICT_ALL_TABLES" } else { "" };
-            self.connection.query(&format!("SET SESSION sql_mode = '{mode}{more}'"))?;
-            self.strict = Some(strict);
+    /// Rows of which each may give so many warnings: the server must show all of them.
+    fn load_in_groups(&mut self, table: &PlannedTable, rows: &[u8], mode: Mode, warnings: usize) -> Result<u64> {
+        groups(rows, self.shown / warnings.max(1))
+            .try_fold(0, |loaded, group| Ok(loaded + self.load_as(table, group, mode)?))
+    }
+
+    /// Rows of a table with computed columns. They seldom give a warning, so they are tried together first.
+    fn load_computed(&mut self, table: &PlannedTable, rows: &[u8], warnings: usize) -> Result<u64> {
+        if !table.transactional {
+            return self.load_in_groups(table, rows, Mode::Computed, warnings);
+        }
+        self.connection.query("SAVEPOINT before_rows")?;
+        match self.load_as(table, rows, Mode::Computed) {
+            Err(_) if self.hidden => {
+                self.connection.query("ROLLBACK TO SAVEPOINT before_rows")?;
+                self.load_in_groups(table, rows, Mode::Computed, warnings)
+            }
+            done => done,
+        }
+    }
+
+    /// The columns of a table that the server computes.
+    fn computed(&mut self, table: &PlannedTable) -> Result<&[String]> {
+        let shown = table.shown();
+        if !table.split.may_compute() {
+            return Ok(&[]);
+        }
+        if !self.computed.contains_key(&shown) {
+            let asked = format!(
+                "SELECT column_name FROM information_schema.columns WHERE generation_expression <> '' AND table_schema = {} AND \
+                 table_name = {}",
+                literal(&table.schema),
+                literal(&table.object.name)
+            );
+            let columns = self.connection.query(&asked)?.rows.into_iter().flatten().flatten().collect();
+            self.computed.insert(shown.clone(), columns);
+        }
+        Ok(self.computed.get(&shown).map_or(&[], Vec::as_slice))
+    }
+
+    fn set_mode(&mut self, mode: Mode) -> Result<()> {
+        if self.mode != Some(mode) {
+            let load = super::prepare::MODE;
+            let more = if mode == Mode::Strict { ",STRICT_ALL_TABLES" } else { "" };
+            // The server says of each value that it has rounded it.
+            let notes = u8::from(mode != Mode::Computed);
+            self.connection.query(&format!("SET SESSION sql_mode = '{load}{more}', sql_notes = {notes}"))?;
+            self.mode = Some(mode);
         }
         Ok(())
     }
 
-    fn load_as(&mut self, table: &PlannedTable, rows: &[u8], strict: bool) -> Result<u64> {
-        self.set_mode(strict)?;
+    fn load_as(&mut self, table: &PlannedTable, rows: &[u8], mode: Mode) -> Result<u64> {
+        self.set_mode(mode)?;
         match self.way {
             Way::LoadData => self.load_data(table, rows),
             Way::Insert => self.insert(table, rows),
@@ -105,7 +169,12 @@ impl Loader {
     /// # Errors
     /// The server refuses the statement.
     pub fn begin_row(&mut self, table: &PlannedTable) -> Result<()> {
-        self.set_mode(enums(table).is_empty())?;
+        let mode = match (self.computed(table)?, &enums(table)[..]) {
+            ([], []) => Mode::Strict,
+            ([], _) => Mode::EmptyMembers,
+            _ => Mode::Computed,
+        };
+        self.set_mode(mode)?;
         self.connection.begin_load(&load_statement(table)).map_err(|failure| refused(table, failure))
     }
 
@@ -137,29 +206,40 @@ impl Loader {
         Err(Error::refused(format!("table {}", table.shown()), why, DOUBLED))
     }
 
-    /// Each warning means that a value changed, except that of number 0 of an ENUM.
+    /// Each warning means that a value changed, except those that the mode accepts.
     fn judge_warnings(&mut self, table: &PlannedTable, count: u16) -> Result<()> {
+        self.hidden = false;
         if count == 0 {
             return Ok(());
         }
-        let lenient = self.strict == Some(false);
         let told = self.connection.query("SHOW WARNINGS")?;
         let text = |row: &[Option<String>], column: usize| row.get(column).cloned().flatten().unwrap_or_default();
-        let enums: Vec<&str> =
-            enums(table).into_iter().filter_map(|at| Some(&table.columns.get(at)?.name[..])).collect();
-        let is_known =
-            |row: &[Option<String>]| lenient && text(row, 1) == TRUNCATED && names_one(&text(row, 2), &enums);
-        if let Some(row) = told.rows.iter().find(|row| !is_known(row)) {
+        let accepted = self.accepted(table)?;
+        if let Some(row) = told.rows.iter().find(|row| !accepted.takes(&text(row, 1), &text(row, 2))) {
             let number = text(row, 1).parse().unwrap_or(0);
             let error = ServerError::new(self.connection.name(), number, "", text(row, 2).as_bytes());
             return Err(refused(table, Failure::Server(error)));
         }
         if told.rows.len() < usize::from(count) {
+            self.hidden = true;
             let why = format!("the server has {count} warnings for its rows, and shows {}", told.rows.len());
             let hint = "raise max_error_count on the target, then continue with --resume";
             return Err(Error::refused(format!("table {}", table.shown()), why, hint));
         }
         Ok(())
+    }
+
+    fn accepted(&mut self, table: &PlannedTable) -> Result<Accepted> {
+        let mut accepted = Accepted::default();
+        if self.mode != Some(Mode::Strict) {
+            let name = |at: usize| Some(table.columns.get(at)?.name.clone());
+            accepted.enums = enums(table).into_iter().filter_map(name).collect();
+        }
+        if self.mode == Some(Mode::Computed) {
+            accepted.loaded = table.columns.iter().map(|column| column.name.clone()).collect();
+            accepted.computed = self.computed(table)?.to_vec();
+        }
+        Ok(accepted)
     }
 
     fn insert(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
@@ -209,6 +289,26 @@ impl Loader {
     }
 }
 
+/// The columns whose warnings are accepted.
+#[derive(Debug, Default)]
+struct Accepted {
+    enums: Vec<String>,
+    computed: Vec<String>,
+    /// The columns that come from the set, if the server computes others.
+    loaded: Vec<String>,
+}
+
+impl Accepted {
+    fn takes(&self, number: &str, warning: &str) -> bool {
+        if number == TRUNCATED && last_named(warning, &self.enums).is_some() {
+            return true;
+        }
+        // The name of the column comes behind the value.
+        let [computed, loaded] = [&self.computed, &self.loaded].map(|columns| last_named(warning, columns));
+        computed > loaded || !self.computed.is_empty() && number == WRONG_VALUE && loaded.is_none()
+    }
+}
+
 /// The places of the ENUM columns.
 fn enums(table: &PlannedTable) -> Vec<usize> {
     let columns = table.object.columns.iter().enumerate();
@@ -234,9 +334,10 @@ fn groups(rows: &[u8], count: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether a warning is about one of these columns. The words around the name depend on the server's language.
-fn names_one(warning: &str, columns: &[&str]) -> bool {
-    columns.iter().any(|name| warning.contains(&format!("'{name}'")))
+/// Where a warning names one of these columns last. The words around the name depend on the server's language.
+fn last_named(warning: &str, columns: &[String]) -> Option<usize> {
+    let quoted = |name: &String| [warning.rfind(&format!("'{name}'")), warning.rfind(&format!("`{name}`"))];
+    columns.iter().flat_map(quoted).flatten().max()
 }
 
 const DOUBLED: &str =
@@ -305,7 +406,23 @@ mod tests {
         assert!(has_empty_member(b"0\n", &[0]) && !has_empty_member(b"0\n", &[]) && !has_empty_member(b"1\n", &[3]));
         assert_eq!(groups(b"a\nb\nc\n", 2).collect::<Vec<_>>(), [&b"a\nb\n"[..], b"c\n"]);
         assert_eq!(groups(b"a\nb\n", 0).count() + groups(b"", 2).count(), 2);
-        assert!(names_one("Data truncated for column 'e' at row 1", &["d", "e"]));
-        assert!(!names_one("Data truncated for column 'text' at row 1", &["e"]));
+        let named = |columns: &[&str]| columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let enums = Accepted { enums: named(&["d", "e"]), ..Accepted::default() };
+        assert!(enums.takes("1265", "Data truncated for column 'e' at row 1"));
+        assert!(!enums.takes("1265", "Data truncated for column 'text' at row 1"));
+        assert!(!enums.takes("1264", "Out of range value for column 'e' at row 1"));
+    }
+
+    #[test]
+    fn a_warning_about_a_computed_column_is_accepted_and_one_about_a_column_of_the_set_is_not() {
+        let named = |columns: &[&str]| columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let accepted = Accepted { computed: named(&["n", "half"]), loaded: named(&["a", "b"]), ..Accepted::default() };
+        assert!(accepted.takes("1264", "Out of range value for column 'n' at row 1"));
+        assert!(accepted.takes("1366", "Incorrect string value: 'a' for column `d`.`t`.`half` at row 1"));
+        assert!(accepted.takes("1292", "Truncated incorrect DOUBLE value: 'x'"));
+        assert!(!accepted.takes("1366", "Incorrect integer value: 'n' for column 'a' at row 1"));
+        assert!(!accepted.takes("1292", "Incorrect date value: 'x' for column 'b' at row 1"));
+        assert!(!accepted.takes("1261", "Row 1 doesn't contain data for all columns"));
+        assert!(!Accepted::default().takes("1292", "Truncated incorrect DOUBLE value: 'x'"));
     }
 }

@@ -74,6 +74,13 @@ impl Charset {
             Self::Ascii => None,
         }
     }
+
+    /// A text in a character set of single bytes. `None` if it is another one, or the text has other characters.
+    pub fn single_bytes(self, text: &str) -> Option<Vec<u8>> {
+        let (Self::Page(page) | Self::Without(page, _)) = self else { return None };
+        let bytes = page.is_single_byte().then(|| page.encode(text).0.into_owned())?;
+        (self.text(bytes.clone()).as_deref() == Some(text)).then_some(bytes)
+    }
 }
 
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {

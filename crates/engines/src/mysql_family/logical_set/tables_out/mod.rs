@@ -23,6 +23,7 @@ use super::set::Detail;
 use super::tsv::unescape;
 use crate::engine::{Cell, ForeignTable, ForeignTables, Statements};
 use cells::Decoder;
+pub use charset::Charset;
 use source::{Piece, Pieces, Source};
 
 /// The longest catalog, in bytes.

@@ -7,7 +7,7 @@ use super::LogicalTables;
 use crate::engine::{Cell, Statements, WriteText};
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::{Code, Object, TableObject};
-use crate::mysql_family::logical_set::load::objects::settings;
+use crate::mysql_family::logical_set::load::creation::script;
 use crate::mysql_family::logical_set::load::{history, with_collations};
 use crate::mysql_family::logical_set::{files, insert};
 
@@ -109,20 +109,11 @@ impl Statements for LogicalTables {
             _ => None,
         });
         let head = files::head(&self.position);
-        // Without the line that names the server.
-        let session = head.split_once('\n').map_or("", |(_, session)| session);
+        let session = files::session(&head);
         for code in in_order(all.filter(is_chosen).collect()) {
             write(session.as_bytes())?;
-            let settings = settings(code).map_or(String::new(), |settings| format!("{settings};\n"));
-            // A body may have semicolons.
-            let mut end = ";;".to_owned();
-            while code.create.contains(&end) {
-                end.push(';');
-            }
-            let Code { schema, create, .. } = code;
-            // On a line of its own: the body may end with a comment.
-            let text = format!("USE {};\n{settings}DELIMITER {end}\n{create}\n{end}\nDELIMITER ;\n", quoted(schema));
-            write(text.as_bytes())?;
+            write(format!("USE {};\n", quoted(&code.schema)).as_bytes())?;
+            write(&script(code))?;
         }
         Ok(())
     }

@@ -131,7 +131,7 @@ impl ServerMigration {
         let replace = self.order.replace || self.again;
         let mut cloned = check(&mut self.servers, &mut self.plan, replace)?;
         let mut asking = self.servers.source.ask()?;
-        let Listing { databases, tables } = Listing::ask(&mut asking, &mut None, Dialect::MySql, &self.selection)?;
+        let Listing { databases, tables, .. } = Listing::ask(&mut asking, &mut None, Dialect::MySql, &self.selection)?;
         let tables: Vec<_> = tables.iter().filter(|table| table.kind == Kind::Table).collect();
         if self.order.follow {
             self.demand_log_behind_files(&mut asking, &tables)?;
