@@ -338,7 +338,9 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
          CREATE TABLE keyless (x INT); INSERT INTO keyless VALUES (1), (1); CREATE TABLE parent (a INT, KEY (a)); \
          CREATE TABLE child (a INT, FOREIGN KEY (a) REFERENCES parent (a)); \
          CREATE FUNCTION f (x VARCHAR(9)) RETURNS VARCHAR(20) DETERMINISTIC RETURN CHARSET(x); \
-         ALTER DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+         ALTER DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin; SET GLOBAL event_scheduler = OFF; SET time_zone = '+03:00'; \
+         CREATE EVENT once ON SCHEDULE AT CURRENT_TIMESTAMP + INTERVAL 1 SECOND DO SET @x = 1; \
+         CREATE EVENT ends ON SCHEDULE EVERY 1 SECOND ENDS CURRENT_TIMESTAMP + INTERVAL 1 SECOND DO SET @x = 1",
     );
     let before = everything(&source, &["shop"]);
     source.sql(
@@ -347,8 +349,10 @@ fn settings_of_both_servers_change_no_definition_and_no_collation() {
     backup(&world, &source, "--to a/").done();
     target.sql(
         "SET GLOBAL explicit_defaults_for_timestamp = 0, GLOBAL sql_buffer_result = 1, GLOBAL sql_safe_updates = 1, \
-         GLOBAL sql_big_selects = 0, GLOBAL max_join_size = 1, GLOBAL sql_select_limit = 1, GLOBAL max_execution_time = 1",
+         GLOBAL event_scheduler = OFF, GLOBAL sql_big_selects = 0, GLOBAL max_join_size = 1, GLOBAL sql_select_limit = 1, GLOBAL max_execution_time = 1",
     );
+    // The time of the events is over.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
     load(&world, &target, "--from a --check full").done();
     target.sql("SET GLOBAL sql_select_limit = DEFAULT, GLOBAL max_join_size = DEFAULT, GLOBAL max_execution_time = 0");
     target.sql("SET GLOBAL sql_buffer_result = 0");

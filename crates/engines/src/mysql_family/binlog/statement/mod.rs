@@ -171,18 +171,45 @@ impl Statement {
         }
     }
 
-    /// The text, with its account as the definer if it is an `ALTER EVENT` without one: the account becomes the definer.
-    pub fn with_definer(&self) -> Cow<'_, [u8]> {
-        let mut tokens = tokens(&self.text).map(|token| token.place);
-        let mut is_next = |word: &[u8]| {
-            let place = tokens.next()?;
-            self.text.get(place.clone())?.eq_ignore_ascii_case(word).then_some(place.end)
-        };
-        let place = is_next(b"ALTER").filter(|_| is_next(b"EVENT").is_some());
-        let (Some(at), Some((user, host))) = (place, &self.invoker) else { return Cow::Borrowed(&self.text) };
-        let (before, after) = self.text.split_at(at);
-        let definer = format!(" DEFINER={}@{}", quoted(user), quoted(host));
-        Cow::Owned([before, definer.as_bytes(), after].concat())
+    /// The text for a session of another account: it names its own account where the server would take the account of the session.
+    /// This is the definer behind `ALTER EVENT`, the administrator of a new role of MariaDB, and `CURRENT_USER` in a statement about
+    /// accounts.
+    ///
+    /// # Errors
+    /// The log does not say whose statement about accounts it is.
+    pub fn by_its_account(&self, dialect: Dialect, kind: Kind) -> Result<Cow<'_, [u8]>, &'static str> {
+        let account = self.invoker.as_ref().map(|(user, host)| format!("{}@{}", quoted(user), quoted(host)));
+        let (places, words): (Vec<_>, Vec<_>) = tokens(&self.text)
+            .map(|token| {
+                let text = self.text.get(token.place.clone()).unwrap_or_default();
+                (token.place, String::from_utf8_lossy(text).to_uppercase())
+            })
+            .unzip();
+        let is = |at: usize, word: &str| words.get(at).is_some_and(|it| it == word);
+        let makes_role = is(0, "CREATE") && (is(1, "ROLE") || is(1, "OR") && is(3, "ROLE"));
+        let mut text = self.text.clone();
+        match (kind, account) {
+            (Kind::Event, Some(account)) if is(0, "ALTER") && is(1, "EVENT") => {
+                let at = places.first().map_or(0, |place| place.end);
+                text.splice(at..at, format!(" DEFINER={account}").into_bytes());
+            }
+            (Kind::Account, Some(account)) => {
+                if dialect == Dialect::MariaDb && makes_role && !words.iter().any(|word| word == "ADMIN") {
+                    // On a line of its own: the text may end with a comment.
+                    text.extend(format!("\n WITH ADMIN {account}").into_bytes());
+                }
+                for at in (0..words.len()).rev().filter(|at| is(*at, "CURRENT_USER")) {
+                    let last = if is(at + 1, "(") && is(at + 2, ")") { at + 2 } else { at };
+                    let place = places[at].start..places[last].end;
+                    text.splice(place, account.bytes());
+                }
+            }
+            (Kind::Account, None) if words.iter().any(|word| word == "CURRENT_USER") => {
+                return Err("a statement about accounts has CURRENT_USER, and the log does not say who this was");
+            }
+            _ => return Ok(Cow::Borrowed(&self.text)),
+        }
+        Ok(Cow::Owned(text))
     }
 
     /// The text that another server runs. `CREATE TABLE … SELECT` of MySQL keeps its transaction open for the rows that
@@ -336,11 +363,34 @@ mod tests {
         for cut in 0..13 + variables.len() {
             assert!(parse(Dialect::MySql, &whole[..cut]).is_err(), "{cut}");
         }
-        let event = |text| parse(Dialect::MySql, &body(b"\x0b\x03a`b\x01%", text)).unwrap().with_definer().into_owned();
-        assert_eq!(event("/* x */ alter EVENT e DISABLE"), b"/* x */ alter DEFINER=`a``b`@`%` EVENT e DISABLE");
-        assert_eq!(event("ALTER DEFINER=x EVENT e DISABLE"), b"ALTER DEFINER=x EVENT e DISABLE");
         let quote = parse(Dialect::MySql, &body(b"\x05\x03a'b", "x")).unwrap();
         let is_zone = |(name, _): &(&str, String)| *name == "time_zone";
         assert!(!quote.settings.iter().any(is_zone), "a name with a quote is no time zone");
+    }
+
+    #[test]
+    fn a_statement_names_the_account_that_ran_it() {
+        let by = |kind, text: &str| {
+            let statement = parse(Dialect::MariaDb, &body(b"\x0b\x03a`b\x01%", text)).unwrap();
+            String::from_utf8(statement.by_its_account(Dialect::MariaDb, kind).unwrap().into_owned()).unwrap()
+        };
+        let event = by(Kind::Event, "/* x */ alter EVENT e DISABLE");
+        assert_eq!(event, "/* x */ alter DEFINER=`a``b`@`%` EVENT e DISABLE");
+        for (kind, same) in [
+            (Kind::Event, "ALTER DEFINER=x EVENT e DISABLE"),
+            (Kind::Account, "CREATE ROLE r WITH ADMIN x"),
+            (Kind::Account, "GRANT SELECT ON `current_user`.* TO 'current_user'"),
+            (Kind::Rows, "INSERT INTO t VALUES (CURRENT_USER())"),
+        ] {
+            assert_eq!(by(kind, same), same);
+        }
+        let granted = by(Kind::Account, "GRANT SELECT ON a.* TO current_user( ), x, CURRENT_USER");
+        assert_eq!(granted, "GRANT SELECT ON a.* TO `a``b`@`%`, x, `a``b`@`%`");
+        assert_eq!(
+            by(Kind::Account, "create or replace role r -- x"),
+            "create or replace role r -- x\n WITH ADMIN `a``b`@`%`"
+        );
+        let unknown = parse(Dialect::MariaDb, &body(&[], "DROP USER CURRENT_USER")).unwrap();
+        assert!(unknown.by_its_account(Dialect::MariaDb, Kind::Account).is_err());
     }
 }

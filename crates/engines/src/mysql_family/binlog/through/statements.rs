@@ -293,7 +293,10 @@ impl Statements {
         }
         self.open |= opens;
         self.empty = false;
-        let text = if apart { statement.runnable() } else { statement.with_definer() };
+        let text = match apart {
+            true => statement.runnable(),
+            false => statement.by_its_account(self.dialect, kind).map_err(|why| self.odd(why))?,
+        };
         let made = match self.target().run(&text) {
             Err(Failure::Server(error))
                 if (MADE_ALREADY.contains(&error.code) || error.code == NO_EVENT)

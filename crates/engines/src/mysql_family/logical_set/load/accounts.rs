@@ -1,5 +1,8 @@
 //! Users, roles and grants of a set, on their way into the target (`--users`).
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
@@ -12,13 +15,16 @@ use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::accounts::{INTERNAL, PUBLIC_SINCE, at_host};
 use crate::mysql_family::logical_set::catalog::Account;
 use crate::mysql_family::logical_set::server::Facts;
-use crate::mysql_family::sql_text::{token_end, unquoted};
+use crate::mysql_family::sql_text::{find_outside, token_end, unquoted};
 
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
 
 /// ER_BAD_DB_ERROR, ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE, ER_SP_DOES_NOT_EXIST.
 const NO_OBJECT: [u32; 4] = [1049, 1054, 1146, 1305];
+/// Dynamic privileges of MySQL 8.0, and what later series have instead of them.
+/// <https://dev.mysql.com/doc/refman/8.4/en/privileges-provided.html#priv_set-any-definer>
+const LATER_NAMES: [(&str, &[&str]); 1] = [("SET_USER_ID", &["ALLOW_NONEXISTENT_DEFINER", "SET_ANY_DEFINER"])];
 /// What SUPER allowed in MariaDB before a series.
 const PARTS_OF_SUPER: [((u16, u16), &str); 2] = [
     ((10, 11), "READ_ONLY ADMIN"),
@@ -119,6 +125,100 @@ pub fn with_parts_of_super(accounts: &mut [Account], source: (u16, u16), facts: 
     }
     let told = |named| format!("accounts with SUPER get what it no longer means ({}): {named}", parts.join(", "));
     (!named.is_empty()).then(|| told(first_of(named, NAMED_MAX)))
+}
+
+/// Takes out the accounts whose plugin the target does not have. Gives a warning then.
+///
+/// # Errors
+/// The server is lost.
+pub fn without_plugin(connection: &mut Connection, accounts: &mut Vec<Account>) -> Result<Option<String>> {
+    let asked = "SELECT plugin_name FROM information_schema.plugins WHERE plugin_type = 'AUTHENTICATION' AND plugin_status = 'ACTIVE'";
+    let Ok(answer) = connection.query(asked) else { return Ok(None) };
+    let known: Vec<String> = answer.rows.into_iter().flatten().flatten().collect();
+    let mut named = Vec::new();
+    accounts.retain_mut(|account| {
+        let Some((clause, plugin)) = plugin(&account.create) else { return true };
+        if known.iter().any(|name| name.eq_ignore_ascii_case(&plugin)) {
+            return true;
+        }
+        // Without a password, such as a role, it works with the plugin that the target chooses.
+        let has_password = account.create.get(clause.end..).is_some_and(|rest| rest.starts_with(" AS "));
+        match has_password {
+            true => named.push(format!("{} ({plugin})", at_host(&account.user, &account.host))),
+            false => account.create.replace_range(clause, ""),
+        }
+        !has_password
+    });
+    Ok((!named.is_empty()).then(|| {
+        format!(
+            "accounts whose plugin the target does not have are left out: {}. Install the plugin, or create the accounts with another one",
+            first_of(named, NAMED_MAX)
+        )
+    }))
+}
+
+/// The plugin in CREATE USER of MySQL, and the place of its clause. MariaDB may name several, of which one is enough.
+fn plugin(create: &str) -> Option<(Range<usize>, String)> {
+    let word = " IDENTIFIED WITH ";
+    let at = find_outside(create, word)?;
+    let rest = create.get(at + word.len()..)?;
+    let length = token_end(rest.as_bytes(), 0);
+    Some((at..at + word.len() + length, unquoted(rest.get(..length)?)))
+}
+
+/// Takes privileges that the target does not know out of the grants, or gives those that it has instead. Gives a warning then. A server
+/// takes no privilege of a list with an unknown one.
+///
+/// # Errors
+/// The server is lost.
+pub fn without_unknown_privileges(connection: &mut Connection, accounts: &mut [Account]) -> Result<Option<String>> {
+    let Ok(answer) = connection.query("SHOW PRIVILEGES") else { return Ok(None) };
+    let known: BTreeSet<String> =
+        answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).map(|name| name.to_uppercase()).collect();
+    let mut unknown = BTreeSet::new();
+    for account in accounts {
+        account.grants = account.grants.iter().filter_map(|grant| fitted(grant, &known, &mut unknown)).collect();
+    }
+    Ok((!unknown.is_empty()).then(|| {
+        let named = unknown.into_iter().collect::<Vec<_>>().join(", ");
+        format!("privileges that the target does not know are not granted: {named}")
+    }))
+}
+
+/// A grant of dynamic privileges, as far as the target knows them.
+fn fitted(grant: &str, known: &BTreeSet<String>, unknown: &mut BTreeSet<String>) -> Option<String> {
+    let dynamic = |name: &str| name.contains('_') && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let parts = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO "));
+    let Some((list, to)) = parts.filter(|(list, _)| list.split(',').all(dynamic)) else {
+        return Some(grant.to_owned());
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for name in list.split(',') {
+        let later = LATER_NAMES.iter().find(|(earlier, _)| *earlier == name).map_or(&[][..], |(_, later)| later);
+        match known.contains(name) {
+            true => names.push(name),
+            false if !later.is_empty() && later.iter().all(|name| known.contains(*name)) => names.extend(later),
+            false => drop(unknown.insert(name.to_owned())),
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| format!("GRANT {} ON *.* TO {to}", names.join(",")))
+}
+
+/// Refuses revokes of a part, which the target would not keep.
+///
+/// # Errors
+/// The target has `partial_revokes = OFF`.
+pub fn demand_partial_revokes(connection: &mut Connection, accounts: &[Account], dialect: Dialect) -> Result<()> {
+    let revokes = |account: &&Account| account.grants.iter().any(|grant| grant.starts_with("REVOKE "));
+    let Some(account) = accounts.iter().find(revokes).filter(|_| dialect == Dialect::MySql) else { return Ok(()) };
+    if connection.query("SELECT @@GLOBAL.partial_revokes")?.single() == Some("1") {
+        return Ok(());
+    }
+    let why = "a part of its rights is revoked, and the target has partial_revokes = OFF";
+    let hint = "SET PERSIST partial_revokes = ON on the target";
+    Err(Error::refused(format!("account {}", account.quoted(dialect)), why, hint))
 }
 
 /// Grants privileges and roles, after all tables and routines exist. Gives warnings about grants on what the target does not have:
@@ -224,6 +324,36 @@ fn name(text: &str) -> Option<(String, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dynamic_privileges_fit_the_target_and_others_stay() {
+        let known = ["BACKUP_ADMIN", "SET_ANY_DEFINER", "ALLOW_NONEXISTENT_DEFINER"].map(str::to_owned).into();
+        let mut unknown = BTreeSet::new();
+        let mut of = |grant: &str| fitted(grant, &known, &mut unknown);
+        let later = "GRANT ALLOW_NONEXISTENT_DEFINER,BACKUP_ADMIN,SET_ANY_DEFINER ON *.* TO `a`@`%` WITH GRANT OPTION";
+        assert_eq!(
+            of("GRANT BACKUP_ADMIN,OLD_ONE,SET_USER_ID ON *.* TO `a`@`%` WITH GRANT OPTION").as_deref(),
+            Some(later)
+        );
+        assert_eq!(of("GRANT OLD_ONE ON *.* TO `a`@`%`"), None);
+        for same in [
+            "GRANT SELECT, INSERT ON *.* TO `a`@`%`",
+            "GRANT `r`@`%` TO `a`@`%`",
+            "REVOKE INSERT ON `x`.* FROM `a`@`%`",
+        ] {
+            assert_eq!(of(same).as_deref(), Some(same));
+        }
+        assert_eq!(unknown.into_iter().collect::<Vec<_>>(), ["OLD_ONE"]);
+    }
+
+    #[test]
+    fn the_plugin_of_an_account_is_read() {
+        let create =
+            "CREATE USER `x IDENTIFIED WITH 'y'`@`%` IDENTIFIED WITH 'mysql_native_password' AS '*A' REQUIRE NONE";
+        let (clause, name) = plugin(create).unwrap_or_default();
+        assert_eq!((&create[clause], &name[..]), (" IDENTIFIED WITH 'mysql_native_password'", "mysql_native_password"));
+        assert_eq!(plugin("CREATE USER `a`@`%` IDENTIFIED VIA ed25519 USING 'x' OR unix_socket"), None);
+    }
 
     #[test]
     fn a_definer_is_read_with_quotes_in_its_name() {

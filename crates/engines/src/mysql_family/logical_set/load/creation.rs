@@ -9,6 +9,7 @@ use crate::mysql_family::logical::literal::from_digits;
 use crate::mysql_family::logical::names::{literal, quoted};
 use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::logical_set::tables_out::Charset;
+use crate::mysql_family::sql_text::find_outside;
 
 /// ER_WRONG_VALUE_FOR_VAR.
 const WRONG_VALUE: u32 = 1231;
@@ -26,6 +27,9 @@ const ENDED: [&str; 10] = [
     "MYSQL40",
     "POSTGRESQL",
 ];
+
+/// Gives the session the present time again.
+const PRESENT: &str = "SET SESSION timestamp = DEFAULT";
 
 /// Runs the statement of an object, in its database and with the settings of its creation.
 ///
@@ -46,8 +50,14 @@ pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure>
             answer => drop(answer?),
         }
     }
+    let moment = moment(code);
+    // Some accounts may not: then a server drops an event whose time has passed.
+    moment.iter().try_for_each(|set| connection.query_if_allowed(set).map(drop))?;
     let before = take_collation(connection, code)?;
     let made = connection.run_bytes(&text);
+    if moment.is_some() {
+        connection.query_if_allowed(PRESENT)?;
+    }
     if let Some(before) = before {
         connection.query(&format!("ALTER DATABASE {} COLLATE {before}", quoted(&code.schema)))?;
     }
@@ -123,6 +133,19 @@ fn settings(code: &Code, of_set: bool) -> Option<String> {
     (!settings.is_empty()).then(|| format!("SET SESSION {}", settings.join(", ")))
 }
 
+/// Gives the session the second before the event ends, if this is over: a server drops an event whose time has passed when it is created.
+/// None for an event without an end, and for other objects.
+fn moment(code: &Code) -> Option<String> {
+    let head = code.create.get(..find_outside(&code.create, " ON COMPLETION ")?).filter(|_| code.kind == "EVENT")?;
+    let end =
+        [" SCHEDULE AT '", " ENDS '"].iter().find_map(|word| head.get(find_outside(head, word)? + word.len()..))?;
+    let end = end.split('\'').next().filter(|end| end.bytes().all(|byte| b"0123456789-: .".contains(&byte)))?;
+    // Zero: the time is beyond what the function takes.
+    Some(format!(
+        "SET SESSION timestamp = LEAST(UNIX_TIMESTAMP(), COALESCE(NULLIF(UNIX_TIMESTAMP('{end}'), 0), UNIX_TIMESTAMP() + 1) - 1)"
+    ))
+}
+
 /// An object for the client of a server: its statement between delimiters, behind the settings of its creation. A session before it
 /// is in UTF-8. A comment says if the text cannot be in the character set of its creation.
 pub fn script(code: &Code) -> Vec<u8> {
@@ -139,6 +162,8 @@ pub fn script(code: &Code) -> Vec<u8> {
     script.extend(
         settings(code, of_set.is_some()).map_or(String::new(), |settings| format!("{settings};\n")).into_bytes(),
     );
+    let moment = moment(code);
+    script.extend(moment.iter().flat_map(|set| format!("{set};\n").into_bytes()));
     // A body may have semicolons.
     let mut end = ";;".to_owned();
     while code.create.contains(&end) {
@@ -149,6 +174,7 @@ pub fn script(code: &Code) -> Vec<u8> {
     script.extend(create);
     // On a line of its own: the body may end with a comment.
     script.extend(format!("\n{end}\nDELIMITER ;\n").into_bytes());
+    script.extend(moment.iter().flat_map(|_| format!("{PRESENT};\n").into_bytes()));
     script
 }
 
@@ -164,6 +190,19 @@ mod tests {
         // It changes the meaning of a body: the target refuses it.
         assert_eq!(without_ended("PIPES_AS_CONCAT,ORACLE,NO_KEY_OPTIONS"), "PIPES_AS_CONCAT,ORACLE");
         assert_eq!(without_ended("NO_AUTO_CREATE_USER"), "");
+    }
+
+    #[test]
+    fn an_event_is_created_at_a_moment_before_its_end() {
+        let moment =
+            |kind: &str, create: &str| moment(&Code { kind: kind.into(), create: create.into(), ..Code::default() });
+        let once = "CREATE EVENT `e AT '1'` ON SCHEDULE AT '2026-01-02 03:04:05' ON COMPLETION NOT PRESERVE ENABLE DO SELECT 1";
+        assert!(moment("EVENT", once).unwrap_or_default().contains("UNIX_TIMESTAMP('2026-01-02 03:04:05')"));
+        let until = once.replace("AT '2026", "EVERY 1 DAY STARTS '2025-01-01 00:00:00' ENDS '2027");
+        assert!(moment("EVENT", &until).unwrap_or_default().contains("UNIX_TIMESTAMP('2027-01-02 03:04:05')"));
+        let ever =
+            "CREATE EVENT e ON SCHEDULE EVERY 1 DAY ON COMPLETION PRESERVE ENABLE COMMENT ' ENDS ' DO SELECT ' ENDS '";
+        assert_eq!((moment("EVENT", ever), moment("VIEW", once)), (None, None));
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl ServerLoad {
             false => Vec::new(),
         };
         plan.warnings.extend(accounts::without_public(&mut accounts, &facts));
+        if !accounts.is_empty() {
+            plan.warnings.extend(accounts::without_plugin(&mut control, &mut accounts)?);
+            plan.warnings.extend(accounts::without_unknown_privileges(&mut control, &mut accounts)?);
+            accounts::demand_partial_revokes(&mut control, &accounts, dialect)?;
+        }
         notes.extend(accounts::with_parts_of_super(&mut accounts, series(&order.engine_version), &facts));
         warn_of_definers(&mut control, &mut plan, &accounts)?;
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
