@@ -53,9 +53,8 @@ pub fn everything(server: &Server, databases: &[&str]) -> String {
             "SELECT GROUP_CONCAT(CONCAT('HEX(`', REPLACE(column_name, '`', '``'), '`)') ORDER BY ordinal_position SEPARATOR ', ') FROM information_schema.columns WHERE table_schema = X'{schema}' AND table_name = X'{name}'"
         ));
         seen += &format!("{quoted}\n{}", server.sql(&format!("SHOW CREATE TABLE {quoted}")));
-        if kind != "SEQUENCE" {
-            seen += &server.sql(&format!("SELECT {} FROM {quoted} ORDER BY 1", columns.trim()));
-        }
+        let columns = if kind == "SEQUENCE" { "next_not_cached_value" } else { columns.trim() };
+        seen += &server.sql(&format!("SELECT {columns} FROM {quoted} ORDER BY 1"));
     }
     for what in [
         "SELECT routine_schema, routine_name, routine_definition, sql_mode, definer FROM information_schema.routines WHERE routine_schema",
@@ -183,6 +182,8 @@ fn a_mysql_server_comes_back_in_another_one_with_every_row_and_object() {
 
 /// What only MariaDB has.
 const OF_MARIADB: &str = "CREATE DATABASE more; USE more; CREATE SEQUENCE s START WITH 7 INCREMENT BY 3 NOCACHE; DO NEXTVAL(s); \
+    CREATE SEQUENCE again START WITH 100 MAXVALUE 200 NOCACHE CYCLE; DO SETVAL(again, 199); DO NEXTVAL(again); DO NEXTVAL(again); \
+    CREATE SEQUENCE back START WITH -5 INCREMENT BY -2 MINVALUE -1000 MAXVALUE 50; DO NEXTVAL(back); ALTER SEQUENCE back RESTART 20; \
     CREATE TABLE v (k INT PRIMARY KEY, /*M!100700 u UUID,*/ i6 INET6, /*M!101000 i4 INET4,*/ hidden INT INVISIBLE DEFAULT 7, CHECK (k > 0)); \
     INSERT INTO v (k, /*M!100700 u,*/ i6, /*M!101000 i4,*/ hidden) VALUES (1, /*M!100700 '123e4567-e89b-12d3-a456-426655440000',*/ \
     '::ffff:1.2.3.4', /*M!101000 '1.2.3.4',*/ 8), (2, /*M!100700 NULL,*/ '::', /*M!101000 '0.0.0.0',*/ NULL);";

@@ -149,6 +149,13 @@ fn refusals(test: &Logged) {
     assert!(texts.err.contains("--server-program") && test.world.at("texts/shop/schema.sql").exists(), "{texts}");
     let users = test.run("restore --repo night --into dir:more --users").with_code(2);
     assert!(users.err.contains("--users") && !test.world.at("more").exists(), "{users}");
+    if test.kind != Kind::Mysql9 {
+        test.server.sql("CREATE SEQUENCE shop.s; ALTER SEQUENCE shop.s RESTART 38");
+        test.backup("--kind log").done();
+        let ended = test.restore("", "no").with_code(1);
+        assert!(ended.err.contains("it has ALTER SEQUENCE, which the applier of MariaDB passes over"), "{ended}");
+        assert!(!test.world.at("no").exists());
+    }
 }
 
 #[test]

@@ -91,6 +91,8 @@ pub struct Stage {
     pub redefines: bool,
     /// What the log does to events, for a server that applies it itself.
     pub(super) events: LoggedEvents,
+    /// Where the log has the first ALTER SEQUENCE.
+    pub(super) alters_sequence: Option<String>,
     /// The event on its way to [`Kept`].
     event: Vec<u8>,
 }
@@ -121,6 +123,7 @@ impl Stage {
             complete: None,
             redefines: false,
             events: LoggedEvents::default(),
+            alters_sequence: None,
             event: Vec::new(),
         }
     }
@@ -402,6 +405,9 @@ impl Stage {
                     let body = event.get(HEADER..event.len().saturating_sub(CRC)).unwrap_or_default();
                     let statement = Statement::parse(self.dialect, header, body);
                     self.redefines |= is_early && statement.as_ref().map_or(true, is_redefinition);
+                    if statement.as_ref().is_ok_and(Statement::alters_sequence) {
+                        self.alters_sequence.get_or_insert_with(|| format!("{}:{at}", piece.file));
+                    }
                     statement.iter().for_each(|statement| self.events.take(statement));
                 }
                 Ok(crc)

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::catalog::{self, Object, TableObject};
 use super::load::creation::script;
-use super::load::{history, with_collations};
+use super::load::{history, set_sequence, with_collations};
 use super::set::{SMALL, table_folder};
 use super::small::Sections;
 use super::tsv;
@@ -154,7 +154,8 @@ fn write_sql(folder: &Path, objects: &[Object], head: String) -> Result<()> {
                 code.extend(uses.as_bytes());
             }
             Object::Sequence { name, create, next, .. } => {
-                schema.push_str(&format!("{create};\nSELECT SETVAL({}, {next}, 0);\n", quoted(name)));
+                let set = set_sequence(&quoted(name), create, next).unwrap_or_default();
+                schema.push_str(&format!("{create};\n{set};\n"));
             }
             Object::Table(table) => schema.push_str(&format!("{};\n", with_collations(&table.create))),
             Object::Code(object) => code.extend([session.as_bytes(), &script(object)].concat()),

@@ -247,6 +247,11 @@ impl Statement {
         matches!(words.get(..2), Some([first, second]) if first == "DROP" && kinds.contains(&&second[..]))
     }
 
+    /// Whether it changes a sequence of MariaDB.
+    pub fn alters_sequence(&self) -> bool {
+        matches!(words(&self.text).get(..2), Some([first, second]) if first == "ALTER" && second == "SEQUENCE")
+    }
+
     /// Whether it exchanges a partition with a table: the definitions are the same before and after.
     pub fn exchanges_rows(&self) -> bool {
         let words = words(&self.text);

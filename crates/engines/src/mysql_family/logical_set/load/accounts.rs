@@ -127,11 +127,22 @@ pub fn with_parts_of_super(accounts: &mut [Account], source: (u16, u16), facts: 
     (!named.is_empty()).then(|| told(first_of(named, NAMED_MAX)))
 }
 
-/// Takes out the accounts whose plugin the target does not have. Gives a warning then.
+/// Takes out what the target does not have. Gives warnings about it.
 ///
 /// # Errors
-/// The server is lost.
-pub fn without_plugin(connection: &mut Connection, accounts: &mut Vec<Account>) -> Result<Option<String>> {
+/// The target has `partial_revokes = OFF`, and an account needs it.
+pub fn fit(connection: &mut Connection, accounts: &mut Vec<Account>, dialect: Dialect) -> Result<Vec<String>> {
+    if accounts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let left_out = without_plugin(connection, accounts)?;
+    let unknown = without_unknown_privileges(connection, accounts)?;
+    demand_partial_revokes(connection, accounts, dialect)?;
+    Ok(left_out.into_iter().chain(unknown).collect())
+}
+
+/// Takes out the accounts whose plugin the target does not have. Gives a warning then.
+fn without_plugin(connection: &mut Connection, accounts: &mut Vec<Account>) -> Result<Option<String>> {
     let asked = "SELECT plugin_name FROM information_schema.plugins WHERE plugin_type = 'AUTHENTICATION' AND plugin_status = 'ACTIVE'";
     let Ok(answer) = connection.query(asked) else { return Ok(None) };
     let known: Vec<String> = answer.rows.into_iter().flatten().flatten().collect();
@@ -168,10 +179,7 @@ fn plugin(create: &str) -> Option<(Range<usize>, String)> {
 
 /// Takes privileges that the target does not know out of the grants, or gives those that it has instead. Gives a warning then. A server
 /// takes no privilege of a list with an unknown one.
-///
-/// # Errors
-/// The server is lost.
-pub fn without_unknown_privileges(connection: &mut Connection, accounts: &mut [Account]) -> Result<Option<String>> {
+fn without_unknown_privileges(connection: &mut Connection, accounts: &mut [Account]) -> Result<Option<String>> {
     let Ok(answer) = connection.query("SHOW PRIVILEGES") else { return Ok(None) };
     let known: BTreeSet<String> =
         answer.rows.into_iter().filter_map(|row| row.into_iter().next()?).map(|name| name.to_uppercase()).collect();
@@ -207,10 +215,7 @@ fn fitted(grant: &str, known: &BTreeSet<String>, unknown: &mut BTreeSet<String>)
 }
 
 /// Refuses revokes of a part, which the target would not keep.
-///
-/// # Errors
-/// The target has `partial_revokes = OFF`.
-pub fn demand_partial_revokes(connection: &mut Connection, accounts: &[Account], dialect: Dialect) -> Result<()> {
+fn demand_partial_revokes(connection: &mut Connection, accounts: &[Account], dialect: Dialect) -> Result<()> {
     let revokes = |account: &&Account| account.grants.iter().any(|grant| grant.starts_with("REVOKE "));
     let Some(account) = accounts.iter().find(revokes).filter(|_| dialect == Dialect::MySql) else { return Ok(()) };
     if connection.query("SELECT @@GLOBAL.partial_revokes")?.single() == Some("1") {

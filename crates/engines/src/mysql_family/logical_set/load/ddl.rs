@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::mysql_family::sql_text::{token_end, tokens};
+use crate::mysql_family::sql_text::{find_outside, token_end, tokens};
 
 /// A CREATE TABLE statement in parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,21 @@ impl Split {
     pub fn has_foreign_keys(&self) -> bool {
         self.foreign_keys.is_some() || self.makes_foreign_keys()
     }
+}
+
+/// The statement that gives a new sequence its next value; `create` has its options. SETVAL never goes back, as a sequence does that has
+/// begun again (`CYCLE`, `RESTART`). None if a value is no number.
+pub fn set_sequence(place: &str, create: &str, next: &str) -> Option<String> {
+    let option = |word: &str| {
+        let value = create.get(find_outside(create, word)? + word.len()..)?.split_whitespace().next()?;
+        value.parse::<i128>().ok()
+    };
+    let (next, start, step) = (next.parse::<i128>().ok()?, option(" start with ")?, option(" increment by ")?);
+    let is_back = if step < 0 { next > start } else { next < start };
+    Some(match is_back {
+        true => format!("ALTER SEQUENCE {place} RESTART WITH {next}"),
+        false => format!("SELECT SETVAL({place}, {next}, 0)"),
+    })
 }
 
 /// The statement of a trigger without the database in front of its name and of its table. MariaDB and MySQL 5.7 keep it as
@@ -264,6 +279,18 @@ pub fn renamed(statement: &str, from: &str, to: &str) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sequence_that_has_begun_again_goes_back() {
+        let set = |options: &str, next: &str| set_sequence("`s`", options, next).unwrap_or_default();
+        let up = "CREATE SEQUENCE `x start with 1` start with 79 minvalue -9 maxvalue 99 increment by 3 cache 10 cycle";
+        assert_eq!(set(up, "82"), "SELECT SETVAL(`s`, 82, 0)");
+        assert_eq!(set(up, "-9"), "ALTER SEQUENCE `s` RESTART WITH -9");
+        let down = " start with -5 minvalue -1000 maxvalue 50 increment by -2 cache 10 nocycle ENGINE=InnoDB";
+        assert_eq!(set(down, "-7"), "SELECT SETVAL(`s`, -7, 0)");
+        assert_eq!(set(down, "20"), "ALTER SEQUENCE `s` RESTART WITH 20");
+        assert_eq!(set(down, "DROP"), "");
+    }
 
     #[test]
     fn a_trigger_is_made_in_its_own_database_whatever_the_user_wrote() {

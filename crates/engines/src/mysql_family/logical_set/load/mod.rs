@@ -27,6 +27,7 @@ use fullbore_core::threads::in_turns;
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
+pub use ddl::set_sequence;
 pub use given::Feed;
 pub use prepare::{SETTINGS, control, session_names};
 pub use vendor::{fit_code, nearest as nearest_collation, with_collations};
@@ -131,11 +132,7 @@ impl ServerLoad {
             false => Vec::new(),
         };
         plan.warnings.extend(accounts::without_public(&mut accounts, &facts));
-        if !accounts.is_empty() {
-            plan.warnings.extend(accounts::without_plugin(&mut control, &mut accounts)?);
-            plan.warnings.extend(accounts::without_unknown_privileges(&mut control, &mut accounts)?);
-            accounts::demand_partial_revokes(&mut control, &accounts, dialect)?;
-        }
+        plan.warnings.extend(accounts::fit(&mut control, &mut accounts, dialect)?);
         notes.extend(accounts::with_parts_of_super(&mut accounts, series(&order.engine_version), &facts));
         warn_of_definers(&mut control, &mut plan, &accounts)?;
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;

@@ -8,6 +8,7 @@ use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
 use super::creation::run_code;
+use super::ddl::set_sequence;
 use super::plan::{Plan, PlannedTable};
 use super::prepare::{MODE, session_names};
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
@@ -146,8 +147,8 @@ pub fn create(
         let shown = format!("sequence {place}");
         let create = format!("CREATE SEQUENCE {place}{}", sequence.options);
         connection.query(&create).map_err(|failure| refused(&shown, failure))?;
-        if sequence.next.parse::<i128>().is_ok() {
-            connection.query(&format!("SELECT SETVAL({place}, {}, 0)", sequence.next))?;
+        if let Some(set) = set_sequence(&place, &sequence.options, &sequence.next) {
+            connection.query(&set).map_err(|failure| refused(&shown, failure))?;
         }
     }
     create_all_tables(connection, open, at_once, plan)

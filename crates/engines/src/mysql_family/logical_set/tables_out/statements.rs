@@ -8,7 +8,7 @@ use crate::engine::{Cell, Statements, WriteText};
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::{Code, Object, TableObject};
 use crate::mysql_family::logical_set::load::creation::script;
-use crate::mysql_family::logical_set::load::{history, with_collations};
+use crate::mysql_family::logical_set::load::{history, set_sequence, with_collations};
 use crate::mysql_family::logical_set::{files, insert};
 
 impl LogicalTables {
@@ -41,7 +41,7 @@ impl Statements for LogicalTables {
         }
         for object in self.objects.iter().filter(|_| tables.is_none()) {
             if let Object::Sequence { schema, name, create, next } = object {
-                let set = format!("SELECT SETVAL({}, {next}, 0)", quoted(name));
+                let set = set_sequence(&quoted(name), create, next).unwrap_or_default();
                 write(format!("USE {};\n{create};\n{set};\n", quoted(schema)).as_bytes())?;
             }
         }
