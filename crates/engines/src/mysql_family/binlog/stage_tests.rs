@@ -132,6 +132,7 @@ impl Set {
             transactions: 1,
             anonymous: 0,
             pieces: described,
+            system_zone: None,
         };
         let value = EngineValue::from;
         let position = Position {
