@@ -153,11 +153,7 @@ impl Stage {
         }
         let begin = last.begin(&first).ok_or_else(|| broken("it holds nothing".into()))?;
         self.must_continue(set.name, &first, &begin, &last)?;
-        match &mut self.way {
-            Way::Relays(_) => self.uses_system_zone = false,
-            Way::Statements(statements) => statements.zone_of_source(last.system_zone.as_ref()),
-            Way::Kept(kept) => kept.zone_of_source(last.system_zone.as_ref()),
-        }
+        self.enter_zone(last.system_zone.as_ref());
         self.cut.begin_set(holds_place(&begin, &last.end.binlog, stop));
         let mut walk = Walk::new(&begin.file, Gtids::parse(self.dialect, &first.binlog.gtid));
         walk.offset = begin.offset;
@@ -185,9 +181,7 @@ impl Stage {
             Way::Statements(statements) => statements.end_of_set()?,
             Way::Kept(_) => {}
         }
-        if self.uses_system_zone {
-            self.demand_one_zone(set.name, last.system_zone)?;
-        }
+        self.demand_one_zone(set.name, last.system_zone)?;
         self.begun = true;
         let file_crc = walk.file_crc.or(last.end.binlog.file_crc.filter(|_| walk.file == last.end.binlog.file));
         let gtid = walk.gtids.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -213,8 +207,20 @@ impl Stage {
         Ok(())
     }
 
+    /// A set follows whose server has this system time zone.
+    fn enter_zone(&mut self, zone: Option<&SystemZone>) {
+        match &mut self.way {
+            Way::Relays(_) => self.uses_system_zone = false,
+            Way::Statements(statements) => statements.zone_of_source(zone),
+            Way::Kept(kept) => kept.zone_of_source(zone),
+        }
+    }
+
     /// One run of a server applies all relay logs, and it has one system time zone.
     fn demand_one_zone(&mut self, name: &str, zone: Option<SystemZone>) -> Result<()> {
+        if !self.uses_system_zone {
+            return Ok(());
+        }
         if let (Some(known), Some(zone)) = (&self.system_zone, &zone)
             && known != zone
         {
