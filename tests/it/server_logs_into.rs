@@ -230,3 +230,59 @@ fn no_event_of_mysql_runs_beside_the_log() {
 fn no_event_of_mariadb_runs_beside_the_log() {
     no_event_runs_beside_the_log(Kind::Mariadb10);
 }
+
+/// A default and a text of a TIMESTAMP, in sessions with the system time zone.
+const IN_SYSTEM_ZONE: &str = "USE shop; CREATE TABLE born (id INT, at TIMESTAMP NULL DEFAULT '2024-07-01 12:00:00'); \
+    INSERT INTO born (id) VALUES (1); SET SESSION binlog_format = 'STATEMENT'; INSERT INTO born VALUES (2, '2024-12-31 23:30:00')";
+const MOMENTS: &str = "SET time_zone = '+00:00'; SELECT * FROM shop.born ORDER BY id; SHOW CREATE TABLE shop.born";
+
+/// Fills the time zone tables of a server with Europe/Berlin, as `mysql_tzinfo_to_sql` does.
+fn load_berlin(server: &Server) {
+    let berlin = jiff::tz::TimeZone::get("Europe/Berlin").unwrap();
+    let changes =
+        berlin.following(jiff::Timestamp::UNIX_EPOCH).map(|change| (change.timestamp().as_second(), change.offset()));
+    let row = |(at, offset): (i64, jiff::tz::Offset)| format!("(77, {at}, {})", offset.seconds() / 7200);
+    let rows: Vec<String> = changes.take_while(|(at, _)| *at < 1 << 31).map(row).collect();
+    server.sql(&format!(
+        "USE mysql; INSERT INTO time_zone VALUES (77, 'N'); INSERT INTO time_zone_name VALUES ('Europe/Berlin', 77); \
+         INSERT INTO time_zone_transition_type VALUES (77, 0, 3600, 0, 'CET'), (77, 1, 7200, 1, 'CEST'); \
+         INSERT INTO time_zone_transition VALUES {}",
+        rows.join(", ")
+    ));
+}
+
+fn the_system_time_zone_of_the_source_counts(kind: Kind) {
+    let zone = "Europe/Berlin";
+    let test = Logged::with(kind, &Options::new().binlog().time_zone(zone));
+    test.backup("").done();
+    test.backup("--method logical").done();
+    test.server.sql(IN_SYSTEM_ZONE);
+    test.backup("--kind log").done();
+    let moments = test.server.sql(MOMENTS);
+    assert!(moments.contains("2024-07-01 10:00:00") && moments.contains("2024-12-31 22:30:00"), "{moments}");
+    test.restore("", "files").done();
+    assert_eq!(test.start("files").sql(MOMENTS), moments);
+    let target = Target::with(&test, &Options::new().binlog().time_zone("UTC"));
+    target.restore(&test, "").with_code(1).says(&["time_zone = SYSTEM", "+01:00/+02:00", zone, "time zone tables"]);
+    load_berlin(&target.server);
+    target.restore(&test, "").done();
+    assert_eq!(target.server.sql(MOMENTS), moments);
+    if kind == Kind::Mysql9 {
+        let line =
+            format!("migrate {} --into {} --password-file password --into-password-file target", test.url, target.url);
+        test.run(&format!("{line} --replace --for 1ms")).done();
+        test.server.sql("ALTER TABLE shop.born ADD later TIMESTAMP DEFAULT '2024-07-01 12:00:00'");
+        test.run(&format!("{line} --resume --for 1ms")).done();
+        assert_eq!(target.server.sql(MOMENTS), test.server.sql(MOMENTS));
+    }
+}
+
+#[test]
+fn statements_in_the_system_time_zone_of_mysql_mean_the_same_moments_in_another_one() {
+    the_system_time_zone_of_the_source_counts(Kind::Mysql9);
+}
+
+#[test]
+fn statements_in_the_system_time_zone_of_mariadb_mean_the_same_moments_in_another_one() {
+    the_system_time_zone_of_the_source_counts(Kind::Mariadb11);
+}

@@ -65,6 +65,7 @@ impl Kind {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     arguments: Vec<String>,
+    time_zone: Option<String>,
 }
 
 impl Options {
@@ -113,6 +114,12 @@ impl Options {
     /// data directory gets this password.
     pub fn password_file(self, path: &Path) -> Self {
         self.argument("--password-file", Some(&path.to_string_lossy()))
+    }
+
+    /// Its system time zone, as `TZ` has it.
+    pub fn time_zone(mut self, zone: &str) -> Self {
+        self.time_zone = Some(zone.to_owned());
+        self
     }
 
     fn argument(mut self, name: &str, value: Option<&str>) -> Self {
@@ -340,13 +347,20 @@ fn start_in(kind: Kind, directory: &Path, options: &Options) -> Result<Descripti
     let series = pairs.find(|(of, _)| *of == kind.name()).map_or(kind.name(), |(_, series)| series);
     let fixed = ["start", series, "--remove", "--owner", &owner, "--dir"].map(OsStr::new);
     let given = options.arguments.iter().map(OsStr::new);
-    let answer = script(fixed.into_iter().chain([directory.as_os_str()]).chain(given))?;
+    let mut command = command(fixed.into_iter().chain([directory.as_os_str()]).chain(given));
+    let answer = output(command.envs(options.time_zone.iter().map(|zone| ("TZ", zone))))?;
     serde_json::from_str(&answer).map_err(|error| format!("`server start` said what is no description: {error}"))
 }
 
 /// Runs the script beside this crate.
 fn script<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Result<String, String> {
-    output(Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("server")).args(arguments).stdin(Stdio::null()))
+    output(&mut command(arguments))
+}
+
+fn command<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("server"));
+    command.args(arguments).stdin(Stdio::null());
+    command
 }
 
 /// What a command prints, or, if it fails, what it says about that.

@@ -20,6 +20,7 @@ use super::connection::{Connection, Failure};
 use super::logical_set::catalog::{self, Object};
 use super::server_options::USERS;
 use super::start_check::{Running, ServerProgram};
+use super::system_zone::SystemZone;
 use crate::engine::{GivenOptions, OptionValue, PASSWORD_FILE, SERVER_OPTION, SERVER_PROGRAM};
 use crate::mysql_family::Dialect;
 
@@ -120,7 +121,10 @@ impl NewDirectory {
         }
         options.extend(self.options.iter().cloned());
         options.extend(account.options.iter().cloned());
-        let mut server = Running::start(&self.program, directory, position, &options)?;
+        // The log may go on with statements in the system time zone of the source.
+        let mut program = self.program.clone();
+        program.zone = SystemZone::of(position).and_then(|zone| zone.environment());
+        let mut server = Running::start(&program, directory, position, &options)?;
         server.account = account.credentials.clone();
         let password = server.private().join("password");
         let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&password);

@@ -50,6 +50,8 @@ pub struct ServerProgram {
     pub version: String,
     /// The option that it is started for.
     purpose: &'static str,
+    /// The system time zone that it is started with, as `TZ` has it; None: that of this process.
+    pub(crate) zone: Option<String>,
 }
 
 /// The result of a check.
@@ -87,11 +89,11 @@ impl ServerProgram {
             );
         }
         let program = match named {
-            Some(path) => Self { dialect, path: path.to_owned(), version: version_of(path)?, purpose },
+            Some(path) => Self { dialect, path: path.to_owned(), version: version_of(path)?, purpose, zone: None },
             None => {
                 let in_path = in_path(names, &std::env::var_os("PATH").unwrap_or_default());
                 let found = in_path.into_iter().filter_map(|path| Some((version_of(&path).ok()?, path)));
-                let found = found.map(|(version, path)| Self { dialect, path, version, purpose });
+                let found = found.map(|(version, path)| Self { dialect, path, version, purpose, zone: None });
                 Self::choose(found.collect(), engine_version, purpose)?
             }
         };
@@ -257,6 +259,7 @@ impl ServerProgram {
             command.arg(format!("--innodb_data_file_path={files}"));
         }
         command.args(options.iter().map(|option| format!("--{option}")));
+        command.envs(self.zone.iter().map(|zone| ("TZ", zone)));
         command
     }
 }
@@ -584,6 +587,7 @@ mod tests {
             path: "/x".into(),
             version: version.into(),
             purpose: "--table",
+            zone: None,
         };
         program(Dialect::MariaDb, "10.11.19-MariaDB-0+deb12u1").demand_series("MariaDB 10.11.18").unwrap();
         program(Dialect::MySql, "9.7.4-2").demand_series("MySQL 9.7.1").unwrap();
@@ -607,6 +611,7 @@ mod tests {
                 path: path.into(),
                 version: (*version).into(),
                 purpose: "--table",
+                zone: None,
             };
             ServerProgram::choose(versions.iter().map(program).collect(), backup, "--table")
         };

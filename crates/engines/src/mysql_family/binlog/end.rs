@@ -9,6 +9,7 @@ use super::event::{MAGIC, file_number, is_file_name};
 use super::gtid::Gtids;
 use super::walk::Tail;
 use crate::mysql_family::Dialect;
+use crate::mysql_family::system_zone::SystemZone;
 
 /// The most pieces of a set: files.
 const PIECES_MAX: usize = 1 << 16;
@@ -91,6 +92,9 @@ pub struct LogEnd {
     pub anonymous: u64,
     /// What the stream holds, in order.
     pub pieces: Vec<Piece>,
+    /// The system time zone of the server: statements may have run in it. Missing in media of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_zone: Option<SystemZone>,
 }
 
 impl End {
@@ -277,7 +281,8 @@ mod tests {
             End { binlog, server: UUID.into(), at: show_time(1_700_000_000_123_456), finished: None, taken: None };
         let pieces = vec![Piece { file: "binlog.000003".into(), from: 500, bytes: 400, head: 193 }];
         let (until, earliest) = (end.at.clone(), end.at.clone());
-        let log = LogEnd { until, earliest, transactions: 3, anonymous: 0, pieces, end };
+        let system_zone = serde_json::from_value(json!([[86_400, 3600]])).unwrap();
+        let log = LogEnd { until, earliest, transactions: 3, anonymous: 0, pieces, system_zone, end };
         let text = serde_json::to_value(&log).unwrap();
         assert_eq!(LogEnd::read(Dialect::MySql, &text).unwrap(), log);
         for (path, value) in [
@@ -288,6 +293,7 @@ mod tests {
             ("/pieces/0/file", json!("a/b.000001")),
             ("/pieces/0/from", json!(0)),
             ("/pieces/0/bytes", json!(1_u64 << 60)),
+            ("/system_zone/0/1", json!(86_400)),
         ] {
             let mut wrong = text.clone();
             *wrong.pointer_mut(path).unwrap() = value;

@@ -13,6 +13,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::credentials::Credentials;
 use crate::mysql_family::logical_set::server::Login;
+use crate::mysql_family::system_zone::SystemZone;
 use crate::mysql_family::url::ServerAddress;
 
 /// The lowest id that is drawn for a session: real servers have small ids.
@@ -31,6 +32,8 @@ pub struct Server {
     pub version: String,
     /// The server's data directory.
     pub datadir: String,
+    /// Its system time zone.
+    pub system_zone: Option<SystemZone>,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// The id and the UUID of our sessions: of no real replica, which the server would push out.
@@ -71,6 +74,7 @@ impl Server {
             identity: String::new(),
             version: String::new(),
             datadir: String::new(),
+            system_zone: None,
             warnings: Vec::new(),
             server_id: LOWEST_ID | random >> 4,
             uuid,
@@ -118,6 +122,7 @@ impl Server {
         let value = |column| answer.value(0, column).unwrap_or_default().to_owned();
         self.version = value(0);
         self.datadir = value(4);
+        self.system_zone = Some(SystemZone::ask(connection)?);
         if value(1) != "1" {
             let why = "the server writes no binary log (log_bin = OFF)";
             let hint = "start it with --log-bin and take a full; or take differentials";

@@ -20,6 +20,7 @@ use super::through::statements::Statements;
 use super::walk::Walk;
 use crate::engine::{LogStop, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
+use crate::mysql_family::system_zone::SystemZone;
 
 /// Where the events go.
 pub enum Way {
@@ -53,6 +54,9 @@ pub trait Kept {
     /// # Errors
     /// It ends within a group, or the server refuses.
     fn end_of_set(&mut self, end: &End) -> Result<()>;
+
+    /// The system time zone of the server whose log follows.
+    fn zone_of_source(&mut self, zone: Option<&SystemZone>);
 
     /// The log of another server follows, from this place on.
     fn leave_server(&mut self, begin: End);
@@ -93,6 +97,10 @@ pub struct Stage {
     pub(super) events: LoggedEvents,
     /// Where the log has the first ALTER SEQUENCE.
     pub(super) alters_sequence: Option<String>,
+    /// The system time zone in which statements of the relay logs ran, if it is known.
+    pub system_zone: Option<SystemZone>,
+    /// The set that is staged has such statements.
+    uses_system_zone: bool,
     /// The event on its way to [`Kept`].
     event: Vec<u8>,
 }
@@ -124,6 +132,8 @@ impl Stage {
             redefines: false,
             events: LoggedEvents::default(),
             alters_sequence: None,
+            system_zone: None,
+            uses_system_zone: false,
             event: Vec::new(),
         }
     }
@@ -146,6 +156,7 @@ impl Stage {
         }
         let begin = last.begin(&first).ok_or_else(|| broken("it holds nothing".into()))?;
         self.must_continue(set.name, &first, &begin, &last)?;
+        self.enter_zone(last.system_zone.as_ref());
         self.cut.begin_set(holds_place(&begin, &last.end.binlog, stop));
         let mut walk = Walk::new(&begin.file, Gtids::parse(self.dialect, &first.binlog.gtid));
         walk.offset = begin.offset;
@@ -173,6 +184,7 @@ impl Stage {
             Way::Statements(statements) => statements.end_of_set()?,
             Way::Kept(_) => {}
         }
+        self.demand_one_zone(set.name, last.system_zone)?;
         self.begun = true;
         let file_crc = walk.file_crc.or(last.end.binlog.file_crc.filter(|_| walk.file == last.end.binlog.file));
         let gtid = walk.gtids.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -195,6 +207,33 @@ impl Stage {
             kept.end_of_set(&self.stands)?;
         }
         self.servers.extend(walk.servers);
+        Ok(())
+    }
+
+    /// A set follows whose server has this system time zone.
+    fn enter_zone(&mut self, zone: Option<&SystemZone>) {
+        match &mut self.way {
+            Way::Relays(_) => self.uses_system_zone = false,
+            Way::Statements(statements) => statements.zone_of_source(zone),
+            Way::Kept(kept) => kept.zone_of_source(zone),
+        }
+    }
+
+    /// One run of a server applies all relay logs, and it has one system time zone.
+    fn demand_one_zone(&mut self, name: &str, zone: Option<SystemZone>) -> Result<()> {
+        if !self.uses_system_zone {
+            return Ok(());
+        }
+        if let (Some(known), Some(zone)) = (&self.system_zone, &zone)
+            && known != zone
+        {
+            let (known, zone) = (known.shown(), zone.shown());
+            let why =
+                format!("it has statements with the system time zone {zone}, and the sets before it with {known}");
+            let hint = "restore to a time before this set, or a logical full into a running server";
+            return Err(Error::refused(name, why, hint));
+        }
+        self.system_zone = zone.or(self.system_zone.take());
         Ok(())
     }
 
@@ -393,6 +432,9 @@ impl Stage {
                 }
                 let is_early = header.kind == kind::QUERY && place_of(&piece.file, at) < self.complete;
                 self.redefines |= is_early && header.size > STATEMENT_MAX;
+                self.uses_system_zone |= header.kind == kind::QUERY && header.size > STATEMENT_MAX;
+                // A statement that is not looked at may use it, too.
+                self.uses_system_zone |= header.kind == kind::MARIADB_COMPRESSED_QUERY;
                 let looks = header.kind == kind::QUERY && header.size <= STATEMENT_MAX;
                 let mut event = Vec::new();
                 let crc = reader.pass(header, |bytes| {
@@ -408,6 +450,7 @@ impl Stage {
                     if statement.as_ref().is_ok_and(Statement::alters_sequence) {
                         self.alters_sequence.get_or_insert_with(|| format!("{}:{at}", piece.file));
                     }
+                    self.uses_system_zone |= statement.as_ref().map_or(true, changes_in_system_zone);
                     statement.iter().for_each(|statement| self.events.take(statement));
                 }
                 Ok(crc)
@@ -483,6 +526,12 @@ fn keep(
 /// Whether two checksums are equal, as far as both are known.
 fn agree(one: Option<u32>, other: Option<u32>) -> bool {
     one.zip(other).is_none_or(|(one, other)| one == other)
+}
+
+/// Whether a statement that is more than a part of how transactions begin and end uses the system time zone.
+fn changes_in_system_zone(statement: &Statement) -> bool {
+    let is_part = matches!(Kind::of(&statement.text), Kind::Begin | Kind::Commit | Kind::Rollback | Kind::Savepoint);
+    statement.uses_system_zone() && !is_part
 }
 
 /// Whether a statement changes definitions or accounts.

@@ -82,6 +82,13 @@ impl Log {
         self.event(ROWS, &[number as u8; 200_000]);
     }
 
+    /// A statement of a session in a time zone, in the last group.
+    fn statement(&mut self, zone: &str) {
+        let body =
+            [&[0; 11][..], &[2 + zone.len() as u8, 0, 5, zone.len() as u8], zone.as_bytes(), &[0], b"DROP TABLE t"];
+        self.event(kind::QUERY, &body.concat());
+    }
+
     fn head(&self) -> usize {
         (self.groups[0] - 4) as usize
     }
@@ -132,6 +139,7 @@ impl Set {
             transactions: 1,
             anonymous: 0,
             pieces: described,
+            system_zone: None,
         };
         let value = EngineValue::from;
         let position = Position {
@@ -141,6 +149,14 @@ impl Set {
             log: None,
         };
         Self { stream, position }
+    }
+
+    /// The server has this offset from UTC.
+    fn with_offset(mut self, offset: i32) -> Self {
+        let mut last = self.position.last.value();
+        last["system_zone"] = json!([[86_400, offset]]);
+        self.position.last = EngineValue::from(last);
+        self
     }
 
     fn stage(
@@ -379,4 +395,25 @@ fn a_set_of_a_promoted_server_follows_the_end_of_the_first_servers_set_and_nothi
     other_gtids.binlog.gtid = format!("{UUID}:1-4");
     let gap = error(&[&set, &behind(&other_gtids, 5)]);
     assert!(gap.contains("it follows the GTIDs"), "{gap}");
+}
+
+#[test]
+fn one_run_of_a_server_takes_statements_in_one_system_time_zone() {
+    let zone_of = |zones: [&str; 2], offsets: [i32; 2]| {
+        let (mut one, mut two) = (Log::new(1, 0), Log::new(2, 1));
+        for (log, zone) in [(&mut one, zones[0]), (&mut two, zones[1])] {
+            log.group(10);
+            log.statement(zone);
+        }
+        let base = one.place(one.groups[0]);
+        let first = Set::of(&base, &[(&one, one.groups[0])]).with_offset(offsets[0]);
+        let second = Set::of(&one.place(one.end()), &[(&two, 4)]).with_offset(offsets[1]);
+        staged(&base, &[&first, &second], None).map(|(_, stage)| stage.system_zone.map(|zone| zone.shown()))
+    };
+    let shown = |zone: &str| Some(zone.to_owned());
+    assert_eq!(zone_of(["SYSTEM"; 2], [3600; 2]).unwrap(), shown("+01:00"));
+    assert_eq!(zone_of(["+05:00", "SYSTEM"], [3600, 7200]).unwrap(), shown("+02:00"));
+    assert_eq!(zone_of(["+05:00"; 2], [3600, 7200]).unwrap(), None, "no statement needs it");
+    let error = zone_of(["SYSTEM"; 2], [3600, 7200]).unwrap_err().to_string();
+    assert!(error.contains("system time zone +02:00") && error.contains("with +01:00"), "{error}");
 }

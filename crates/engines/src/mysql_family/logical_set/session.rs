@@ -26,6 +26,7 @@ use crate::mysql_family::binlog::preflight::status;
 use crate::mysql_family::binlog::through::settings::{Names, names};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::server_options::{LOGICAL, USERS};
+use crate::mysql_family::system_zone::{self, SystemZone};
 use crate::{ExtraWork, Facts, Options, Session, streams};
 
 /// Text has no pages.
@@ -366,6 +367,10 @@ impl Session for LogicalSession {
             Value::Null => Names::new(),
             _ => names(&mut lock(&self.control)).unwrap_or_default(),
         };
+        let zone = match self.place {
+            Value::Null => None,
+            _ => SystemZone::ask(&mut lock(&self.control)).ok(),
+        };
         let place = if self.facts.dialect == Dialect::MySql { "binary_log_exact" } else { "binary_log" };
         Ok(json!({
             super::METHOD_FIELD: LOGICAL,
@@ -385,6 +390,7 @@ impl Session for LogicalSession {
             place: self.place,
             "place_at": self.placed.to_string(),
             "collations": collations,
+            system_zone::MEMBER: zone,
             "complete_at": now.map(|now| format!("{}:{}", now.file, now.offset)),
         }))
     }

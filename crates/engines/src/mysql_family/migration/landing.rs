@@ -17,6 +17,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::selection::{MIGRATION, OWN, Selection};
 use crate::mysql_family::logical_set::server::Login;
+use crate::mysql_family::system_zone::SystemZone;
 
 /// A transaction of the target ends with the group that makes its rows longer than this, in bytes.
 const TRANSACTION: u64 = 8 << 20;
@@ -121,6 +122,11 @@ impl Landing {
             totals: Standing::default(),
             passed: PassedOver::default(),
         })
+    }
+
+    /// The system time zone of the server whose log follows.
+    pub fn zone_of_source(&mut self, zone: Option<&SystemZone>) {
+        self.applier.zone_of_source(zone);
     }
 
     /// The longest event that it takes, in bytes.

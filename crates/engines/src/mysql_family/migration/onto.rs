@@ -52,7 +52,8 @@ impl Onto {
             source: Some(asking),
             selection: Some(selection.clone()),
         };
-        let landing = Landing::begin(&servers.target, from)?;
+        let mut landing = Landing::begin(&servers.target, from)?;
+        landing.zone_of_source(server.system_zone.as_ref());
         Ok(Self { server, landing, pull: None, ahead, event: Vec::new() })
     }
 

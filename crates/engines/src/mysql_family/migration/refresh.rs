@@ -27,6 +27,7 @@ use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login, demand_case};
 use crate::mysql_family::sql_text::find_outside;
+use crate::mysql_family::system_zone::SystemZone;
 use crate::mysql_family::version::series;
 
 /// How far a target is.
@@ -294,6 +295,10 @@ impl Kept for Landing {
             return Err(Error::incomplete("log set", why, "use another copy of the set"));
         }
         self.keep_end(end)
+    }
+
+    fn zone_of_source(&mut self, zone: Option<&SystemZone>) {
+        Self::zone_of_source(self, zone);
     }
 
     fn leave_server(&mut self, begin: End) {

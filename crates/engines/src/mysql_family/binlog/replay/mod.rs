@@ -29,6 +29,7 @@ use crate::mysql_family::logical_set::LogicalSets;
 use crate::mysql_family::logical_set::selection::{MIGRATION, NOTES};
 use crate::mysql_family::outside::outside_files;
 use crate::mysql_family::start_check::{Running, ServerProgram};
+use crate::mysql_family::system_zone::SystemZone;
 use crate::mysql_family::version::is_at_least;
 
 /// How often the server is asked how far it is.
@@ -96,7 +97,7 @@ impl LogReplay for Replay<'_> {
     }
 
     fn run(self: Box<Self>, directory: &Path, stop: Option<&LogStop>, halt: &Halt) -> Result<Replayed> {
-        let Self { dialect, program, on, stage } = *self;
+        let Self { dialect, mut program, on, stage } = *self;
         let Some(mut stage) = stage else { return Ok(Replayed::default()) };
         stage.demand(stop)?;
         let relays = stage.relays()?;
@@ -122,6 +123,7 @@ impl LogReplay for Replay<'_> {
             // `DATA DIRECTORY` in the log would write outside of the directory, perhaps into that of a live server.
             options.push("symbolic-links=0".into());
         }
+        program.zone = stage.system_zone.as_ref().and_then(SystemZone::environment);
         let account = Account::new(dialect, directory)?;
         options.extend(account.options.iter().cloned());
         let mut started =
@@ -129,6 +131,7 @@ impl LogReplay for Replay<'_> {
         let (gtid, warnings) = {
             let (server, connection) = (&mut started.server, &mut started.connection);
             connection.set_silence(SILENCE);
+            stage.system_zone.as_ref().map_or(Ok(()), |zone| zone.demand_in(connection))?;
             let applied = apply(dialect, connection, server, (&stage, &first), (on.position, halt));
             let applied = applied.and_then(|done| account.drop_it(connection).map(|()| done));
             applied.map_err(|error| server.explained(error))?

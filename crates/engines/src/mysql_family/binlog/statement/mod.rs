@@ -18,6 +18,8 @@ mod names;
 const OPEN: &[u8] = b" START TRANSACTION";
 /// A setting that is only of statements which load files.
 pub const COLLATION_DATABASE: &str = "collation_database";
+/// The system time zone of the server, as the value of a setting.
+pub const SYSTEM_ZONE: &str = "'SYSTEM'";
 /// MariaDB: the default collations of character sets.
 pub const COLLATIONS: &str = "character_set_collations";
 /// Flag of an event: the statement runs without its default database, because it creates, changes or drops it.
@@ -263,6 +265,11 @@ impl Statement {
         let mut shown = words(&self.text);
         shown.truncate(2);
         shown.join(" ")
+    }
+
+    /// Whether its session was in the system time zone of the server, and it used it.
+    pub fn uses_system_zone(&self) -> bool {
+        self.settings.iter().any(|(name, value)| *name == "time_zone" && value == SYSTEM_ZONE)
     }
 
     /// The databases that it is about: those that the server names, or else the default one.

@@ -16,6 +16,7 @@ use crate::mysql_family::binlog::statement::{Kind, Statement};
 use crate::mysql_family::binlog::{foreign, payload};
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::load::session_names;
+use crate::mysql_family::system_zone::SystemZone;
 
 /// Flag of an event that a server may ignore if it does not know it.
 const IGNORABLE: u16 = 0x80;
@@ -93,6 +94,11 @@ impl Applier {
         let target = Target::begin(connection, dialects, foreign)?;
         let (group, batch) = (Group::default(), Batch::default());
         Ok(Self { target, dialects, takes, group, batch, in_transaction: false, pending: 0 })
+    }
+
+    /// The system time zone of the server whose log follows.
+    pub fn zone_of_source(&mut self, zone: Option<&SystemZone>) {
+        self.target.zone.become_that(zone);
     }
 
     /// The longest event that it takes, in bytes.

@@ -38,6 +38,7 @@ impl Statements {
                 let id = body.get(skip..).and_then(xa::of_mariadb).ok_or_else(|| self.odd("an XA id is too short"))?;
                 let mut target = session((self.connect)()?, self.dialect)?;
                 target.describe(self.main.format()).map_err(|failure| self.failed(failure))?;
+                target.zone.clone_from(&self.main.zone);
                 self.of_xa = Some(target);
                 self.run(format!("XA START {id}").as_bytes())?;
                 self.open = true;

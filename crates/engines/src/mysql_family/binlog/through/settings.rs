@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use fullbore_core::Result;
 
 use crate::mysql_family::Dialect;
-use crate::mysql_family::binlog::statement::{COLLATION_DATABASE, COLLATIONS, Statement};
+use crate::mysql_family::binlog::statement::{COLLATION_DATABASE, COLLATIONS, SYSTEM_ZONE, Statement};
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::load::nearest_collation;
 use crate::mysql_family::version::series;
@@ -113,6 +113,8 @@ pub struct Settings {
     foreign: Names,
     /// The bits of SQL modes that the target refuses, and that say nothing here.
     ended: u64,
+    /// What the target calls the system time zone of the source.
+    pub system_zone: String,
 }
 
 impl Settings {
@@ -148,7 +150,8 @@ impl Settings {
         now.extend(DEFAULTS.iter().map(|(name, _)| *name).zip(defaults));
         let is_later = dialects[1] == Dialect::MySql && series(connection.greeting().own_version()) >= WITHOUT_ENDED;
         let ended = if is_later { ENDED } else { 0 };
-        Ok(Self { dialects, now, optional, names, foreign: foreign.unwrap_or_default(), ended })
+        let (foreign, system_zone) = (foreign.unwrap_or_default(), SYSTEM_ZONE.to_owned());
+        Ok(Self { dialects, now, optional, names, foreign, ended, system_zone })
     }
 
     /// The session has other names, modes and times now.
@@ -206,6 +209,7 @@ impl Settings {
                 (COLLATIONS, format!("'utf8mb4={near}'"))
             }
             _ if listed && !self.optional.contains(name) => return Ok(None),
+            "time_zone" if value == SYSTEM_ZONE => (name, self.system_zone.clone()),
             "sql_mode" if is_foreign => (name, shared_modes(value)?),
             "sql_mode" => (name, value.parse().map_or(value.to_owned(), |bits: u64| (bits & !self.ended).to_string())),
             "character_set_client" if is_foreign => match of(value) {
@@ -273,6 +277,7 @@ mod tests {
             names: names(&[(33, "utf8mb3", "utf8mb3_general_ci"), (2304, "utf8mb4", "utf8mb4_uca1400_ai_ci")]),
             foreign: names(&[(255, "utf8mb4", "utf8mb4_0900_ai_ci"), (8, "latin1", "latin1_swedish_ci")]),
             ended: 0,
+            system_zone: SYSTEM_ZONE.to_owned(),
         }
     }
 

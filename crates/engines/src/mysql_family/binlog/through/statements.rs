@@ -17,6 +17,7 @@ use crate::mysql_family::binlog::gtid::GtidSet;
 use crate::mysql_family::binlog::payload;
 use crate::mysql_family::binlog::statement::{Kind, Statement};
 use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::system_zone::SystemZone;
 
 /// The longest event that is taken into memory, in bytes, whatever the server takes.
 const EVENT_MAX: u64 = 256 << 20;
@@ -143,6 +144,11 @@ impl Statements {
     pub fn leave_server(&mut self, end: &Place) {
         self.file.clear();
         self.guard.leave_server(&end.file, end.offset);
+    }
+
+    /// The system time zone of the server whose log follows.
+    pub fn zone_of_source(&mut self, zone: Option<&SystemZone>) {
+        self.main.zone.become_that(zone);
     }
 
     fn describe(&mut self, format: &[u8]) -> Result<()> {

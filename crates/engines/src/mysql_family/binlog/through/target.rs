@@ -11,6 +11,7 @@ use crate::mysql_family::binlog::event::{HEADER, IN_USE, seal};
 use crate::mysql_family::binlog::statement::Statement;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::literal;
+use crate::mysql_family::system_zone::ZoneOfSource;
 use crate::mysql_family::version::{ENDS_LATER, series};
 
 /// Statements whose answers are not read yet.
@@ -71,6 +72,8 @@ pub struct Target {
     versioned: HashMap<(String, String), bool>,
     /// The settings of statements.
     pub settings: Settings,
+    /// The system time zone of the source.
+    pub zone: ZoneOfSource,
     /// The default database, if it is known.
     database: Option<Vec<u8>>,
     awaited: usize,
@@ -119,6 +122,7 @@ impl Target {
             ends_differ: false,
             versioned: HashMap::new(),
             settings,
+            zone: ZoneOfSource::default(),
             database: None,
             awaited: 0,
         })
@@ -253,6 +257,9 @@ impl Target {
         self.settle()?;
         self.versioned.clear();
         self.choose(statement)?;
+        if statement.uses_system_zone() {
+            self.settings.system_zone = format!("'{}'", self.zone.name(&mut self.connection)?);
+        }
         if let Some(set) = self.settings.change(statement)? {
             self.run(set.as_bytes())?;
         }
