@@ -189,9 +189,9 @@ fn refusals(test: &Logged) {
     refused("--stop-at 2020-01-01T00:00:00Z", "is before the range");
     refused("--stop-at 2099-01-01T00:00:00Z", "is after the range");
     let mut without = test.world.as_nobody("restore --repo night --into dir:no --set");
-    let logs = test.world.names("a").into_iter().filter(|name| name.contains("-log-"));
-    let id = logs.max().unwrap().rsplit('-').nth(1).unwrap().to_owned();
-    without.arg(id).env("PATH", "/nowhere");
+    let listed = test.run("list --repo night --json").json();
+    let log = listed.as_array().unwrap().iter().find(|set| set["kind"] == "log").unwrap();
+    without.arg(log["backup_set_id"].as_str().unwrap()).env("PATH", "/nowhere");
     let ended = program::run(without).with_code(2);
     assert!(ended.err.contains("--server-program") && ended.err.contains("log sets"), "{ended}");
     assert!(!test.world.at("no").exists());

@@ -231,10 +231,13 @@ fn no_event_of_mariadb_runs_beside_the_log() {
     no_event_runs_beside_the_log(Kind::Mariadb10);
 }
 
-/// A default and a text of a TIMESTAMP, in sessions with the system time zone.
-const IN_SYSTEM_ZONE: &str = "USE shop; CREATE TABLE born (id INT, at TIMESTAMP NULL DEFAULT '2024-07-01 12:00:00'); \
-    INSERT INTO born (id) VALUES (1); SET SESSION binlog_format = 'STATEMENT'; INSERT INTO born VALUES (2, '2024-12-31 23:30:00')";
-const MOMENTS: &str = "SET time_zone = '+00:00'; SELECT * FROM shop.born ORDER BY id; SHOW CREATE TABLE shop.born";
+/// A default and a text of a TIMESTAMP, in sessions with the system time zone. And what global settings of the server change.
+const IN_SYSTEM_ZONE: &str = "USE shop; CREATE TABLE born (id INT, at TIMESTAMP NULL DEFAULT '2024-07-01 12:00:00') ENGINE=InnoDB; \
+    INSERT INTO born (id) VALUES (1); SET SESSION binlog_format = 'STATEMENT'; INSERT INTO born VALUES (2, '2024-12-31 23:30:00'); \
+    CREATE TABLE plain (a VARCHAR(9) CHARACTER SET utf8); INSERT INTO plain VALUES ('é'); CREATE TABLE third ENGINE=InnoDB AS SELECT 1 / 3 AS q";
+const SETTINGS: &str = "SET GLOBAL default_storage_engine = 'MyISAM', GLOBAL div_precision_increment = 9";
+const MOMENTS: &str = "SET time_zone = '+00:00'; SELECT * FROM shop.born ORDER BY id; SHOW CREATE TABLE shop.born; \
+    SHOW CREATE TABLE shop.third; SELECT * FROM shop.third";
 
 /// Fills the time zone tables of a server with Europe/Berlin, as `mysql_tzinfo_to_sql` does.
 fn load_berlin(server: &Server) {
@@ -254,20 +257,31 @@ fn load_berlin(server: &Server) {
 fn the_system_time_zone_of_the_source_counts(kind: Kind) {
     let zone = "Europe/Berlin";
     let test = Logged::with(kind, &Options::new().binlog().time_zone(zone));
+    test.server.sql("CREATE EVENT shop.late ON SCHEDULE EVERY 1 DAY STARTS '2037-07-01 12:00:00' DISABLE DO SELECT 1");
     test.backup("").done();
     test.backup("--method logical").done();
+    let old_mode = if kind == Kind::Mariadb11 { ", GLOBAL old_mode = ''" } else { "" };
+    test.server.sql(&format!("{SETTINGS}{old_mode}"));
     test.server.sql(IN_SYSTEM_ZONE);
     test.backup("--kind log").done();
+    let plain = test.server.sql("SHOW CREATE TABLE shop.plain");
+    assert!(plain.contains("MyISAM") && plain.contains("utf8mb3") == (kind == Kind::Mysql9), "{plain}");
     let moments = test.server.sql(MOMENTS);
     assert!(moments.contains("2024-07-01 10:00:00") && moments.contains("2024-12-31 22:30:00"), "{moments}");
     test.restore("", "files").done();
-    assert_eq!(test.start("files").sql(MOMENTS), moments);
+    let files = test.start("files");
+    assert_eq!((files.sql(MOMENTS), files.sql("SHOW CREATE TABLE shop.plain")), (moments.clone(), plain.clone()));
+    drop(files);
     let target = Target::with(&test, &Options::new().binlog().time_zone("UTC"));
     target.restore(&test, "").with_code(1).says(&["time_zone = SYSTEM", "+01:00/+02:00", zone, "time zone tables"]);
     load_berlin(&target.server);
     target.restore(&test, "").done();
     assert_eq!(target.server.sql(MOMENTS), moments);
+    assert_eq!(target.server.sql("SHOW CREATE TABLE shop.plain"), plain);
+    let events = "SELECT time_zone, starts FROM information_schema.events WHERE event_schema = 'shop'";
+    assert_eq!(target.server.sql(events), format!("{zone}\t2037-07-01 12:00:00\n"));
     if kind == Kind::Mysql9 {
+        test.server.sql("DROP TABLE shop.plain");
         let line =
             format!("migrate {} --into {} --password-file password --into-password-file target", test.url, target.url);
         test.run(&format!("{line} --replace --for 1ms")).done();

@@ -254,6 +254,7 @@ pub(super) fn order(
         set: manifest.backup_set_id,
         engine: manifest.engine.clone(),
         engine_version: manifest.engine_version.clone(),
+        position: manifest.position.last.value(),
         catalogs,
         streams: manifest.streams.clone(),
         large: Vec::new(),

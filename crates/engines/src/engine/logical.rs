@@ -48,6 +48,8 @@ pub struct LoadOrder {
     pub engine: String,
     /// The version of the server that was backed up.
     pub engine_version: String,
+    /// The position of the set, as its engine has written it.
+    pub position: Value,
     /// The catalogs: names and bytes.
     pub catalogs: Vec<(String, Vec<u8>)>,
     /// The streams of the set.

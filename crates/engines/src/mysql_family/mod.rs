@@ -20,6 +20,7 @@ pub mod server_options;
 pub mod single_table;
 pub mod sql_text;
 pub mod start_check;
+pub mod server_defaults;
 pub mod system_zone;
 pub mod url;
 pub mod version;

@@ -139,8 +139,8 @@ impl SystemZone {
     fn refused(&self, missing: &str, hint: &str, connection: &mut Connection) -> Result<Error> {
         let (of_source, here) = (self.shown(), Self::ask(connection)?.shown());
         let why = format!(
-            "the log has a statement of a session with time_zone = SYSTEM, whose times would mean other moments here: the system time \
-             zone of the source has {of_source}, this server {here}{missing}"
+            "times of the source with time_zone = SYSTEM would mean other moments here: the system time zone of the source has {of_source}, \
+             this server {here}{missing}"
         );
         Ok(Error::refused(connection.name(), why, hint))
     }

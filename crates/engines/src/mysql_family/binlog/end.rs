@@ -9,6 +9,7 @@ use super::event::{MAGIC, file_number, is_file_name};
 use super::gtid::Gtids;
 use super::walk::Tail;
 use crate::mysql_family::Dialect;
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::system_zone::SystemZone;
 
 /// The most pieces of a set: files.
@@ -95,6 +96,9 @@ pub struct LogEnd {
     /// The system time zone of the server: statements may have run in it. Missing in media of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_zone: Option<SystemZone>,
+    /// The settings of the server that statements depend on. Missing in media of earlier versions.
+    #[serde(default)]
+    pub defaults: ServerDefaults,
 }
 
 impl End {
@@ -282,7 +286,16 @@ mod tests {
         let pieces = vec![Piece { file: "binlog.000003".into(), from: 500, bytes: 400, head: 193 }];
         let (until, earliest) = (end.at.clone(), end.at.clone());
         let system_zone = serde_json::from_value(json!([[86_400, 3600]])).unwrap();
-        let log = LogEnd { until, earliest, transactions: 3, anonymous: 0, pieces, system_zone, end };
+        let log = LogEnd {
+            until,
+            earliest,
+            transactions: 3,
+            anonymous: 0,
+            pieces,
+            system_zone,
+            defaults: ServerDefaults::default(),
+            end,
+        };
         let text = serde_json::to_value(&log).unwrap();
         assert_eq!(LogEnd::read(Dialect::MySql, &text).unwrap(), log);
         for (path, value) in [

@@ -13,6 +13,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::credentials::Credentials;
 use crate::mysql_family::logical_set::server::Login;
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::system_zone::SystemZone;
 use crate::mysql_family::url::ServerAddress;
 
@@ -34,6 +35,8 @@ pub struct Server {
     pub datadir: String,
     /// Its system time zone.
     pub system_zone: Option<SystemZone>,
+    /// Its settings that statements depend on.
+    pub defaults: ServerDefaults,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// The id and the UUID of our sessions: of no real replica, which the server would push out.
@@ -75,6 +78,7 @@ impl Server {
             version: String::new(),
             datadir: String::new(),
             system_zone: None,
+            defaults: ServerDefaults::default(),
             warnings: Vec::new(),
             server_id: LOWEST_ID | random >> 4,
             uuid,
@@ -123,6 +127,7 @@ impl Server {
         self.version = value(0);
         self.datadir = value(4);
         self.system_zone = Some(SystemZone::ask(connection)?);
+        self.defaults = ServerDefaults::ask(connection)?;
         if value(1) != "1" {
             let why = "the server writes no binary log (log_bin = OFF)";
             let hint = "start it with --log-bin and take a full; or take differentials";

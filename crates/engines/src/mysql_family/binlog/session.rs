@@ -18,6 +18,7 @@ use super::preflight::{Clock, Server, is_beyond, status};
 use crate::engine::{LogSession, SetEnd};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::system_zone::SystemZone;
 use crate::{Facts, Options, Session};
 
@@ -40,6 +41,7 @@ pub struct BinlogSession {
     identity: String,
     warnings: Vec<String>,
     system_zone: Option<SystemZone>,
+    defaults: ServerDefaults,
     /// Why the server's files are not known to be here.
     server: String,
     /// The clock of the server before the end of the log was asked for, in microseconds since 1970.
@@ -93,6 +95,7 @@ impl BinlogSession {
             identity: server.identity.clone(),
             warnings: server.warnings.clone(),
             system_zone: server.system_zone.clone(),
+            defaults: server.defaults.clone(),
             server: server.name(),
             asked: clock.now,
             end: std::sync::OnceLock::new(),
@@ -133,6 +136,7 @@ impl BinlogSession {
             anonymous: walk.anonymous,
             pieces: state.pull.pieces.clone(),
             system_zone: self.system_zone.clone(),
+            defaults: self.defaults.clone(),
         };
         let end = set_end(&log.end, as_json(&log, &self.server)?);
         Ok(self.end.get_or_init(|| (log, end)))

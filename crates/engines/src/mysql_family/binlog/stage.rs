@@ -20,6 +20,7 @@ use super::through::statements::Statements;
 use super::walk::Walk;
 use crate::engine::{LogStop, Replayed, UnpackedLog};
 use crate::mysql_family::Dialect;
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::system_zone::SystemZone;
 
 /// Where the events go.
@@ -55,8 +56,8 @@ pub trait Kept {
     /// It ends within a group, or the server refuses.
     fn end_of_set(&mut self, end: &End) -> Result<()>;
 
-    /// The system time zone of the server whose log follows.
-    fn zone_of_source(&mut self, zone: Option<&SystemZone>);
+    /// The system time zone and the settings of the server whose log follows.
+    fn enter_source(&mut self, zone: Option<&SystemZone>, defaults: &ServerDefaults);
 
     /// The log of another server follows, from this place on.
     fn leave_server(&mut self, begin: End);
@@ -101,6 +102,8 @@ pub struct Stage {
     pub system_zone: Option<SystemZone>,
     /// The set that is staged has such statements.
     uses_system_zone: bool,
+    /// The settings of the server whose log is staged.
+    pub(super) defaults: ServerDefaults,
     /// The event on its way to [`Kept`].
     event: Vec<u8>,
 }
@@ -134,6 +137,7 @@ impl Stage {
             alters_sequence: None,
             system_zone: None,
             uses_system_zone: false,
+            defaults: ServerDefaults::default(),
             event: Vec::new(),
         }
     }
@@ -156,7 +160,7 @@ impl Stage {
         }
         let begin = last.begin(&first).ok_or_else(|| broken("it holds nothing".into()))?;
         self.must_continue(set.name, &first, &begin, &last)?;
-        self.enter_zone(last.system_zone.as_ref());
+        self.enter_source(last.system_zone.as_ref(), &last.defaults);
         self.cut.begin_set(holds_place(&begin, &last.end.binlog, stop));
         let mut walk = Walk::new(&begin.file, Gtids::parse(self.dialect, &first.binlog.gtid));
         walk.offset = begin.offset;
@@ -210,12 +214,13 @@ impl Stage {
         Ok(())
     }
 
-    /// A set follows whose server has this system time zone.
-    fn enter_zone(&mut self, zone: Option<&SystemZone>) {
+    /// A set follows whose server has this system time zone and these settings.
+    fn enter_source(&mut self, zone: Option<&SystemZone>, defaults: &ServerDefaults) {
+        self.defaults.clone_from(defaults);
         match &mut self.way {
             Way::Relays(_) => self.uses_system_zone = false,
-            Way::Statements(statements) => statements.zone_of_source(zone),
-            Way::Kept(kept) => kept.zone_of_source(zone),
+            Way::Statements(statements) => statements.enter_source(zone, defaults),
+            Way::Kept(kept) => kept.enter_source(zone, defaults),
         }
     }
 

@@ -140,6 +140,7 @@ impl Set {
             anonymous: 0,
             pieces: described,
             system_zone: None,
+            defaults: Default::default(),
         };
         let value = EngineValue::from;
         let position = Position {

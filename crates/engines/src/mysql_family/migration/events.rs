@@ -7,10 +7,11 @@ use fullbore_core::{Error, Result};
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::logical_set::catalog::Code;
-use crate::mysql_family::logical_set::load::creation::{is_same_collation, run_code};
+use crate::mysql_family::logical_set::load::creation::{fit_zone, is_same_collation, run_code};
 use crate::mysql_family::logical_set::load::{fit_code, objects};
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::sql_text::find_outside;
+use crate::mysql_family::system_zone::SystemZone;
 
 /// How SHOW CREATE EVENT says that an event runs.
 const ENABLED: &str = " PRESERVE ENABLE";
@@ -43,8 +44,9 @@ pub fn drop_all(target: &mut Connection, selection: &Selection) -> Result<bool> 
 ///
 /// # Errors
 /// The server refuses one: the caller drops the others.
-pub fn create(target: &mut Connection, mut events: Vec<Code>) -> Result<Vec<String>> {
+pub fn create(target: &mut Connection, mut events: Vec<Code>, zone: &SystemZone) -> Result<Vec<String>> {
     let mut warnings = fit_code(target, &mut events)?;
+    warnings.extend(fit_zone(target, &mut events, Some(zone)));
     let asked = target.query("SELECT schema_name, default_collation_name FROM information_schema.schemata")?;
     let pair = |row: Vec<Option<String>>| <[_; 2]>::try_from(row).ok().and_then(|[name, now]| Some((name?, now?)));
     let collations: HashMap<String, String> = asked.rows.into_iter().filter_map(pair).collect();

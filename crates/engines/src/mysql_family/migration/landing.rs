@@ -17,6 +17,7 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::selection::{MIGRATION, OWN, Selection};
 use crate::mysql_family::logical_set::server::Login;
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::system_zone::SystemZone;
 
 /// A transaction of the target ends with the group that makes its rows longer than this, in bytes.
@@ -124,9 +125,9 @@ impl Landing {
         })
     }
 
-    /// The system time zone of the server whose log follows.
-    pub fn zone_of_source(&mut self, zone: Option<&SystemZone>) {
-        self.applier.zone_of_source(zone);
+    /// The system time zone and the settings of the server whose log follows.
+    pub fn enter_source(&mut self, zone: Option<&SystemZone>, defaults: &ServerDefaults) {
+        self.applier.enter_source(zone, defaults);
     }
 
     /// The longest event that it takes, in bytes.

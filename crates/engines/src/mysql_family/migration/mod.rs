@@ -33,6 +33,7 @@ use super::logical_set::load::{ServerLoad, control, history};
 use super::logical_set::selection::Selection;
 use super::logical_set::server::demand_case;
 use super::logical_set::session::LogicalSession;
+use super::system_zone::SystemZone;
 use crate::Session;
 use crate::engine::{
     Compared, Flow, Foreseen, LoadOrder, LogReplay, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved,
@@ -364,7 +365,8 @@ impl ServerMigration {
         if all.is_empty() {
             return Ok(Vec::new());
         }
-        let warnings = events::create(&mut control(&self.servers.target)?, all)?;
+        let zone = SystemZone::ask(&mut asking)?;
+        let warnings = events::create(&mut control(&self.servers.target)?, all, &zone)?;
         if self.compares_definitions {
             compare_definitions::demand_equal(&self.servers, &self.selection, true)?;
         }

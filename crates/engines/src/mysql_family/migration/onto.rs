@@ -53,7 +53,7 @@ impl Onto {
             selection: Some(selection.clone()),
         };
         let mut landing = Landing::begin(&servers.target, from)?;
-        landing.zone_of_source(server.system_zone.as_ref());
+        landing.enter_source(server.system_zone.as_ref(), &server.defaults);
         Ok(Self { server, landing, pull: None, ahead, event: Vec::new() })
     }
 

@@ -26,6 +26,7 @@ use crate::mysql_family::logical_set::catalog::{self, Object};
 use crate::mysql_family::logical_set::load::control;
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login, demand_case};
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::sql_text::find_outside;
 use crate::mysql_family::system_zone::SystemZone;
 use crate::mysql_family::version::series;
@@ -297,8 +298,8 @@ impl Kept for Landing {
         self.keep_end(end)
     }
 
-    fn zone_of_source(&mut self, zone: Option<&SystemZone>) {
-        Self::zone_of_source(self, zone);
+    fn enter_source(&mut self, zone: Option<&SystemZone>, defaults: &ServerDefaults) {
+        Self::enter_source(self, zone, defaults);
     }
 
     fn leave_server(&mut self, begin: End) {

@@ -111,6 +111,7 @@ impl LogReplay for Replay<'_> {
         let mut options = options(dialect, &stage);
         // `_` alone stands for any letter there.
         let pattern = |name: &str| format!("replicate-wild-ignore-table={}.%", name.replace('_', "\\_"));
+        options.extend(stage.defaults.options());
         let ignored = ignored(&on);
         if let Some(place) = stage.alters_sequence.as_ref().filter(|_| !ignored.is_empty()) {
             let why = "it has ALTER SEQUENCE, which the applier of MariaDB passes over behind a logical full";

@@ -16,6 +16,7 @@ use crate::mysql_family::binlog::statement::{Kind, Statement};
 use crate::mysql_family::binlog::{foreign, payload};
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::load::session_names;
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::system_zone::SystemZone;
 
 /// Flag of an event that a server may ignore if it does not know it.
@@ -96,9 +97,9 @@ impl Applier {
         Ok(Self { target, dialects, takes, group, batch, in_transaction: false, pending: 0 })
     }
 
-    /// The system time zone of the server whose log follows.
-    pub fn zone_of_source(&mut self, zone: Option<&SystemZone>) {
-        self.target.zone.become_that(zone);
+    /// The system time zone and the settings of the server whose log follows.
+    pub fn enter_source(&mut self, zone: Option<&SystemZone>, defaults: &ServerDefaults) {
+        self.target.enter_source(zone, defaults);
     }
 
     /// The longest event that it takes, in bytes.

@@ -39,6 +39,7 @@ impl Statements {
                 let mut target = session((self.connect)()?, self.dialect)?;
                 target.describe(self.main.format()).map_err(|failure| self.failed(failure))?;
                 target.zone.clone_from(&self.main.zone);
+                target.settings.of_source.clone_from(&self.main.settings.of_source);
                 self.of_xa = Some(target);
                 self.run(format!("XA START {id}").as_bytes())?;
                 self.open = true;

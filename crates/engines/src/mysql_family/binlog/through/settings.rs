@@ -10,6 +10,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::statement::{COLLATION_DATABASE, COLLATIONS, SYSTEM_ZONE, Statement};
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical_set::load::nearest_collation;
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::version::series;
 
 /// Settings that not every version has, or that not every account may set.
@@ -115,6 +116,8 @@ pub struct Settings {
     ended: u64,
     /// What the target calls the system time zone of the source.
     pub system_zone: String,
+    /// The settings of the source that its log does not have.
+    pub of_source: Vec<(&'static str, String)>,
 }
 
 impl Settings {
@@ -151,7 +154,12 @@ impl Settings {
         let is_later = dialects[1] == Dialect::MySql && series(connection.greeting().own_version()) >= WITHOUT_ENDED;
         let ended = if is_later { ENDED } else { 0 };
         let (foreign, system_zone) = (foreign.unwrap_or_default(), SYSTEM_ZONE.to_owned());
-        Ok(Self { dialects, now, optional, names, foreign, ended, system_zone })
+        Ok(Self { dialects, now, optional, names, foreign, ended, system_zone, of_source: Vec::new() })
+    }
+
+    /// The log of a server with these settings follows.
+    pub fn enter_source(&mut self, defaults: &ServerDefaults) {
+        self.of_source = defaults.of_session(self.dialects);
     }
 
     /// The session has other names, modes and times now.
@@ -187,6 +195,7 @@ impl Settings {
             // An earlier source has none, and a later one names those that count.
             wanted.push((COLLATIONS, self.pairs(&statement.collations)?));
         }
+        wanted.extend(self.of_source.iter().cloned());
         if self.optional.contains(THREAD) {
             wanted.push((THREAD, statement.thread.to_string()));
         }
@@ -278,6 +287,7 @@ mod tests {
             foreign: names(&[(255, "utf8mb4", "utf8mb4_0900_ai_ci"), (8, "latin1", "latin1_swedish_ci")]),
             ended: 0,
             system_zone: SYSTEM_ZONE.to_owned(),
+            of_source: Vec::new(),
         }
     }
 

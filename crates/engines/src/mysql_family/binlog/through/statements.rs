@@ -17,6 +17,7 @@ use crate::mysql_family::binlog::gtid::GtidSet;
 use crate::mysql_family::binlog::payload;
 use crate::mysql_family::binlog::statement::{Kind, Statement};
 use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::system_zone::SystemZone;
 
 /// The longest event that is taken into memory, in bytes, whatever the server takes.
@@ -146,9 +147,9 @@ impl Statements {
         self.guard.leave_server(&end.file, end.offset);
     }
 
-    /// The system time zone of the server whose log follows.
-    pub fn zone_of_source(&mut self, zone: Option<&SystemZone>) {
-        self.main.zone.become_that(zone);
+    /// The system time zone and the settings of the server whose log follows.
+    pub fn enter_source(&mut self, zone: Option<&SystemZone>, defaults: &ServerDefaults) {
+        self.main.enter_source(zone, defaults);
     }
 
     fn describe(&mut self, format: &[u8]) -> Result<()> {

@@ -11,7 +11,8 @@ use crate::mysql_family::binlog::event::{HEADER, IN_USE, seal};
 use crate::mysql_family::binlog::statement::Statement;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::literal;
-use crate::mysql_family::system_zone::ZoneOfSource;
+use crate::mysql_family::server_defaults::ServerDefaults;
+use crate::mysql_family::system_zone::{SystemZone, ZoneOfSource};
 use crate::mysql_family::version::{ENDS_LATER, series};
 
 /// Statements whose answers are not read yet.
@@ -126,6 +127,12 @@ impl Target {
             database: None,
             awaited: 0,
         })
+    }
+
+    /// The system time zone and the settings of the server whose log follows.
+    pub fn enter_source(&mut self, zone: Option<&SystemZone>, defaults: &ServerDefaults) {
+        self.zone.become_that(zone);
+        self.settings.enter_source(defaults);
     }
 
     /// The longest event that it takes, in bytes.

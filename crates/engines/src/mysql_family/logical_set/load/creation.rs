@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use fullbore_core::Error;
+use fullbore_core::units::first_of;
 
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical::literal::from_digits;
@@ -10,7 +11,10 @@ use crate::mysql_family::logical::names::{literal, quoted};
 use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::logical_set::tables_out::Charset;
 use crate::mysql_family::sql_text::find_outside;
+use crate::mysql_family::system_zone::{SYSTEM, SystemZone, ZoneOfSource};
 
+/// How many names a warning lists.
+const NAMED_MAX: usize = 5;
 /// ER_WRONG_VALUE_FOR_VAR.
 const WRONG_VALUE: u32 = 1231;
 /// Parts of an SQL mode that MySQL 8.0 and later refuse. The first one is in the default of MySQL 5.7 and of MariaDB, and is about
@@ -115,6 +119,24 @@ fn converted(connection: &mut Connection, code: &Code) -> Result<Vec<u8>, Failur
         let why = format!("the target cannot write its text in the character set of its creation, {set}");
         Error::refused(code.shown(), why, "create it on the target yourself, and load the rest with --table").into()
     })
+}
+
+/// Gives events in the system time zone of the source the name that this zone has in the target. Gives a warning if it has none.
+pub fn fit_zone(connection: &mut Connection, code: &mut [Code], zone: Option<&SystemZone>) -> Option<String> {
+    let mut of_source = ZoneOfSource::default();
+    of_source.become_that(zone);
+    let mut events = code.iter_mut().filter(|code| code.kind == "EVENT" && code.time_zone == SYSTEM).peekable();
+    events.peek()?;
+    match of_source.name(connection) {
+        Ok(name) => {
+            events.for_each(|event| event.time_zone = name.to_owned());
+            None
+        }
+        Err(error) => {
+            let named = first_of(events.map(|event| event.shown()), NAMED_MAX);
+            Some(format!("these events run at other moments than at the source: {named}. {error}"))
+        }
+    }
 }
 
 /// The statement for the settings of an object's creation. `of_set`: its text is in the character set of its creation.

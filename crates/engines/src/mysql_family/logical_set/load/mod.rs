@@ -42,6 +42,7 @@ use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::columns::have_history;
 use crate::mysql_family::server_options::{DISABLE_REDO, USERS};
+use crate::mysql_family::system_zone::SystemZone;
 use crate::mysql_family::version::series;
 use plan::{Plan, PlannedDatabase, PlannedTable};
 use redo::RedoOff;
@@ -134,6 +135,8 @@ impl ServerLoad {
         plan.warnings.extend(accounts::without_public(&mut accounts, &facts));
         plan.warnings.extend(accounts::fit(&mut control, &mut accounts, dialect)?);
         notes.extend(accounts::with_parts_of_super(&mut accounts, series(&order.engine_version), &facts));
+        let zone = SystemZone::of(&order.position);
+        plan.warnings.extend(creation::fit_zone(&mut control, &mut plan.code, zone.as_ref()));
         warn_of_definers(&mut control, &mut plan, &accounts)?;
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
