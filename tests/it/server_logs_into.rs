@@ -288,6 +288,8 @@ fn the_system_time_zone_of_the_source_counts(kind: Kind) {
         test.server.sql("ALTER TABLE shop.born ADD later TIMESTAMP DEFAULT '2024-07-01 12:00:00'");
         test.run(&format!("{line} --resume --for 1ms")).done();
         assert_eq!(target.server.sql(MOMENTS), test.server.sql(MOMENTS));
+        test.run(&format!("{line} --resume --cut-over")).done();
+        assert_eq!(target.server.sql(events), format!("{zone}\t2037-07-01 12:00:00\n"));
     }
 }
 

@@ -14,11 +14,13 @@ use crate::mysql_family::logical_set::load::creation::without_ended;
 use crate::mysql_family::logical_set::selection::Selection;
 use crate::mysql_family::logical_set::server::{Facts, Login, each_row};
 use crate::mysql_family::sql_text::find_outside;
+use crate::mysql_family::system_zone::{SYSTEM, SystemZone};
 
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
 const HINT: &str = "another session may have changed the target; or the account does not see all routines (SHOW_ROUTINE of MySQL, \
-                    SHOW CREATE ROUTINE of MariaDB). Begin again with --replace, or compare only rows with --check rows";
+                    SHOW CREATE ROUTINE of MariaDB); or the target has an index that a FOREIGN KEY needs no more, or DEFAULT NULL where the \
+                    source has no default: see the limits of migrate. Begin again with --replace, or compare only rows with --check rows";
 
 /// An object: what it is, its database, and its name, in lower case.
 type Name = (String, String, String);
@@ -46,9 +48,12 @@ pub fn demand_equal(servers: &Servers, selection: &Selection, with_events: bool)
         (source, target) if source.series != target.series => Depth::Bodies,
         _ => Depth::Texts,
     };
-    let read = |login: &Login, facts: &Facts| objects(login, facts, selection, depth);
-    let (source, schemas) = read(&servers.source, &servers.facts)?;
-    let (mut target, _) = read(&servers.target, &servers.target_facts)?;
+    // Events in the system time zone have a named one in a target with another one.
+    let zone = SystemZone::ask(&mut servers.source.ask()?)?.name_for(&mut servers.target.ask()?);
+    let zone = zone.unwrap_or_else(|_| SYSTEM.to_owned());
+    let read = |login: &Login, facts: &Facts, zone: &str| objects(login, facts, selection, depth, zone);
+    let (source, schemas) = read(&servers.source, &servers.facts, &zone)?;
+    let (mut target, _) = read(&servers.target, &servers.target_facts, SYSTEM)?;
     // The target may have databases of its own.
     target.retain(|(_, schema, _), _| schemas.contains(schema));
     let compared = |name: &&Name| with_events || name.0 != "event";
@@ -72,14 +77,24 @@ pub fn demand_equal(servers: &Servers, selection: &Selection, with_events: bool)
     Ok(())
 }
 
-/// The objects of a server, and its databases.
-fn objects(login: &Login, facts: &Facts, selection: &Selection, depth: Depth) -> Result<(Objects, BTreeSet<String>)> {
+/// The objects of a server, and its databases. Events in SYSTEM count as those of `zone`.
+fn objects(
+    login: &Login,
+    facts: &Facts,
+    selection: &Selection,
+    depth: Depth,
+    zone: &str,
+) -> Result<(Objects, BTreeSet<String>)> {
     let mut connection = login.ask()?;
     let listing = Listing::ask(&mut connection, &mut None, facts.dialect, selection)?;
     let mut described = describe(&mut connection, facts, selection, &listing)?;
     described.tables(&mut connection, &listing)?;
     let all = listing.databases.iter().flat_map(|schema| described.objects(&listing, schema, 0));
-    let mut found: Objects = all.filter_map(|object| compared(object, depth)).collect();
+    let in_zone = |object| match object {
+        Object::Code(code) if code.time_zone == SYSTEM => Object::Code(Code { time_zone: zone.to_owned(), ..code }),
+        other => other,
+    };
+    let mut found: Objects = all.map(in_zone).filter_map(|object| compared(object, depth)).collect();
     if depth < Depth::Texts {
         shapes(&mut connection, selection, &mut found)?;
     }

@@ -23,6 +23,8 @@ const AHEAD_BYTES: usize = 32 << 10;
 /// What a server without a strict mode has taken: the same member twice in an ENUM or SET (ER_DUPLICATED_VALUE_IN_TYPE), and values
 /// of computed columns that do not fit.
 const LENIENT: [u32; 6] = [1291, 1264, 1265, 1292, 1366, 1406];
+/// What a server says of a disk without space. The last two are about the temporary files of a new index.
+pub const DISK_FULL: [u32; 6] = [1114, 1021, 3, 28, 1878, 1026];
 /// ER_DUP_KEYNAME.
 const DOUBLED_NAME: u32 = 1061;
 /// How many names an error lists.
@@ -334,14 +336,17 @@ fn refused_code(left: &[&Code], first: &ServerError) -> Error {
 
 /// The error of a server that does not make an object.
 fn refused(what: &str, failure: Failure) -> Error {
-    match failure {
-        Failure::Server(error) => Error::refused(
-            what,
-            format!("the target refuses it: {error}"),
-            "the target may be another version or vendor: leave the object out with --table, or load into another server",
-        ),
-        Failure::Fault(error) => error,
-    }
+    let error = match failure {
+        Failure::Server(error) => error,
+        Failure::Fault(error) => return error,
+    };
+    let hint = match DISK_FULL.contains(&error.code) {
+        true => "free space on the target, then continue with --resume",
+        false => {
+            "the target may be another version or vendor: leave the object out with --table, or load into another server"
+        }
+    };
+    Error::refused(what, format!("the target refuses it: {error}"), hint)
 }
 
 #[cfg(test)]

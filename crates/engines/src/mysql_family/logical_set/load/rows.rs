@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
 
+use super::objects::DISK_FULL;
 use super::plan::PlannedTable;
 use crate::mysql_family::connection::{Changed, Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::literal;
@@ -356,7 +357,7 @@ fn refused(table: &PlannedTable, failure: Failure) -> Error {
             format!("the server does not take its rows: {}", error.without_values()),
             match error.code {
                 1153 => "raise max_allowed_packet on the target: a row is longer",
-                1114 | 1021 | 3 | 28 => "free space on the target, then continue with --resume",
+                code if DISK_FULL.contains(&code) => "free space on the target, then continue with --resume",
                 1062 => DOUBLED,
                 1205 | 1213 => "another session holds rows of the table: end it, then continue with --resume",
                 _ => "look up this error number in the server's manual; then continue with --resume, or load again",
