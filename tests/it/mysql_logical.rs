@@ -107,13 +107,18 @@ pub const TYPES: &str = "CREATE DATABASE types CHARACTER SET utf8mb4 COLLATE utf
     CREATE TABLE others (k INT PRIMARY KEY, a JSON, b GEOMETRY, c POINT NOT NULL, l LONGBLOB); \
     INSERT INTO others VALUES (1,'{\"a\":[1,null,\"\\\\n\"]}',ST_GeomFromText('LINESTRING(0 0,1 1)'),ST_GeomFromText('POINT(1 2)'),REPEAT(X'00FF0A5C', 700000)),(2,NULL,NULL,ST_GeomFromText('POINT(-1 -2)'),NULL);";
 
-pub const NAMES: &str = "CREATE DATABASE `a.b ``c/é`; CREATE TABLE `a.b ``c/é`.`tä'b\"l,(e` (`k ``,(` INT PRIMARY KEY, `v'` INT, KEY `i ``)` (`v'`)); INSERT INTO `a.b ``c/é`.`tä'b\"l,(e` VALUES (1, 2);";
+pub const NAMES: &str = "CREATE DATABASE `a.b ``c/é`; CREATE TABLE `a.b ``c/é`.`tä'b\"l,(e` (`k ``,(` INT PRIMARY KEY, `v'` INT, KEY `i ``)` (`v'`)); INSERT INTO `a.b ``c/é`.`tä'b\"l,(e` VALUES (1, 2); \
+    USE `a.b ``c/é`; SET NAMES latin1; CREATE FUNCTION spelled () RETURNS VARCHAR(9) DETERMINISTIC RETURN HEX('ä'); SET NAMES utf8mb4; \
+    ALTER DATABASE `a.b ``c/é` COLLATE utf8mb4_bin;";
 
 /// What a session without a strict mode writes, values that the server rounds, and code in the character set of its session.
 const LENIENT: &str = "CREATE DATABASE lenient; USE lenient; SET sql_mode = ''; \
     CREATE TABLE cut (id INT PRIMARY KEY, s VARCHAR(40), net DECIMAL(10,2), e ENUM('a','a'), n TINYINT GENERATED ALWAYS AS (LENGTH(s) * 20) STORED, \
         gross DECIMAL(10,2) GENERATED ALWAYS AS (net * 1.193) STORED, third DECIMAL(6,1) GENERATED ALWAYS AS (net / 3) VIRTUAL, KEY (third)); \
-    INSERT INTO cut (id, s, net, e) VALUES (0, 'abcdefgh', 9.99, 1); {} SET sql_mode = DEFAULT; SET NAMES latin1 COLLATE latin1_bin; \
+    INSERT INTO cut (id, s, net, e) VALUES (0, 'abcdefgh', 9.99, 1); {} \
+    CREATE TABLE more (id INT PRIMARY KEY, v VARCHAR(9), b TINYINT GENERATED ALWAYS AS (v * 1 + v * 2 + v * 3) STORED); \
+    INSERT INTO more (id, v) SELECT id, '9abc' FROM cut; SET sql_mode = DEFAULT; \
+    SET NAMES binary; CREATE FUNCTION bytes () RETURNS VARCHAR(9) DETERMINISTIC RETURN HEX('ä'); SET NAMES latin1 COLLATE latin1_bin; \
     CREATE FUNCTION spelled () RETURNS VARCHAR(40) DETERMINISTIC RETURN CONCAT(HEX('ä'), COLLATION('ä'), LENGTH('ä'), 'a' = 'A'); \
     CREATE TRIGGER spells BEFORE INSERT ON cut FOR EACH ROW SET NEW.s = HEX('ä'); CREATE VIEW seen AS SELECT HEX('ä') AS h, spelled() AS f; SET NAMES utf8mb4;";
 

@@ -14,6 +14,7 @@ use super::gtid::{GtidList, GtidSet, Gtids};
 use super::range::place;
 use super::relays::Relays;
 use super::replay::logged_events::LoggedEvents;
+use super::replay::without_rows::DefinedNames;
 use super::session::bytes_of;
 use super::statement::{Kind, Statement};
 use super::through::statements::Statements;
@@ -96,6 +97,8 @@ pub struct Stage {
     pub redefines: bool,
     /// What the log does to events, for a server that applies it itself.
     pub(super) events: LoggedEvents,
+    /// The names in statements that define something.
+    pub(super) defined: DefinedNames,
     /// Where the log has the first ALTER SEQUENCE.
     pub(super) alters_sequence: Option<String>,
     /// The system time zone in which statements of the relay logs ran, if it is known.
@@ -134,6 +137,7 @@ impl Stage {
             complete: None,
             redefines: false,
             events: LoggedEvents::default(),
+            defined: DefinedNames::default(),
             alters_sequence: None,
             system_zone: None,
             uses_system_zone: false,
@@ -441,6 +445,9 @@ impl Stage {
                 // A statement that is not looked at may use it, too.
                 self.uses_system_zone |= header.kind == kind::MARIADB_COMPRESSED_QUERY;
                 let looks = header.kind == kind::QUERY && header.size <= STATEMENT_MAX;
+                if !looks && matches!(header.kind, kind::QUERY | kind::MARIADB_COMPRESSED_QUERY) {
+                    self.defined.take(None);
+                }
                 let mut event = Vec::new();
                 let crc = reader.pass(header, |bytes| {
                     if looks {
@@ -455,6 +462,7 @@ impl Stage {
                     if statement.as_ref().is_ok_and(Statement::alters_sequence) {
                         self.alters_sequence.get_or_insert_with(|| format!("{}:{at}", piece.file));
                     }
+                    self.defined.take(statement.as_ref().ok());
                     self.uses_system_zone |= statement.as_ref().map_or(true, changes_in_system_zone);
                     statement.iter().for_each(|statement| self.events.take(statement));
                 }

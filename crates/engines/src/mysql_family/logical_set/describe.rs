@@ -21,7 +21,7 @@ const NAMED_MAX: usize = 10;
 const HIDDEN: [u32; 5] = [1142, 1044, 1227, 1370, 1305];
 
 /// ER_VIEW_INVALID.
-const VIEW_INVALID: &[u8] = b"1356";
+const VIEW_INVALID: &str = "1356";
 
 /// The answers of a server without such a table: MySQL 9.0 and 9.1 have no libraries.
 const NO_TABLE: [u32; 2] = [1109, 1146];
@@ -111,14 +111,9 @@ impl Described {
     /// Sequences, views, and tables without rows.
     fn others(&mut self, connection: &mut Connection, listing: &Listing) -> Result<()> {
         let others: Vec<_> = listing.tables.iter().enumerate().filter(|(_, table)| !table.has_rows()).collect();
-        // The server warns if it cannot use a view.
-        let statements: Vec<String> =
-            others.iter().flat_map(|(_, table)| [show_create(table), "SHOW WARNINGS".to_owned()]).collect();
-        let of = |at: usize| others.get(at / 2).map_or_else(String::new, |(_, table)| shown(table));
-        let rows = ask(connection, &statements, of)?;
         let (mut views, mut unusable) = (Vec::new(), Vec::new());
-        for ((place, table), pair) in others.into_iter().zip(rows.as_chunks::<2>().0) {
-            let [row, warned] = pair;
+        for ((place, table), (row, is_broken)) in others.iter().zip(ask_others(connection, &others)?) {
+            let (place, row) = (*place, &row);
             let create = create_of(table, row)?;
             let (schema, name) = (table.object.schema.clone(), table.object.name.clone());
             match table.kind {
@@ -127,9 +122,17 @@ impl Described {
                     let text = |column| utf8(row, column, || shown(table));
                     let (character_set, collation) = (text(2)?, text(3)?);
                     let kind = "VIEW".to_owned();
-                    let broken = warned.get(1).and_then(Option::as_deref) == Some(VIEW_INVALID);
-                    unusable.extend(broken.then(|| table.object.shown()));
-                    let code = Code { schema, name, kind, create, character_set, collation, broken, ..Code::default() };
+                    unusable.extend(is_broken.then(|| table.object.shown()));
+                    let code = Code {
+                        schema,
+                        name,
+                        kind,
+                        create,
+                        character_set,
+                        collation,
+                        broken: is_broken,
+                        ..Code::default()
+                    };
                     views.push(code);
                 }
                 Kind::Sequence => {
@@ -246,6 +249,34 @@ fn libraries(connection: &mut Connection, facts: &Facts, selection: &Selection) 
     let names: Vec<String> = answer.rows.into_iter().filter_map(name).collect();
     let warning = || format!("this backup holds no libraries (CREATE LIBRARY): {}", named(&names));
     Ok((!names.is_empty()).then(warning))
+}
+
+/// The descriptions of views and others, and whether the server cannot use a view: one of its warnings says so.
+fn ask_others(connection: &mut Connection, others: &[(usize, &Listed)]) -> Result<Vec<(Texts, bool)>> {
+    let mut answers = Vec::with_capacity(others.len());
+    for batch in others.chunks(AHEAD / 2) {
+        let statements: Vec<String> =
+            batch.iter().flat_map(|(_, table)| [show_create(table), "SHOW WARNINGS".to_owned()]).collect();
+        connection.send_ahead(&statements)?;
+        let mut refused = None;
+        for (_, table) in batch {
+            let row = match first_row(connection) {
+                Ok(row) => row.unwrap_or_default(),
+                Err(Failure::Server(error)) => {
+                    refused.get_or_insert_with(|| not_described(shown(table), &error));
+                    Texts::default()
+                }
+                Err(failure) => return Err(failure.into()),
+            };
+            let warned = connection.answer()?;
+            let is_it = |row: &Vec<Option<String>>| row.get(1).and_then(Option::as_deref) == Some(VIEW_INVALID);
+            answers.push((row, warned.rows.iter().any(is_it)));
+        }
+        if let Some(error) = refused {
+            return Err(error);
+        }
+    }
+    Ok(answers)
 }
 
 /// The warning of views that the server cannot use.

@@ -3,7 +3,7 @@
 pub(in crate::mysql_family) mod account;
 pub(super) mod logged_events;
 mod wanted;
-mod without_rows;
+pub(super) mod without_rows;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -182,9 +182,8 @@ fn apply(
             ("START SLAVE SQL_THREAD", "SHOW SLAVE STATUS", "STOP SLAVE", "RESET SLAVE ALL")
         }
     };
-    // With a rule about tables, the applier of MariaDB passes over ALTER SEQUENCE.
-    let may_leave_out = stage.alters_sequence.is_none();
-    let left_out = if may_leave_out { without_rows::leave_out(dialect, connection, position)? } else { None };
+    let of_log = (&stage.defined, stage.alters_sequence.is_some());
+    let left_out = without_rows::leave_out(dialect, connection, position, of_log)?;
     let wanted = Wanted::of(dialect, connection, stage)?;
     connection.query(start)?;
     let reached = wait(connection, show, &wanted, halt);

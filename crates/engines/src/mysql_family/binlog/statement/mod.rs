@@ -174,12 +174,11 @@ impl Statement {
     }
 
     /// The text for a session of another account: it names its own account where the server would take the account of the session.
-    /// This is the definer behind `ALTER EVENT`, the administrator of a new role of MariaDB, and `CURRENT_USER` in a statement about
-    /// accounts.
+    /// This is the definer behind `ALTER EVENT`, and `CURRENT_USER` in a statement about accounts.
     ///
     /// # Errors
     /// The log does not say whose statement about accounts it is.
-    pub fn by_its_account(&self, dialect: Dialect, kind: Kind) -> Result<Cow<'_, [u8]>, &'static str> {
+    pub fn by_its_account(&self, kind: Kind) -> Result<Cow<'_, [u8]>, &'static str> {
         let account = self.invoker.as_ref().map(|(user, host)| format!("{}@{}", quoted(user), quoted(host)));
         let (places, words): (Vec<_>, Vec<_>) = tokens(&self.text)
             .map(|token| {
@@ -188,7 +187,6 @@ impl Statement {
             })
             .unzip();
         let is = |at: usize, word: &str| words.get(at).is_some_and(|it| it == word);
-        let makes_role = is(0, "CREATE") && (is(1, "ROLE") || is(1, "OR") && is(3, "ROLE"));
         let mut text = self.text.clone();
         match (kind, account) {
             (Kind::Event, Some(account)) if is(0, "ALTER") && is(1, "EVENT") => {
@@ -196,10 +194,6 @@ impl Statement {
                 text.splice(at..at, format!(" DEFINER={account}").into_bytes());
             }
             (Kind::Account, Some(account)) => {
-                if dialect == Dialect::MariaDb && makes_role && !words.iter().any(|word| word == "ADMIN") {
-                    // On a line of its own: the text may end with a comment.
-                    text.extend(format!("\n WITH ADMIN {account}").into_bytes());
-                }
                 for at in (0..words.len()).rev().filter(|at| is(*at, "CURRENT_USER")) {
                     let last = if is(at + 1, "(") && is(at + 2, ")") { at + 2 } else { at };
                     let place = places[at].start..places[last].end;
@@ -247,6 +241,25 @@ impl Statement {
         let words = words(&self.text);
         let kinds = ["TABLE", "TABLES", "VIEW", "SEQUENCE", "DATABASE", "SCHEMA"];
         matches!(words.get(..2), Some([first, second]) if first == "DROP" && kinds.contains(&&second[..]))
+    }
+
+    /// The statement that makes the account behind `CREATE ROLE` of MariaDB the administrator of the role. The session that runs it again
+    /// is another one, which may have to grant the role, too.
+    pub fn admin_of_role(&self) -> Option<Vec<u8>> {
+        let (user, host) = self.invoker.as_ref()?;
+        let all: Vec<&[u8]> = tokens(&self.text).filter_map(|token| self.text.get(token.place)).collect();
+        let is = |at: usize, word: &str| all.get(at).is_some_and(|it| it.eq_ignore_ascii_case(word.as_bytes()));
+        let after = |at: usize, words: &[&str]| {
+            if words.iter().enumerate().all(|(step, word)| is(at + step, word)) { at + words.len() } else { at }
+        };
+        let kind = after(1, &["OR", "REPLACE"]);
+        let role = after(kind + 1, &["IF", "NOT", "EXISTS"]);
+        if !is(0, "CREATE") || !is(kind, "ROLE") || is(role + 1, "WITH") {
+            return None;
+        }
+        let role = all.get(role)?;
+        let to = format!(" TO {}@{} WITH ADMIN OPTION", quoted(user), quoted(host));
+        Some([b"GRANT ", *role, to.as_bytes()].concat())
     }
 
     /// Whether it changes a sequence of MariaDB.
@@ -384,7 +397,7 @@ mod tests {
     fn a_statement_names_the_account_that_ran_it() {
         let by = |kind, text: &str| {
             let statement = parse(Dialect::MariaDb, &body(b"\x0b\x03a`b\x01%", text)).unwrap();
-            String::from_utf8(statement.by_its_account(Dialect::MariaDb, kind).unwrap().into_owned()).unwrap()
+            String::from_utf8(statement.by_its_account(kind).unwrap().into_owned()).unwrap()
         };
         let event = by(Kind::Event, "/* x */ alter EVENT e DISABLE");
         assert_eq!(event, "/* x */ alter DEFINER=`a``b`@`%` EVENT e DISABLE");
@@ -398,11 +411,18 @@ mod tests {
         }
         let granted = by(Kind::Account, "GRANT SELECT ON a.* TO current_user( ), x, CURRENT_USER");
         assert_eq!(granted, "GRANT SELECT ON a.* TO `a``b`@`%`, x, `a``b`@`%`");
+        let admin = |text| {
+            let statement = parse(Dialect::MariaDb, &body(b"\x0b\x03a`b\x01%", text)).unwrap();
+            statement.admin_of_role().map(|text| String::from_utf8(text).unwrap())
+        };
+        let granted = Some("GRANT `r x` TO `a``b`@`%` WITH ADMIN OPTION".to_owned());
+        assert_eq!(admin("create or replace role `r x` -- x"), granted);
+        assert_eq!(admin("CREATE ROLE IF NOT EXISTS `r x`"), granted);
         assert_eq!(
-            by(Kind::Account, "create or replace role r -- x"),
-            "create or replace role r -- x\n WITH ADMIN `a``b`@`%`"
+            [admin("CREATE ROLE admin WITH ADMIN x"), admin("CREATE USER role"), admin("DROP ROLE r")],
+            [None, None, None]
         );
         let unknown = parse(Dialect::MariaDb, &body(&[], "DROP USER CURRENT_USER")).unwrap();
-        assert!(unknown.by_its_account(Dialect::MariaDb, Kind::Account).is_err());
+        assert!(unknown.by_its_account(Kind::Account).is_err());
     }
 }

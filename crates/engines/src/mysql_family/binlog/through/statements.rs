@@ -302,7 +302,7 @@ impl Statements {
         self.empty = false;
         let text = match apart {
             true => statement.runnable(),
-            false => statement.by_its_account(self.dialect, kind).map_err(|why| self.odd(why))?,
+            false => statement.by_its_account(kind).map_err(|why| self.odd(why))?,
         };
         let made = match self.target().run(&text) {
             Err(Failure::Server(error))
@@ -322,6 +322,14 @@ impl Statements {
         };
         if apart {
             self.take_gtid()?;
+        }
+        let admin =
+            statement.admin_of_role().filter(|_| made && kind == Kind::Account && self.dialect == Dialect::MariaDb);
+        // The account may not be among those that were restored.
+        if let Some(admin) = admin
+            && let Err(Failure::Fault(error)) = self.target().run(&admin)
+        {
+            return Err(error);
         }
         if commits || opens && (apart || !made) {
             // CREATE TABLE … SELECT: no transaction is open any more for the rows that follow.

@@ -22,6 +22,8 @@ const NAMED_MAX: usize = 5;
 
 /// ER_BAD_DB_ERROR, ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE, ER_SP_DOES_NOT_EXIST.
 const NO_OBJECT: [u32; 4] = [1049, 1054, 1146, 1305];
+/// The plugins of MySQL for which an account without a hash has an empty password.
+const OF_PASSWORDS: [&str; 3] = ["mysql_native_password", "sha256_password", "caching_sha2_password"];
 /// Dynamic privileges of MySQL 8.0, and what later series have instead of them.
 /// <https://dev.mysql.com/doc/refman/8.4/en/privileges-provided.html#priv_set-any-definer>
 const LATER_NAMES: [(&str, &[&str]); 1] = [("SET_USER_ID", &["ALLOW_NONEXISTENT_DEFINER", "SET_ANY_DEFINER"])];
@@ -135,37 +137,42 @@ pub fn fit(connection: &mut Connection, accounts: &mut Vec<Account>, dialect: Di
     if accounts.is_empty() {
         return Ok(Vec::new());
     }
-    let left_out = without_plugin(connection, accounts)?;
+    let left_out = without_plugin(connection, accounts);
     let unknown = without_unknown_privileges(connection, accounts)?;
     demand_partial_revokes(connection, accounts, dialect)?;
     Ok(left_out.into_iter().chain(unknown).collect())
 }
 
 /// Takes out the accounts whose plugin the target does not have. Gives a warning then.
-fn without_plugin(connection: &mut Connection, accounts: &mut Vec<Account>) -> Result<Option<String>> {
+fn without_plugin(connection: &mut Connection, accounts: &mut Vec<Account>) -> Option<String> {
     let asked = "SELECT plugin_name FROM information_schema.plugins WHERE plugin_type = 'AUTHENTICATION' AND plugin_status = 'ACTIVE'";
-    let Ok(answer) = connection.query(asked) else { return Ok(None) };
+    let answer = connection.query(asked).ok()?;
     let known: Vec<String> = answer.rows.into_iter().flatten().flatten().collect();
+    without_others(accounts, &known)
+}
+
+fn without_others(accounts: &mut Vec<Account>, known: &[String]) -> Option<String> {
     let mut named = Vec::new();
     accounts.retain_mut(|account| {
         let Some((clause, plugin)) = plugin(&account.create) else { return true };
         if known.iter().any(|name| name.eq_ignore_ascii_case(&plugin)) {
             return true;
         }
-        // Without a password, such as a role, it works with the plugin that the target chooses.
-        let has_password = account.create.get(clause.end..).is_some_and(|rest| rest.starts_with(" AS "));
-        match has_password {
-            true => named.push(format!("{} ({plugin})", at_host(&account.user, &account.host))),
-            false => account.create.replace_range(clause, ""),
+        // Without a password, such as a role, it works with the plugin that the target chooses. But one of another system is no password.
+        let has_password = account.create.get(clause.end..).is_none_or(|rest| rest.starts_with(" AS "));
+        let is_empty = !has_password && OF_PASSWORDS.contains(&&plugin[..]);
+        match is_empty {
+            true => account.create.replace_range(clause, ""),
+            false => named.push(format!("{} ({plugin})", at_host(&account.user, &account.host))),
         }
-        !has_password
+        is_empty
     });
-    Ok((!named.is_empty()).then(|| {
+    (!named.is_empty()).then(|| {
         format!(
             "accounts whose plugin the target does not have are left out: {}. Install the plugin, or create the accounts with another one",
             first_of(named, NAMED_MAX)
         )
-    }))
+    })
 }
 
 /// The plugin in CREATE USER of MySQL, and the place of its clause. MariaDB may name several, of which one is enough.
@@ -349,6 +356,29 @@ mod tests {
             assert_eq!(of(same).as_deref(), Some(same));
         }
         assert_eq!(unknown.into_iter().collect::<Vec<_>>(), ["OLD_ONE"]);
+    }
+
+    #[test]
+    fn an_account_of_an_unknown_plugin_is_left_out_unless_its_password_is_empty() {
+        let account = |user: &str, with: &str| Account {
+            user: user.into(),
+            host: "%".into(),
+            create: format!("CREATE USER `{user}`@`%` IDENTIFIED WITH {with} REQUIRE NONE"),
+            ..Account::default()
+        };
+        let mut accounts = vec![
+            account("known", "'caching_sha2_password' AS 0xA1"),
+            account("native", "'mysql_native_password' AS '*A1'"),
+            account("role", "'mysql_native_password'"),
+            account("ldap", "'authentication_ldap_simple'"),
+        ];
+        let told = without_others(&mut accounts, &["caching_sha2_password".to_owned()]).unwrap_or_default();
+        assert!(
+            told.contains("`native`@`%` (mysql_native_password), `ldap`@`%` (authentication_ldap_simple)"),
+            "{told}"
+        );
+        assert_eq!(accounts.iter().map(|account| &account.user[..]).collect::<Vec<_>>(), ["known", "role"]);
+        assert_eq!(accounts[1].create, "CREATE USER `role`@`%` REQUIRE NONE");
     }
 
     #[test]

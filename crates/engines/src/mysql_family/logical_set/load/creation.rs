@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use fullbore_core::Error;
 use fullbore_core::units::first_of;
 
-use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::literal::from_digits;
 use crate::mysql_family::logical::names::{literal, quoted};
 use crate::mysql_family::logical_set::catalog::Code;
@@ -45,6 +44,19 @@ pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure>
         true => Cow::Borrowed(code.create.as_bytes()),
         false => Cow::Owned(converted(connection, code)?),
     };
+    // The name of the database is UTF-8: before the session has another character set, and behind it.
+    let before = take_collation(connection, code)?;
+    let made = run_in_its_session(connection, code, &text);
+    for statement in super::prepare::session_names() {
+        connection.query(&statement)?;
+    }
+    if let Some(before) = before {
+        connection.query(&format!("ALTER DATABASE {} COLLATE {before}", quoted(&code.schema)))?;
+    }
+    made
+}
+
+fn run_in_its_session(connection: &mut Connection, code: &Code, text: &[u8]) -> Result<(), Failure> {
     if let Some(wanted) = settings(code, true) {
         match connection.query(&wanted) {
             Err(Failure::Server(error)) if error.code == WRONG_VALUE => {
@@ -57,16 +69,9 @@ pub fn run_code(connection: &mut Connection, code: &Code) -> Result<(), Failure>
     let moment = moment(code);
     // Some accounts may not: then a server drops an event whose time has passed.
     moment.iter().try_for_each(|set| connection.query_if_allowed(set).map(drop))?;
-    let before = take_collation(connection, code)?;
-    let made = connection.run_bytes(&text);
+    let made = connection.run_bytes(text);
     if moment.is_some() {
         connection.query_if_allowed(PRESENT)?;
-    }
-    if let Some(before) = before {
-        connection.query(&format!("ALTER DATABASE {} COLLATE {before}", quoted(&code.schema)))?;
-    }
-    for statement in super::prepare::session_names() {
-        connection.query(&statement)?;
     }
     made
 }
@@ -104,7 +109,7 @@ fn is_word(text: &str) -> bool {
 /// Whether the text of an object, which is UTF-8, has the same bytes in the character set of its creation.
 fn is_same_text(code: &Code) -> bool {
     let set = code.character_set.as_str();
-    code.create.is_ascii() || ["utf8mb4", "utf8mb3", "utf8", ""].contains(&set) || !is_word(set)
+    code.create.is_ascii() || ["utf8mb4", "utf8mb3", "utf8", "binary", ""].contains(&set) || !is_word(set)
 }
 
 /// The text of an object in the character set of its creation: a literal without a character set of its own has this one.
@@ -116,8 +121,8 @@ fn converted(connection: &mut Connection, code: &Code) -> Result<Vec<u8>, Failur
     let same = answer.value(0, 1) == Some(code.create.as_str());
     let bytes = answer.value(0, 0).filter(|_| same).and_then(from_digits);
     bytes.ok_or_else(|| {
-        let why = format!("the target cannot write its text in the character set of its creation, {set}");
-        Error::refused(code.shown(), why, "create it on the target yourself, and load the rest with --table").into()
+        let why = format!("it cannot write the text in the character set of its creation, {set}");
+        Failure::Server(ServerError::new(connection.name(), 0, "", why.as_bytes()))
     })
 }
 
@@ -244,6 +249,7 @@ mod tests {
         };
         assert_eq!(script(&code("utf8mb4", "'ä'")), of("utf8mb4", "'ä'".as_bytes()));
         assert_eq!(script(&code("latin1", "'ä'")), of("latin1", b"'\xE4'"));
+        assert_eq!(script(&code("binary", "'ä'")), of("binary", "'ä'".as_bytes()));
         assert_eq!(script(&code("gbk", "'a'")), of("gbk", b"'a'"));
         let expected = "-- view s.v was created in gbk. Here its text is UTF-8.\nDELIMITER ;;\n'礬'\n;;\nDELIMITER ;\n";
         assert_eq!(script(&code("gbk", "'礬'")), expected.as_bytes());

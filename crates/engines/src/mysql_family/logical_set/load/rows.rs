@@ -54,6 +54,8 @@ pub struct Loader {
     hidden: bool,
 }
 
+/// A row of a table without transactions cannot be tried again: each computed column may give several warnings.
+const MORE_WARNINGS: usize = 16;
 /// ER_WARN_DATA_TRUNCATED: number 0 of an ENUM gives it.
 const TRUNCATED: &str = "1265";
 /// ER_TRUNCATED_WRONG_VALUE: within an expression it names no column.
@@ -94,19 +96,21 @@ impl Loader {
             .try_fold(0, |loaded, group| Ok(loaded + self.load_as(table, group, mode)?))
     }
 
-    /// Rows of a table with computed columns. They seldom give a warning, so they are tried together first.
+    /// Rows of a table with computed columns, of which each row gives about so many warnings. They seldom give one, so rows are tried
+    /// together first.
     fn load_computed(&mut self, table: &PlannedTable, rows: &[u8], warnings: usize) -> Result<u64> {
         if !table.transactional {
-            return self.load_in_groups(table, rows, Mode::Computed, warnings);
+            return self.load_in_groups(table, rows, Mode::Computed, warnings * MORE_WARNINGS);
         }
         self.connection.query("SAVEPOINT before_rows")?;
-        match self.load_as(table, rows, Mode::Computed) {
-            Err(_) if self.hidden => {
-                self.connection.query("ROLLBACK TO SAVEPOINT before_rows")?;
-                self.load_in_groups(table, rows, Mode::Computed, warnings)
-            }
-            done => done,
+        let done = self.load_as(table, rows, Mode::Computed);
+        let count = rows.iter().filter(|byte| **byte == b'\n').count();
+        if !self.hidden || count < 2 {
+            return done;
         }
+        self.connection.query("ROLLBACK TO SAVEPOINT before_rows")?;
+        let fewer = (self.shown / warnings.max(1)).min(count / 2);
+        groups(rows, fewer).try_fold(0, |loaded, group| Ok(loaded + self.load_computed(table, group, warnings)?))
     }
 
     /// The columns of a table that the server computes.
