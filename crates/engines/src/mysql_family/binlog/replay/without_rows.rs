@@ -38,7 +38,7 @@ impl DefinedNames {
             self.is_open = true;
             return;
         };
-        if Kind::of(&statement.text) != Kind::Definition {
+        if !matches!(Kind::of(&statement.text), Kind::Definition | Kind::Account | Kind::Event) {
             return;
         }
         let text = String::from_utf8_lossy(&statement.text);
@@ -74,6 +74,10 @@ pub fn leave_out(
     let named: Vec<String> = tables.iter().map(|table| format!("{} ({})", table.shown(), table.engine)).collect();
     if named.is_empty() {
         return Ok(None);
+    }
+    if dialect == Dialect::MariaDb {
+        // An optimistic applier of MariaDB 11.8 waits for ever behind changes of a MEMORY table and of a sequence.
+        connection.query("SET GLOBAL slave_parallel_mode = 'conservative'")?;
     }
     tables.retain(|table| match dialect {
         _ if defined.may_have(table) => false,
