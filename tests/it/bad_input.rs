@@ -74,7 +74,9 @@ fn a_pipe_or_a_device_as_source_is_refused() {
 /// A folder that everybody may enter, with the program in it, and `app.db` in it.
 fn open_to_all() -> World {
     let world = World::with_database();
-    fs::copy(env!("CARGO_BIN_EXE_fullbore"), world.at("fullbore")).unwrap();
+    // By another program: a child of another test would inherit a handle that writes to it, and then it cannot be run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_fullbore")).arg(world.at("fullbore")).status();
+    assert!(copied.unwrap().success());
     world
 }
 
