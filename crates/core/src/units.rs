@@ -99,6 +99,13 @@ pub fn show_duration(time: Duration) -> String {
     counted(number, unit)
 }
 
+/// The bytes of hexadecimal digits. `None` if they are no pairs of digits.
+pub fn bytes_of_digits(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    pairs.iter().map(byte).collect::<Option<_>>().filter(|_| rest.is_empty())
+}
+
 /// Text that others may have written, as a part of a line. Control characters are shown as escapes: they cannot steer
 /// the terminal or begin a forged line.
 pub fn on_its_line(text: &str) -> String {

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use fullbore_core::units::bytes_of_digits;
 use fullbore_core::{Error, Result};
 use fullbore_engines::{Cell, ColumnKind, TableColumn};
 use uuid::Uuid;
@@ -350,10 +351,7 @@ fn number(rest: &str) -> Option<(Token, &str)> {
     let end = rest.find(|next: char| !next.is_ascii_alphanumeric() && !"+-.".contains(next)).unwrap_or(rest.len());
     let (text, after) = rest.split_at(end);
     if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        let pairs = hex.as_bytes().as_chunks::<2>();
-        let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-        let bytes = pairs.0.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| pairs.1.is_empty())?;
-        return Some((Token::Value(Literal::Bytes(bytes)), after));
+        return Some((Token::Value(Literal::Bytes(bytes_of_digits(hex)?)), after));
     }
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -6,7 +6,7 @@ use fullbore_core::Result;
 use serde::{Deserialize, Serialize};
 
 use super::Dialect;
-use super::connection::{Connection, Failure};
+use super::connection::Connection;
 
 /// Settings that a session can have, too.
 const OF_SESSIONS: [&str; 5] =
@@ -42,16 +42,12 @@ impl ServerDefaults {
     /// # Errors
     /// The server is lost.
     pub fn ask(connection: &mut Connection) -> Result<Self> {
-        let mut found = BTreeMap::new();
-        for name in OF_SESSIONS.into_iter().chain(OF_SERVERS) {
-            match connection.query(&format!("SELECT @@GLOBAL.{name}")) {
-                Ok(answer) => drop(answer.single().map(|value| found.insert(name.to_owned(), value.to_owned()))),
-                // Each vendor has some of them only.
-                Err(Failure::Server(_)) => {}
-                Err(Failure::Fault(error)) => return Err(error),
-            }
-        }
-        Ok(found.into())
+        // Each vendor has some of them only.
+        let names: Vec<String> = OF_SESSIONS.into_iter().chain(OF_SERVERS).map(|name| format!("'{name}'")).collect();
+        let asked = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({})", names.join(", "));
+        let pair =
+            |row: Vec<Option<String>>| <[_; 2]>::try_from(row).ok().and_then(|[name, value]| Some((name?, value?)));
+        Ok(connection.query(&asked)?.rows.into_iter().filter_map(pair).collect::<BTreeMap<_, _>>().into())
     }
 
     /// Those of a session that runs the statements again, with their values for SET: for a server of the same vendor, or of the other one.

@@ -411,6 +411,23 @@ impl Stage {
         }
     }
 
+    /// Notes what a statement of the relay logs means for the server that applies them. None: it is compressed, too long, or cannot be read.
+    fn learn(&mut self, statement: Option<&Statement>, is_early: bool, place: impl FnOnce() -> String) {
+        self.redefines |= is_early && statement.is_none_or(is_redefinition);
+        self.uses_system_zone |= statement.is_none_or(changes_in_system_zone);
+        let Some(statement) = statement else {
+            self.defined.take_all();
+            return;
+        };
+        if is_redefinition(statement) {
+            self.defined.take(statement);
+        }
+        if statement.alters_sequence() {
+            self.alters_sequence.get_or_insert_with(place);
+        }
+        self.events.take(statement);
+    }
+
     /// Gives an event its way, unless the base has it. Returns its checksum.
     fn stage(
         &mut self,
@@ -439,15 +456,7 @@ impl Stage {
                 if self.dialect == Dialect::MySql && !first {
                     relays.say_source(at, header.server_id)?;
                 }
-                let is_early = header.kind == kind::QUERY && place_of(&piece.file, at) < self.complete;
-                self.redefines |= is_early && header.size > STATEMENT_MAX;
-                self.uses_system_zone |= header.kind == kind::QUERY && header.size > STATEMENT_MAX;
-                // A statement that is not looked at may use it, too.
-                self.uses_system_zone |= header.kind == kind::MARIADB_COMPRESSED_QUERY;
                 let looks = header.kind == kind::QUERY && header.size <= STATEMENT_MAX;
-                if !looks && matches!(header.kind, kind::QUERY | kind::MARIADB_COMPRESSED_QUERY) {
-                    self.defined.take(None);
-                }
                 let mut event = Vec::new();
                 let crc = reader.pass(header, |bytes| {
                     if looks {
@@ -455,16 +464,11 @@ impl Stage {
                     }
                     relays.write(bytes)
                 })?;
-                if looks {
+                if matches!(header.kind, kind::QUERY | kind::MARIADB_COMPRESSED_QUERY) {
                     let body = event.get(HEADER..event.len().saturating_sub(CRC)).unwrap_or_default();
-                    let statement = Statement::parse(self.dialect, header, body);
-                    self.redefines |= is_early && statement.as_ref().map_or(true, is_redefinition);
-                    if statement.as_ref().is_ok_and(Statement::alters_sequence) {
-                        self.alters_sequence.get_or_insert_with(|| format!("{}:{at}", piece.file));
-                    }
-                    self.defined.take(statement.as_ref().ok());
-                    self.uses_system_zone |= statement.as_ref().map_or(true, changes_in_system_zone);
-                    statement.iter().for_each(|statement| self.events.take(statement));
+                    let statement = looks.then(|| Statement::parse(self.dialect, header, body).ok()).flatten();
+                    let is_early = header.kind == kind::QUERY && place_of(&piece.file, at) < self.complete;
+                    self.learn(statement.as_ref(), is_early, || format!("{}:{at}", piece.file));
                 }
                 Ok(crc)
             }

@@ -77,13 +77,6 @@ pub fn digits(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes of hexadecimal digits. `None` if they are no pairs of digits.
-pub fn from_digits(digits: &str) -> Option<Vec<u8>> {
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.iter().map(byte).collect::<Option<_>>().filter(|_| rest.is_empty())
-}
-
 /// Between quotes, with all characters escaped that have a meaning for a client or the server.
 pub fn text(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');

@@ -54,8 +54,8 @@ pub fn describe(
     listing: &Listing,
 ) -> Result<Described> {
     let mut described = Described::default();
-    let statements: Vec<String> =
-        listing.databases.iter().map(|name| format!("SHOW CREATE DATABASE {}", quoted(name))).collect();
+    let statements: Vec<_> =
+        listing.databases.iter().map(|name| [format!("SHOW CREATE DATABASE {}", quoted(name))]).collect();
     let names = listing.databases.clone();
     let databases =
         ask(connection, &statements, |at| names.get(at).map_or_else(String::new, |name| format!("database {name}")))?;
@@ -155,7 +155,7 @@ impl Described {
     pub fn tables(&mut self, connection: &mut Connection, listing: &Listing) -> Result<()> {
         let is_new = |(place, table): &(usize, &Listed)| table.kind == Kind::Table && !self.creates.contains_key(place);
         let tables: Vec<_> = listing.tables.iter().enumerate().filter(is_new).collect();
-        let statements: Vec<String> = tables.iter().map(|(_, table)| show_create(table)).collect();
+        let statements: Vec<_> = tables.iter().map(|(_, table)| [show_create(table)]).collect();
         let rows =
             ask(connection, &statements, |at| tables.get(at).map_or_else(String::new, |(_, table)| shown(table)))?;
         for ((place, table), row) in tables.into_iter().zip(rows) {
@@ -253,30 +253,13 @@ fn libraries(connection: &mut Connection, facts: &Facts, selection: &Selection) 
 
 /// The descriptions of views and others, and whether the server cannot use a view: one of its warnings says so.
 fn ask_others(connection: &mut Connection, others: &[(usize, &Listed)]) -> Result<Vec<(Texts, bool)>> {
-    let mut answers = Vec::with_capacity(others.len());
-    for batch in others.chunks(AHEAD / 2) {
-        let statements: Vec<String> =
-            batch.iter().flat_map(|(_, table)| [show_create(table), "SHOW WARNINGS".to_owned()]).collect();
-        connection.send_ahead(&statements)?;
-        let mut refused = None;
-        for (_, table) in batch {
-            let row = match first_row(connection) {
-                Ok(row) => row.unwrap_or_default(),
-                Err(Failure::Server(error)) => {
-                    refused.get_or_insert_with(|| not_described(shown(table), &error));
-                    Texts::default()
-                }
-                Err(failure) => return Err(failure.into()),
-            };
-            let warned = connection.answer()?;
-            let is_it = |row: &Vec<Option<String>>| row.get(1).and_then(Option::as_deref) == Some(VIEW_INVALID);
-            answers.push((row, warned.rows.iter().any(is_it)));
-        }
-        if let Some(error) = refused {
-            return Err(error);
-        }
-    }
-    Ok(answers)
+    let statements: Vec<_> = others.iter().map(|(_, table)| [show_create(table), "SHOW WARNINGS".to_owned()]).collect();
+    let is_it = |row: &Vec<Option<String>>| row.get(1).and_then(Option::as_deref) == Some(VIEW_INVALID);
+    let read = |connection: &mut Connection| {
+        let (row, warned) = (first_row(connection), connection.answer());
+        Ok((row?.unwrap_or_default(), warned?.rows.iter().any(is_it)))
+    };
+    ask_each(connection, &statements, read, |at| others.get(at).map_or_else(String::new, |(_, table)| shown(table)))
 }
 
 /// The warning of views that the server cannot use.
@@ -393,16 +376,27 @@ fn wanted_code(
     Ok(wanted)
 }
 
-/// The first row of each answer. The statements are sent ahead.
-fn ask(connection: &mut Connection, statements: &[String], what: impl Fn(usize) -> String) -> Result<Vec<Texts>> {
-    let mut rows = Vec::with_capacity(statements.len());
-    for batch in statements.chunks(AHEAD) {
-        connection.send_ahead(batch)?;
-        let begun = rows.len();
+/// The first row of each answer.
+fn ask(connection: &mut Connection, statements: &[[String; 1]], what: impl Fn(usize) -> String) -> Result<Vec<Texts>> {
+    ask_each(connection, statements, |connection| Ok(first_row(connection)?.unwrap_or_default()), what)
+}
+
+/// What `read` makes of the answers about each object. The statements are sent ahead, so it reads all of its answers, also behind
+/// an error. `what` names an object.
+fn ask_each<T, const N: usize>(
+    connection: &mut Connection,
+    statements: &[[String; N]],
+    read: impl Fn(&mut Connection) -> Result<T, Failure>,
+    what: impl Fn(usize) -> String,
+) -> Result<Vec<T>> {
+    let mut found = Vec::with_capacity(statements.len());
+    for batch in statements.chunks(AHEAD / N) {
+        connection.send_ahead(batch.as_flattened())?;
+        let begun = found.len();
         let mut refused = None;
         for place in 0..batch.len() {
-            match first_row(connection) {
-                Ok(row) => rows.push(row.unwrap_or_default()),
+            match read(connection) {
+                Ok(one) => found.push(one),
                 Err(Failure::Server(error)) => {
                     refused.get_or_insert((place, error));
                 }
@@ -413,7 +407,7 @@ fn ask(connection: &mut Connection, statements: &[String], what: impl Fn(usize) 
             return Err(not_described(what(begun + place), &error));
         }
     }
-    Ok(rows)
+    Ok(found)
 }
 
 /// The same; None where the account may not see the object.

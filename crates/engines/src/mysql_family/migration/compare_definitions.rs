@@ -42,21 +42,23 @@ enum Depth {
 ///
 /// # Errors
 /// It names objects that differ, or that only one server has.
-pub fn demand_equal(servers: &Servers, selection: &Selection, with_events: bool) -> Result<()> {
+pub fn demand_equal(servers: &Servers, selection: &Selection, events_in: Option<&SystemZone>) -> Result<()> {
     let depth = match (&servers.facts, &servers.target_facts) {
         (source, target) if source.dialect != target.dialect => Depth::Names,
         (source, target) if source.series != target.series => Depth::Bodies,
         _ => Depth::Texts,
     };
     // Events in the system time zone have a named one in a target with another one.
-    let zone = SystemZone::ask(&mut servers.source.ask()?)?.name_for(&mut servers.target.ask()?);
-    let zone = zone.unwrap_or_else(|_| SYSTEM.to_owned());
+    let zone = match events_in {
+        Some(zone) => zone.name_for(&mut servers.target.ask()?).unwrap_or_else(|_| SYSTEM.to_owned()),
+        None => SYSTEM.to_owned(),
+    };
     let read = |login: &Login, facts: &Facts, zone: &str| objects(login, facts, selection, depth, zone);
     let (source, schemas) = read(&servers.source, &servers.facts, &zone)?;
     let (mut target, _) = read(&servers.target, &servers.target_facts, SYSTEM)?;
     // The target may have databases of its own.
     target.retain(|(_, schema, _), _| schemas.contains(schema));
-    let compared = |name: &&Name| with_events || name.0 != "event";
+    let compared = |name: &&Name| events_in.is_some() || name.0 != "event";
     let shown = |(kind, schema, name): &Name| match name.is_empty() {
         true => format!("{kind} {schema}"),
         false => format!("{kind} {schema}.{name}"),

@@ -368,7 +368,7 @@ impl ServerMigration {
         let zone = SystemZone::ask(&mut asking)?;
         let warnings = events::create(&mut control(&self.servers.target)?, all, &zone)?;
         if self.compares_definitions {
-            compare_definitions::demand_equal(&self.servers, &self.selection, true)?;
+            compare_definitions::demand_equal(&self.servers, &self.selection, Some(&zone))?;
         }
         Ok(warnings)
     }
@@ -464,7 +464,7 @@ impl Migration for ServerMigration {
     fn compare(&mut self, definitions: bool) -> Result<Compared> {
         self.compares_definitions = definitions;
         if definitions {
-            compare_definitions::demand_equal(&self.servers, &self.selection, false)?;
+            compare_definitions::demand_equal(&self.servers, &self.selection, None)?;
         }
         compare::all(&self.servers, &self.selection, self.order.source_options.readers).map_err(|error| {
             match self.ran_events {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::is_of_rows;
 use crate::mysql_family::Dialect;
-use crate::mysql_family::binlog::statement::{Kind, Statement};
+use crate::mysql_family::binlog::statement::Statement;
 use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::tables::{Table, list};
 use crate::mysql_family::sql_text::{TokenKind, tokens, unquoted};
@@ -32,15 +32,13 @@ pub struct DefinedNames {
 }
 
 impl DefinedNames {
-    /// Notes the names of a statement. None: it is too long, or cannot be read.
-    pub fn take(&mut self, statement: Option<&Statement>) {
-        let Some(statement) = statement else {
-            self.is_open = true;
-            return;
-        };
-        if !matches!(Kind::of(&statement.text), Kind::Definition | Kind::Account | Kind::Event) {
-            return;
-        }
+    /// A statement cannot be read: it may have each name.
+    pub fn take_all(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Notes the names of a statement that defines something.
+    pub fn take(&mut self, statement: &Statement) {
         let text = String::from_utf8_lossy(&statement.text);
         let token = |place: Range<usize>| unquoted(text.get(place).unwrap_or_default()).to_lowercase();
         self.names.extend(tokens(text.as_bytes()).filter(|it| it.kind != TokenKind::Sign).map(|it| token(it.place)));
@@ -114,11 +112,10 @@ mod tests {
         let table = |name: &str| Table { schema: "d".into(), name: name.into(), engine: "MEMORY".into() };
         let statement = |text: &str| Statement { text: text.as_bytes().to_vec(), ..Statement::default() };
         let mut defined = DefinedNames::default();
-        defined.take(Some(&statement("INSERT INTO rows VALUES (1)")));
-        defined.take(Some(&statement("CREATE TABLE d.`L``m` LIKE M; -- x")));
+        defined.take(&statement("CREATE TABLE d.`L``m` LIKE M; -- x"));
         assert!(defined.may_have(&table("m")) && defined.may_have(&table("l`M")));
         assert!(!defined.may_have(&table("rows")) && !defined.may_have(&table("x")));
-        defined.take(None);
+        defined.take_all();
         assert!(defined.may_have(&table("rows")));
     }
 }

@@ -179,6 +179,9 @@ impl Statement {
     /// # Errors
     /// The log does not say whose statement about accounts it is.
     pub fn by_its_account(&self, kind: Kind) -> Result<Cow<'_, [u8]>, &'static str> {
+        if !matches!(kind, Kind::Event | Kind::Account) {
+            return Ok(Cow::Borrowed(&self.text));
+        }
         let account = self.invoker.as_ref().map(|(user, host)| format!("{}@{}", quoted(user), quoted(host)));
         let (places, words): (Vec<_>, Vec<_>) = tokens(&self.text)
             .map(|token| {

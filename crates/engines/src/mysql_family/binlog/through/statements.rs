@@ -323,10 +323,11 @@ impl Statements {
         if apart {
             self.take_gtid()?;
         }
-        let admin =
-            statement.admin_of_role().filter(|_| made && kind == Kind::Account && self.dialect == Dialect::MariaDb);
         // The account may not be among those that were restored.
-        if let Some(admin) = admin
+        if made
+            && kind == Kind::Account
+            && self.dialect == Dialect::MariaDb
+            && let Some(admin) = statement.admin_of_role()
             && let Err(Failure::Fault(error)) = self.target().run(&admin)
         {
             return Err(error);

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use fullbore_core::units::first_of;
+use fullbore_core::units::{bytes_of_digits, first_of};
 
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
-use crate::mysql_family::logical::literal::from_digits;
 use crate::mysql_family::logical::names::{literal, quoted};
 use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::logical_set::tables_out::Charset;
@@ -119,7 +118,7 @@ fn converted(connection: &mut Connection, code: &Code) -> Result<Vec<u8>, Failur
         format!("SELECT HEX(t), CONVERT(t USING utf8mb4) FROM (SELECT CONVERT({text} USING {set}) AS t) AS converted");
     let answer = connection.query(&asked)?;
     let same = answer.value(0, 1) == Some(code.create.as_str());
-    let bytes = answer.value(0, 0).filter(|_| same).and_then(from_digits);
+    let bytes = answer.value(0, 0).filter(|_| same).and_then(bytes_of_digits);
     bytes.ok_or_else(|| {
         let why = format!("it cannot write the text in the character set of its creation, {set}");
         Failure::Server(ServerError::new(connection.name(), 0, "", why.as_bytes()))
