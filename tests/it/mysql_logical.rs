@@ -62,9 +62,9 @@ pub fn everything(server: &Server, databases: &[&str]) -> String {
         asked += &format!("SHOW CREATE TABLE {quoted}; SELECT {columns} FROM {quoted} ORDER BY 1; ");
     }
     for what in [
-        "SELECT routine_schema, routine_name, routine_definition, sql_mode, definer FROM information_schema.routines WHERE routine_schema",
+        "SELECT routine_schema, routine_name, routine_definition, routine_comment, sql_mode, definer FROM information_schema.routines WHERE routine_schema",
         "SELECT trigger_schema, trigger_name, action_statement, sql_mode, character_set_client FROM information_schema.triggers WHERE trigger_schema",
-        "SELECT event_schema, event_name, event_definition, time_zone, status FROM information_schema.events WHERE event_schema",
+        "SELECT event_schema, event_name, event_definition, event_comment, time_zone, status FROM information_schema.events WHERE event_schema",
         "SELECT schema_name, default_character_set_name, default_collation_name FROM information_schema.schemata WHERE schema_name",
     ] {
         asked += &format!("{what} IN ({list}) ORDER BY 1, 2; ");
@@ -118,14 +118,17 @@ pub const NAMES: &str = "CREATE DATABASE `a.b ``c/é`; CREATE TABLE `a.b ``c/é`
 
 /// What a session without a strict mode writes, values that the server rounds, and code in the character set of its session.
 const LENIENT: &str = "CREATE DATABASE lenient; USE lenient; SET sql_mode = ''; \
-    CREATE TABLE cut (id INT PRIMARY KEY, s VARCHAR(40), net DECIMAL(10,2), e ENUM('a','a'), n TINYINT GENERATED ALWAYS AS (LENGTH(s) * 20) STORED, \
+    CREATE TABLE cut (id INT PRIMARY KEY, s VARCHAR(40), net DECIMAL(10,2), e ENUM('a','a'), day DATE GENERATED ALWAYS AS (FROM_DAYS(s)) STORED, n TINYINT GENERATED ALWAYS AS (LENGTH(s) * 20) STORED, \
         gross DECIMAL(10,2) GENERATED ALWAYS AS (net * 1.193) STORED, third DECIMAL(6,1) GENERATED ALWAYS AS (net / 3) VIRTUAL, KEY (third)); \
     INSERT INTO cut (id, s, net, e) VALUES (0, 'abcdefgh', 9.99, 1); {} \
     CREATE TABLE more (id INT PRIMARY KEY, v VARCHAR(9), b TINYINT GENERATED ALWAYS AS (v * 1 + v * 2 + v * 3) STORED); \
     INSERT INTO more (id, v) SELECT id, '9abc' FROM cut; SET sql_mode = DEFAULT; \
     SET NAMES binary; CREATE FUNCTION bytes () RETURNS VARCHAR(9) DETERMINISTIC RETURN HEX('ä'); SET NAMES latin1 COLLATE latin1_bin; \
     CREATE FUNCTION spelled () RETURNS VARCHAR(40) DETERMINISTIC RETURN CONCAT(HEX('ä'), COLLATION('ä'), LENGTH('ä'), 'a' = 'A'); \
-    CREATE TRIGGER spells BEFORE INSERT ON cut FOR EACH ROW SET NEW.s = HEX('ä'); CREATE VIEW seen AS SELECT HEX('ä') AS h, spelled() AS f; SET NAMES utf8mb4;";
+    CREATE TRIGGER spells BEFORE INSERT ON cut FOR EACH ROW SET NEW.s = HEX('ä'); CREATE VIEW seen AS SELECT HEX('ä') AS h, spelled() AS f; \
+    CREATE PROCEDURE `noted_ä` (`p_ä` INT) COMMENT 'ä''s \\\\' SELECT HEX('ä'); SET NAMES utf8mb4; SET sql_mode = 'NO_BACKSLASH_ESCAPES,HIGH_NOT_PRECEDENCE'; \
+    CREATE PROCEDURE plain () COMMENT 'a\\b' SELECT 1; \
+    CREATE EVENT later ON SCHEDULE EVERY 1 DAY STARTS '2035-01-01 00:00:00' DISABLE COMMENT 'c\\d' DO DO 1; SET sql_mode = DEFAULT;";
 
 /// With more rows than a server shows warnings.
 fn lenient() -> String {

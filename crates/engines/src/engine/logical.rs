@@ -8,13 +8,16 @@ use fullbore_core::unpack::{MediaSet, Target};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::ForeignTables;
+use super::{ForeignTables, GivenOptions};
 use crate::Options;
 
 /// An engine whose sets may hold rows and statements instead of files.
 pub trait LogicalEngine: Sync {
     /// Whether a set with this position is such a set.
     fn is_logical(&self, position: &Value) -> bool;
+
+    /// Whether the options of a backup ask for such a set.
+    fn is_wanted(&self, options: &GivenOptions) -> bool;
 
     /// Whether a stream of such a set is a catalog: small, and needed before all rows.
     fn is_catalog(&self, stream: &ManifestStream) -> bool;

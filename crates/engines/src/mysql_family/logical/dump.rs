@@ -32,8 +32,10 @@ pub const UNLIMITED: &str =
 /// packet.
 pub fn session(dialect: Dialect) -> [String; 2] {
     let of_dialect = match dialect {
-        // Primary keys that the server has made are part of the definition.
-        Dialect::MySql => "max_execution_time = 0 /*!80030 , show_gipk_in_create_table_and_information_schema = 1 */",
+        // Primary keys that the server has made are part of the definition. Numbers of rows and bytes may be a day old otherwise.
+        Dialect::MySql => {
+            "max_execution_time = 0 /*!80000 , information_schema_stats_expiry = 0 */ /*!80030 , show_gipk_in_create_table_and_information_schema = 1 */"
+        }
         Dialect::MariaDb => "max_statement_time = 0, idle_transaction_timeout = 0",
     };
     let all = format!(

@@ -6,6 +6,7 @@ use fullbore_core::units::{counted, first_of};
 use fullbore_core::{Error, Result};
 
 use super::catalog::{Code, Object, TableObject};
+use super::code_text;
 use super::listing::{Kind, Listed, Listing};
 use super::selection::Selection;
 use super::server::{Facts, Texts, each_row, first_row};
@@ -196,7 +197,7 @@ impl Described {
         let statements: Vec<String> = wanted.iter().map(show).collect();
         let mut hidden = Vec::new();
         let rows = ask_some(connection, &statements)?;
-        for (Wanted { schema, kind, name, table }, row) in wanted.into_iter().zip(rows) {
+        for ((Wanted { schema, kind, name, table }, statement), row) in wanted.into_iter().zip(statements).zip(rows) {
             let shown = format!("{} {schema}.{name}", kind.to_lowercase());
             // An event has its time zone before its statement.
             let at = if kind == "EVENT" { 3 } else { 2 };
@@ -205,7 +206,7 @@ impl Described {
                 continue;
             };
             let text = |column| utf8(&row, column, || shown.clone());
-            let code = Code {
+            let mut code = Code {
                 sql_mode: text(1)?,
                 create: text(at)?,
                 character_set: text(at + 1)?,
@@ -218,6 +219,9 @@ impl Described {
                 table,
                 broken: false,
             };
+            if code_text::may_differ(&code) {
+                code_text::mend(connection, &mut code, &statement, at)?;
+            }
             self.add(&schema, Object::Code(code));
         }
         if !hidden.is_empty() {

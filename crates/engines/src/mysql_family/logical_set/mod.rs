@@ -10,6 +10,7 @@ mod accounts;
 mod ahead;
 pub mod catalog;
 mod catalogs;
+mod code_text;
 mod computed;
 pub mod describe;
 mod encode;
@@ -42,7 +43,7 @@ use fullbore_core::{Error, Result};
 use serde_json::Value;
 
 use crate::Options;
-use crate::engine::{ForeignTables, Load, LoadOrder, LogicalEngine};
+use crate::engine::{ForeignTables, GivenOptions, Load, LoadOrder, LogicalEngine};
 use crate::mysql_family::server_options::{DISABLE_REDO, LOGICAL, METHOD, OF_LOGICAL};
 use crate::mysql_family::url::ServerAddress;
 
@@ -63,7 +64,7 @@ pub fn is_wanted(url: &str, options: &Options) -> Result<bool> {
         let why = "a backup only reads";
         return Err(Error::usage("--disable-redo", why, "leave it out: restore --into mysql://… takes it"));
     }
-    if options.given.choice(&METHOD) == LOGICAL {
+    if LogicalSets.is_wanted(&options.given) {
         return Ok(true);
     }
     let hint = "add --method logical";
@@ -97,6 +98,10 @@ pub struct LogicalSets;
 impl LogicalEngine for LogicalSets {
     fn is_logical(&self, position: &Value) -> bool {
         position.get(METHOD_FIELD).and_then(Value::as_str) == Some(LOGICAL)
+    }
+
+    fn is_wanted(&self, options: &GivenOptions) -> bool {
+        options.choice(&METHOD) == LOGICAL
     }
 
     fn is_catalog(&self, stream: &fullbore_core::media::ManifestStream) -> bool {

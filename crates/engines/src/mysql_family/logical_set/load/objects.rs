@@ -23,6 +23,12 @@ const AHEAD_BYTES: usize = 32 << 10;
 /// What a server without a strict mode has taken: the same member twice in an ENUM or SET (ER_DUPLICATED_VALUE_IN_TYPE), and values
 /// of computed columns that do not fit.
 const LENIENT: [u32; 6] = [1291, 1264, 1265, 1292, 1366, 1406];
+/// What a server says of the argument of a function, such as a text that is no date, number, address, JSON or XML. Such a warning never
+/// means that a column of the set changed.
+pub const OF_FUNCTIONS: [u32; 21] = [
+    1105, 1259, 1260, 1300, 1301, 1365, 1411, 1441, 1525, 1916, 1918, 1958, 1977, 3020, 3047, 3141, 4037, 4038, 4042,
+    4183, 6527,
+];
 /// Warnings about words that a later series will not have, and about a doubled index.
 const OF_WORDS: [u32; 6] = [1287, 1681, 3719, 3720, 3778, 1831];
 /// What a server says of a disk without space. The last two are about the temporary files of a new index.
@@ -208,7 +214,7 @@ fn create_tables(connection: &mut Connection, mut tables: &[&PlannedTable]) -> R
         for (table, statement) in now.iter().zip(&statements) {
             match connection.answer() {
                 Ok(_) => {}
-                Err(Failure::Server(error)) if LENIENT.contains(&error.code) => again.push((table, statement)),
+                Err(Failure::Server(error)) if is_lenient(error.code) => again.push((table, statement)),
                 Err(failure @ Failure::Server(_)) => {
                     first.get_or_insert_with(|| refused(&format!("table {}", table.shown()), failure));
                 }
@@ -226,10 +232,15 @@ fn create_tables(connection: &mut Connection, mut tables: &[&PlannedTable]) -> R
     Ok(())
 }
 
+/// Whether a server without a strict mode only warns of it.
+fn is_lenient(code: u32) -> bool {
+    LENIENT.contains(&code) || OF_FUNCTIONS.contains(&code)
+}
+
 /// Runs a statement that defines a table, or an index of it. A source without a strict mode may have taken more than this session.
 fn define(connection: &mut Connection, statement: &str) -> Result<(), Failure> {
     let refused = match connection.query(statement) {
-        Err(Failure::Server(error)) if LENIENT.contains(&error.code) => error,
+        Err(Failure::Server(error)) if is_lenient(error.code) => error,
         answer => return answer.map(drop),
     };
     connection.query(&format!("SET SESSION sql_mode = '{MODE}'"))?;
@@ -239,7 +250,7 @@ fn define(connection: &mut Connection, statement: &str) -> Result<(), Failure> {
         connection.query(&statement)?;
     }
     let number = |row: &Vec<Option<String>>| row.get(1).cloned().flatten()?.parse().ok();
-    let is_it = |row| number(row).is_some_and(|number| LENIENT.contains(&number) || OF_WORDS.contains(&number));
+    let is_it = |row| number(row).is_some_and(|number| is_lenient(number) || OF_WORDS.contains(&number));
     // Without a strict mode, a key that is too long becomes shorter.
     if warned.rows.iter().all(is_it) { made } else { Err(Failure::Server(refused)) }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
 
-use super::objects::DISK_FULL;
+use super::objects::{DISK_FULL, OF_FUNCTIONS};
 use super::plan::PlannedTable;
 use crate::mysql_family::connection::{Changed, Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::literal;
@@ -310,7 +310,10 @@ impl Accepted {
         }
         // The name of the column comes behind the value.
         let [computed, loaded] = [&self.computed, &self.loaded].map(|columns| last_named(warning, columns));
-        computed > loaded || !self.computed.is_empty() && number == WRONG_VALUE && loaded.is_none()
+        // Of a wrong value within an expression, the server names the value only: it may be the name of a column, too.
+        let names_no_column = || loaded.is_none_or(|at| !warning[..at].contains(['\'', '`']));
+        let of_function = number.parse().is_ok_and(|number| OF_FUNCTIONS.contains(&number));
+        computed > loaded || !self.computed.is_empty() && (of_function || number == WRONG_VALUE && names_no_column())
     }
 }
 
@@ -425,8 +428,11 @@ mod tests {
         assert!(accepted.takes("1264", "Out of range value for column 'n' at row 1"));
         assert!(accepted.takes("1366", "Incorrect string value: 'a' for column `d`.`t`.`half` at row 1"));
         assert!(accepted.takes("1292", "Truncated incorrect DOUBLE value: 'x'"));
+        assert!(accepted.takes("1292", "Truncated incorrect DOUBLE value: 'a'"));
+        assert!(accepted.takes("6527", "DATE value is out of range in 'from_days(`d`.`t`.`a`)'"));
         assert!(!accepted.takes("1366", "Incorrect integer value: 'n' for column 'a' at row 1"));
         assert!(!accepted.takes("1292", "Incorrect date value: 'x' for column 'b' at row 1"));
+        assert!(!accepted.takes("1292", "Incorrect date value: 'a' for column `d`.`t`.`b` at row 1"));
         assert!(!accepted.takes("1261", "Row 1 doesn't contain data for all columns"));
         assert!(!Accepted::default().takes("1292", "Truncated incorrect DOUBLE value: 'x'"));
     }
