@@ -42,6 +42,9 @@ fn accounts(server: &Server) -> String {
     told + &more
 }
 
+const CERTIFICATE: &str =
+    "CREATE USER owner@localhost IDENTIFIED BY 'x' REQUIRE SUBJECT '/O=A\\\\B''C' AND ISSUER '/CN=\\\\n'";
+
 fn round_trip([from, into]: [Kind; 2], further: &str, made: &str) {
     let world = World::new();
     let (source, target) = (server(from, &world, "source"), server(into, &world, "target"));
@@ -81,17 +84,32 @@ fn the_accounts_of_a_mysql_server_come_back_with_roles_and_grants_and_only_if_wa
     let further = "ALTER USER 'app'@'%' DEFAULT ROLE reader; GRANT BACKUP_ADMIN, SELECT ON *.* TO 'o''b`x é'@'10.0.0.%' WITH GRANT OPTION; \
         CREATE USER two@'%' IDENTIFIED BY 'first' REQUIRE SSL; ALTER USER two@'%' IDENTIFIED BY 'second' RETAIN CURRENT PASSWORD; \
         CREATE USER late@'%' IDENTIFIED BY 'first' PASSWORD HISTORY 5 COMMENT ' AS '; \
-        ALTER USER late@'%' IDENTIFIED BY 'second' RETAIN CURRENT PASSWORD PASSWORD EXPIRE";
-    round_trip([Kind::Mysql9; 2], further, "6 accounts");
+        ALTER USER late@'%' IDENTIFIED BY 'second' RETAIN CURRENT PASSWORD PASSWORD EXPIRE; ";
+    round_trip([Kind::Mysql9; 2], &[further, CERTIFICATE].concat(), "7 accounts");
 }
 
 #[test]
 fn the_accounts_of_a_mariadb_server_come_back_with_roles_and_grants_and_only_if_wanted() {
     let further = "SET DEFAULT ROLE reader FOR 'app'@'%'; GRANT SELECT ON *.* TO 'o''b`x é'@'10.0.0.%' WITH GRANT OPTION; \
         GRANT SELECT (v), INSERT ON shop.item TO PUBLIC; GRANT EXECUTE ON PROCEDURE shop.p TO PUBLIC; \
-        CREATE USER expired@localhost IDENTIFIED BY 'x' REQUIRE SSL PASSWORD EXPIRE";
-    round_trip([Kind::Mariadb11; 2], further, "5 accounts");
+        CREATE USER expired@localhost IDENTIFIED BY 'x' REQUIRE SSL PASSWORD EXPIRE; ";
+    round_trip([Kind::Mariadb11; 2], &[further, CERTIFICATE].concat(), "6 accounts");
     round_trip([Kind::Mariadb10, Kind::Mariadb11], further, "5 accounts");
+}
+
+#[test]
+fn an_account_that_a_mariadb_refuses_is_not_made_by_its_grants() {
+    let world = World::new();
+    let (source, target) = (server(Kind::Mariadb11, &world, "source"), server(Kind::Mariadb11, &world, "target"));
+    source.sql(
+        "CREATE DATABASE shop; INSTALL SONAME 'auth_ed25519'; CREATE USER e@localhost IDENTIFIED VIA ed25519 USING PASSWORD('x'); \
+         GRANT ALL ON shop.* TO e@localhost; CREATE USER plain@localhost; GRANT SELECT ON shop.* TO plain@localhost",
+    );
+    backup(&world, &source, "--users --mkdir --to a/").done();
+    load(&world, &target, "--from a --users").refused(1, "account `e`@`localhost`", "the target refuses it");
+    let users = target.sql("SELECT user FROM mysql.user WHERE user IN ('e', 'plain')");
+    assert_eq!(users, "plain\n", "it would have no password");
+    assert!(target.sql("SHOW GRANTS FOR plain@localhost").contains("shop"));
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub fn ask(connection: &mut Connection, facts: &Facts) -> Result<Vec<Object>> {
     for account in &mut accounts {
         describe(connection, account, facts.dialect)?;
     }
+    certificates(connection, &mut accounts)?;
     if mysql {
         default_roles(connection, &mut accounts)?;
         old_passwords(connection, &mut accounts)?;
@@ -84,10 +85,31 @@ fn describe(connection: &mut Connection, account: &mut Account, dialect: Dialect
     };
     if !account.role {
         let answer = connection.query(&format!("SHOW CREATE USER {name}")).map_err(failed)?;
-        account.create = without_default_roles(answer.value(0, 0).unwrap_or_default());
+        // MariaDB shows an empty subject as nothing, which it does not take.
+        let create = answer.value(0, 0).unwrap_or_default().replacen(" REQUIRE  WITH ", " REQUIRE NONE WITH ", 1);
+        account.create = without_default_roles(&create);
     }
     let answer = connection.query(&format!("SHOW GRANTS FOR {name}")).map_err(failed)?;
     account.grants = answer.rows.into_iter().flatten().flatten().collect();
+    Ok(())
+}
+
+/// Subjects, issuers and ciphers with a quote or a backslash. MySQL, and MariaDB before 11, show them as if neither meant anything.
+fn certificates(connection: &mut Connection, accounts: &mut [Account]) -> Result<()> {
+    let asked = "SELECT user, host, x509_subject, x509_issuer, ssl_cipher FROM (SELECT *, CONCAT(x509_subject, x509_issuer, \
+                 ssl_cipher) AS texts FROM mysql.user) AS of_users WHERE LOCATE(x'5C', texts) + LOCATE(x'27', texts) > 0";
+    for row in rows_unless(connection, asked, 1054)? {
+        let Ok([Some(user), Some(host), of_certificate @ ..]) = <[_; 5]>::try_from(row) else { continue };
+        let Some(account) = named(accounts, &user, &host) else { continue };
+        for (word, text) in ["SUBJECT", "ISSUER", "CIPHER"].iter().zip(of_certificate) {
+            let text = text.unwrap_or_default();
+            let shown = format!(" {word} '{text}'");
+            let meant = format!(" {word} '{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+            for statement in account.grants.iter_mut().chain([&mut account.create]) {
+                *statement = statement.replacen(&shown, &meant, 1);
+            }
+        }
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use fullbore_core::{Error, Result};
 
 use super::ddl::renamed;
 use super::plan::Plan;
+use super::prepare::session_names;
 use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
@@ -22,6 +23,8 @@ const NAMED_MAX: usize = 5;
 
 /// ER_BAD_DB_ERROR, ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE, ER_SP_DOES_NOT_EXIST.
 const NO_OBJECT: [u32; 4] = [1049, 1054, 1146, 1305];
+/// ER_WRONG_VALUE_FOR_VAR: MySQL 8.0 and later make no accounts by GRANT.
+const NO_SUCH_MODE: u32 = 1231;
 /// The plugins of MySQL for which an account without a hash has an empty password.
 const OF_PASSWORDS: [&str; 3] = ["mysql_native_password", "sha256_password", "caching_sha2_password"];
 /// Dynamic privileges of MySQL 8.0, and what later series have instead of them.
@@ -133,13 +136,18 @@ pub fn with_parts_of_super(accounts: &mut [Account], source: (u16, u16), facts: 
 ///
 /// # Errors
 /// The target has `partial_revokes = OFF`, and an account needs it.
-pub fn fit(connection: &mut Connection, accounts: &mut Vec<Account>, dialect: Dialect) -> Result<Vec<String>> {
+pub fn fit(
+    connection: &mut Connection,
+    accounts: &mut Vec<Account>,
+    dialect: Dialect,
+    new_server: bool,
+) -> Result<Vec<String>> {
     if accounts.is_empty() {
         return Ok(Vec::new());
     }
     let left_out = without_plugin(connection, accounts);
     let unknown = without_unknown_privileges(connection, accounts)?;
-    demand_partial_revokes(connection, accounts, dialect)?;
+    demand_partial_revokes(connection, accounts, dialect, new_server)?;
     Ok(left_out.into_iter().chain(unknown).collect())
 }
 
@@ -221,12 +229,20 @@ fn fitted(grant: &str, known: &BTreeSet<String>, unknown: &mut BTreeSet<String>)
     (!names.is_empty()).then(|| format!("GRANT {} ON *.* TO {to}", names.join(",")))
 }
 
-/// Refuses revokes of a part, which the target would not keep.
-fn demand_partial_revokes(connection: &mut Connection, accounts: &[Account], dialect: Dialect) -> Result<()> {
+/// Refuses revokes of a part, which the target would not keep. A server that was made for the load gets the setting, and keeps it.
+fn demand_partial_revokes(
+    connection: &mut Connection,
+    accounts: &[Account],
+    dialect: Dialect,
+    new_server: bool,
+) -> Result<()> {
     let revokes = |account: &&Account| account.grants.iter().any(|grant| grant.starts_with("REVOKE "));
     let Some(account) = accounts.iter().find(revokes).filter(|_| dialect == Dialect::MySql) else { return Ok(()) };
     if connection.query("SELECT @@GLOBAL.partial_revokes")?.single() == Some("1") {
         return Ok(());
+    }
+    if new_server {
+        return Ok(connection.query("SET PERSIST partial_revokes = ON").map(drop)?);
     }
     let why = "a part of its rights is revoked, and the target has partial_revokes = OFF";
     let hint = "SET PERSIST partial_revokes = ON on the target";
@@ -260,8 +276,17 @@ pub fn grant(
         }
         statements.into_iter().map(move |statement| (name.clone(), statement))
     });
-    let missing = run_all(connection, statements)?;
-    Ok(missing
+    // Without this mode, these servers make an account that they refused before, and without a password.
+    let makes_none = connection.query("SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_CREATE_USER')");
+    let is_known = |failure: &Failure| !matches!(failure, Failure::Server(error) if error.code == NO_SUCH_MODE);
+    if let Some(failure) = makes_none.err().filter(is_known) {
+        return Err(failure.into());
+    }
+    let missing = run_all(connection, statements);
+    for statement in session_names() {
+        connection.query(&statement)?;
+    }
+    Ok(missing?
         .into_iter()
         .map(|missing| format!("a grant on what the target does not have is not made: {missing}"))
         .collect())

@@ -133,7 +133,7 @@ impl ServerLoad {
             false => Vec::new(),
         };
         plan.warnings.extend(accounts::without_public(&mut accounts, &facts));
-        plan.warnings.extend(accounts::fit(&mut control, &mut accounts, dialect)?);
+        plan.warnings.extend(accounts::fit(&mut control, &mut accounts, dialect, order.new_server)?);
         notes.extend(accounts::with_parts_of_super(&mut accounts, series(&order.engine_version), &facts));
         let zone = SystemZone::of(&order.position);
         plan.warnings.extend(creation::fit_zone(&mut control, &mut plan.code, zone.as_ref()));
