@@ -292,6 +292,8 @@ fn options(dialect: Dialect, stage: &Stage) -> Vec<String> {
         "sync-binlog=0".into(),
         "innodb-flush-log-at-trx-commit=0".into(),
         "innodb-doublewrite=0".into(),
+        // What a session of the source took without it, the server takes.
+        "innodb-strict-mode=0".into(),
     ];
     match dialect {
         Dialect::MySql => {

@@ -41,6 +41,8 @@ const DEFAULTS: [(&str, &str); 4] = [
 const DEFAULTS_NOW: &str = "SELECT 'DEFAULT', @@SESSION.auto_increment_increment, @@SESSION.auto_increment_offset, \
                             IF(@@SESSION.lc_time_names = 'en_US', '0', @@SESSION.lc_time_names)";
 const UTF8MB4: &str = "default_collation_for_utf8mb4";
+/// Character sets in which no letter is one byte.
+const WIDE: [&str; 4] = ["ucs2", "utf16", "utf16le", "utf32"];
 const THREAD: &str = "pseudo_thread_id";
 /// The parts of `sql_mode` that both vendors have, and their bits.
 const MODES: [(u32, &str); 18] = [
@@ -165,6 +167,14 @@ impl Settings {
     /// The session has other names, modes and times now.
     pub fn forget(&mut self) {
         self.now.retain(|name, _| self.optional.contains(name) || DEFAULTS.iter().any(|(known, _)| name == known));
+    }
+
+    /// Whether a literal would become text of several bytes for each letter, in which a setting means nothing.
+    pub fn are_wide(&self) -> bool {
+        let Some(collation) = self.now.get("collation_connection") else { return false };
+        let named = || self.names.values().find(|(_, name)| name == collation);
+        let set = collation.parse().ok().and_then(|number: u16| self.names.get(&number)).or_else(named);
+        set.is_some_and(|(set, _)| WIDE.contains(&&set[..]))
     }
 
     /// The names of the character set and of the collation with a number, in the target.
@@ -321,6 +331,20 @@ mod tests {
         assert!(same.change(&of_5_7).unwrap().unwrap().contains("sql_mode = 1436549152"));
         let mut later = Settings { ended: ENDED, ..settings([Dialect::MySql, Dialect::MySql]) };
         assert!(later.change(&of_5_7).unwrap().unwrap().contains("sql_mode = 1168113696"));
+    }
+
+    #[test]
+    fn a_session_in_utf16_has_wide_names_until_it_has_others() {
+        let mut settings = settings([Dialect::MySql, Dialect::MySql]);
+        settings.names.insert(54, ("utf16".to_owned(), "utf16_general_ci".to_owned()));
+        let of = |number: &str| Statement {
+            settings: vec![("collation_connection", number.to_owned())],
+            ..Statement::default()
+        };
+        settings.change(&of("54")).unwrap();
+        assert!(settings.are_wide());
+        settings.change(&of("33")).unwrap();
+        assert!(!settings.are_wide());
     }
 
     #[test]

@@ -311,6 +311,7 @@ impl Statements {
                     && self.guard.is_before_the_end_of_the_set(&self.file, self.at) =>
             {
                 // The set has what the log makes later. The GTID was given back with the error.
+                self.target().leave_wide_names().map_err(|failure| self.failed(failure))?;
                 if !apart {
                     self.take_gtid()?;
                 }
@@ -320,6 +321,7 @@ impl Statements {
             Err(Failure::Server(error)) if statement.error != 0 && error.code == u32::from(statement.error) => false,
             done => done.map(|()| true).map_err(|failure| self.failed(failure))?,
         };
+        self.target().leave_wide_names().map_err(|failure| self.failed(failure))?;
         if apart {
             self.take_gtid()?;
         }

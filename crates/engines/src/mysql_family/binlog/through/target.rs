@@ -108,6 +108,12 @@ impl Target {
             let hint = "SET GLOBAL slave_run_triggers_for_rbr = NO until the end";
             return Err(Error::refused(connection.name(), why, hint));
         }
+        // The server would repeat the text of a whole batch in its log, for each event of the batch.
+        let annotates = match dialect {
+            Dialect::MySql => "binlog_rows_query_log_events",
+            Dialect::MariaDb => "binlog_annotate_row_events",
+        };
+        connection.query_if_allowed(&format!("SET SESSION {annotates} = 0"))?;
         let packet = connection.query("SELECT @@max_allowed_packet")?;
         let packet: usize = packet.single().and_then(|text| text.parse().ok()).unwrap_or(1 << 20);
         let settings = Settings::begin(&mut connection, [source, dialect], foreign)?;
@@ -269,6 +275,18 @@ impl Target {
         }
         if let Some(set) = self.settings.change(statement)? {
             self.run(set.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Gives the session names in which the settings that follow can be written, behind a statement of a session in UTF-16.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub fn leave_wide_names(&mut self) -> Result<(), Failure> {
+        if self.settings.are_wide() {
+            self.run(b"SET NAMES binary")?;
+            self.settings.forget();
         }
         Ok(())
     }

@@ -72,6 +72,8 @@ pub fn control(login: &Login) -> Result<Connection> {
         Dialect::MariaDb => &[
             EXPLICIT_TIMESTAMPS,
             "SET SESSION max_statement_time = 0, idle_transaction_timeout = 0",
+            // The log of the target needs no text of a statement besides its rows.
+            "SET SESSION binlog_annotate_row_events = 0",
             // A change of a system-versioned table keeps the history.
             "SET SESSION system_versioning_alter_history = KEEP",
         ],
