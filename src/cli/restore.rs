@@ -48,6 +48,7 @@ pub fn run(args: &Restore, config: &Config) -> Result<u8> {
         stop: stop.filter(|stop| stop.time().is_none()),
         target_options,
         refresh: None,
+        data_directory: false,
     };
     super::refuse_report_in_database(args.shown.report.to().as_ref(), &fullbore_engines::identity(&args.into))?;
     super::with_report(

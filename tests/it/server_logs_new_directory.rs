@@ -312,3 +312,26 @@ fn a_transaction_that_is_dated_ahead_does_not_end_a_restore_before_earlier_ones(
     let ended = test.restore(&format!("--stop-at {then}"), "no").refused(1, "--stop-at", "nobody knows");
     ended.says(&["--stop-at-gtid"]);
 }
+
+#[test]
+fn a_test_restore_of_a_logical_full_applies_its_log_and_proves_nothing_if_a_server_cannot() {
+    let test = Logged::new(Kind::Mariadb11);
+    test.insert("in the set");
+    test.backup("--method logical").done();
+    test.insert("in the log");
+    test.backup("--kind log").done();
+    let program = test.server.program("mariadbd").get_program().to_str().unwrap().to_owned();
+    let line = format!("restore-test --repo night --scratch . --server-program {program}");
+    test.run(&line).done().says(&[
+        "1 transaction from the log",
+        "the chain of 2 sets was restored",
+        "recorded as proven",
+    ]);
+    // A change that no log has.
+    test.server.sql("SET sql_log_bin = 0, binlog_format = 'ROW'; INSERT INTO shop.t (v) VALUES ('hidden'); SET sql_log_bin = 1; DELETE FROM shop.t WHERE v = 'hidden'");
+    test.backup("--kind log").done();
+    test.run(&line).with_code(1);
+    let listed = test.run("list --repo night --json").done().json();
+    let proven: Vec<bool> = listed.as_array().unwrap().iter().map(|set| set["proven_at"].is_string()).collect();
+    assert_eq!(proven, [true, true, false], "{listed}");
+}

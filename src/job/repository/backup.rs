@@ -8,6 +8,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::copy_to::{self, Second};
+use super::restore::is_logical;
 use super::{Setting, databases};
 use crate::job::backup::{self, Request, Within};
 use crate::report::Report;
@@ -230,7 +231,12 @@ pub(super) fn choose_base(
 ) -> Result<Option<StoredSet>> {
     let engine = request.source.scheme();
     let ours = databases::here(&inventory.sets, engine, database);
-    let may_be_base = |set: &&&StoredSet| set.record.kind == SetKind::Full && !set.record.copy_only;
+    let logical = fullbore_engines::named(engine).and_then(|engine| engine.logical());
+    if wanted == Wanted::Auto && logical.is_some_and(|logical| logical.is_wanted(&request.engine_options)) {
+        report.notes.push("takes a full: a logical backup has no differentials".into());
+        return Ok(None);
+    }
+    let may_be_base = |set: &&&StoredSet| set.record.kind == SetKind::Full && !set.record.copy_only && !is_logical(set);
     let fulls = ours.iter().filter(may_be_base).filter(|set| set.is_usable());
     let damaged = ours.iter().filter(may_be_base).filter(|set| set.is_damaged() && !set.tombstone);
     report.warnings.extend(damaged.map(|set| nothing_is_based_on(set, setting.name)));

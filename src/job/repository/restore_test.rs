@@ -109,6 +109,7 @@ fn restored_into(scratch: &Path, chain: &ChosenChain<'_>, request: &Request) -> 
     };
     restore::Request {
         mkdir: media.is_some(),
+        data_directory: true,
         check: (file.is_none() && media.is_none()).then_some(Check::Full),
         set_options: if file.is_none() { request.set_options.clone() } else { SetOptions::default() },
         ..restore::Request::plain(chain.reading.clone(), into)

@@ -194,6 +194,8 @@ pub struct Request {
     pub target_options: GivenOptions,
     /// `migrate --repo`: the target remembers how far it is.
     pub refresh: Option<refresh::Refresh>,
+    /// `restore-test`: a logical set becomes a data directory, on which a server starts.
+    pub data_directory: bool,
 }
 
 impl Request {
@@ -214,6 +216,7 @@ impl Request {
             needed: NeededSets::default(),
             target_options: fullbore_engines::GivenOptions::default(),
             refresh: None,
+            data_directory: false,
         }
     }
 

@@ -29,7 +29,9 @@ const STOPPING: &str = "stopping the server";
 
 /// Whether the request asks for the data directory of a server, and not for files of text.
 pub(super) fn is_wanted(request: &Request) -> bool {
-    let asked = request.stop().is_some() || request.set_options.flags().value(&SERVER_PROGRAM).is_some();
+    let asked = request.data_directory
+        || request.stop().is_some()
+        || request.set_options.flags().value(&SERVER_PROGRAM).is_some();
     asked && matches!(request.into, Into::Directory(_))
 }
 

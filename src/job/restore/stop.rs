@@ -1,12 +1,17 @@
 //! `--stop-at-gtid`, `--stop-before-gtid` and `--stop-at FILE:OFFSET`: the log set that has the place.
 
 use fullbore_core::cipher::SecretKey;
+use fullbore_core::conduct::Conduct;
+use fullbore_core::io::{PrivateDirectory, scratch_directory};
 use fullbore_core::media::SetKind;
 use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::LogStop;
-use fullbore_repository::chain::Choice;
+use fullbore_engines::engine::{LogStop, UnpackedLog};
+use fullbore_repository::chain::{self, Choice};
 use fullbore_repository::discovery;
+
+use super::{Request, log};
+use crate::report::Report;
 
 /// The choice of the log set that has `stop`, among those that were found.
 ///
@@ -21,14 +26,20 @@ pub(in crate::job) fn choice(
     let nothing = Pool::new(0, 4096)?;
     let logs = || found.iter().rev().filter(|found| found.set.kind == SetKind::Log);
     let mut held: Option<(String, Vec<u8>)> = None;
+    // The set that begins there. It counts if no set before it ends there: the full does.
+    let mut begun = None;
     for found in logs().filter(|found| found.set.incomplete.is_none()) {
         let Some(engine) = fullbore_engines::log(&found.header.engine) else { continue };
         let opened = discovery::open_set(found, &nothing, 1, key)?;
-        let manifest = opened.manifest();
-        if !manifest.is_some_and(|manifest| engine.holds(&manifest.position, stop)) {
+        let Some(manifest) = opened.manifest() else { continue };
+        let set = found.set.backup_set_id.to_string();
+        if engine.begins_at(&manifest.position, stop) {
+            begun.get_or_insert_with(|| (set.clone(), Vec::new()));
+        }
+        if !engine.holds(&manifest.position, stop) {
             continue;
         }
-        let range = manifest.and_then(|manifest| engine.range(SetKind::Log, &manifest.position, None));
+        let range = engine.range(SetKind::Log, &manifest.position, None);
         let history = range.and_then(|range| Some(range.last?.history)).unwrap_or_default();
         match &held {
             // The newest of one server; of two servers it is unknown which one is meant.
@@ -37,10 +48,10 @@ pub(in crate::job) fn choice(
                 return Err(Error::refused(stop.option(), why, "stop at a GTID or at a time"));
             }
             Some(_) => {}
-            None => held = Some((found.set.backup_set_id.to_string(), history)),
+            None => held = Some((set, history)),
         }
     }
-    if let Some((set, _)) = held {
+    if let Some((set, _)) = held.or(begun) {
         return Ok(Choice { set: Some(set), whole_log: true, latest: false, ..choice.clone() });
     }
     let (why, hint) = match logs().count() {
@@ -51,4 +62,30 @@ pub(in crate::job) fn choice(
         ),
     };
     Err(Error::refused(stop.option(), why, hint))
+}
+
+/// Looks whether a restore can stop at a place in the log, before the target changes: the log set that has the place is read up to it.
+///
+/// # Errors
+/// The place is inside of a transaction, or the set is damaged.
+pub(super) fn demand(
+    logs: &[discovery::Found],
+    request: &Request,
+    key: Option<&SecretKey>,
+    conduct: &Conduct,
+    report: &mut Report,
+) -> Result<()> {
+    let (Some(stop @ LogStop::Place(_)), Some(found)) = (request.stop(), logs.last()) else { return Ok(()) };
+    let engine = log::engine_of(&found.header.engine)?;
+    let scratch = PrivateDirectory::new(&scratch_directory(), "stop")?;
+    let unpacking = log::Unpacking::within(scratch.path(), engine);
+    let opened = log::open(found, request, key, report)?;
+    // What is read here is read again for the restore, and counts then.
+    let outcome = log::unpack_one(found, opened, &unpacking, scratch.path(), conduct, &mut report.clone())?;
+    let (name, streams, position) = (chain::title(&found.set), unpacking.open()?, &outcome.manifest.position);
+    let stands = engine
+        .end(&position.last.value())
+        .map_err(|why| Error::incomplete(&name, why, "use another copy of the set"))?;
+    let set = UnpackedLog { name: &name, streams: &streams, position, database: scratch.path(), stands: &stands };
+    engine.demand_stop(&set, &stop)
 }

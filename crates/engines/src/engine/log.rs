@@ -70,6 +70,21 @@ pub trait LogEngine: Sync {
         false
     }
 
+    /// True if a log set with this position begins at a stop: then nothing of it is applied.
+    fn begins_at(&self, position: &Position, stop: &LogStop) -> bool {
+        let _ = (position, stop);
+        false
+    }
+
+    /// Looks whether a restore can stop at a place in this log set. `stands` of the set does not count.
+    ///
+    /// # Errors
+    /// The stop is inside of a transaction, or the set is damaged.
+    fn demand_stop(&self, set: &UnpackedLog<'_>, stop: &LogStop) -> Result<()> {
+        let _ = (set, stop);
+        Ok(())
+    }
+
     /// Prepares to apply log sets to a restored directory, by a server on it. `None` of an engine that applies each set
     /// by itself.
     ///

@@ -188,7 +188,9 @@ fn demand_privileges(server: &str, grants: &[Row]) -> Result<()> {
     Err(Error::refused(
         server,
         why,
-        format!("GRANT {missing} ON *.* TO this account, or make a role with it its default role"),
+        format!(
+            "GRANT {missing} ON *.* TO this account, or make a role with it its default role. Where nobody can grant it, use --method logical"
+        ),
     ))
 }
 
@@ -212,7 +214,9 @@ fn readable(path: &Path, looked: &io::Result<()>) -> Result<()> {
             "run the backup on the server's own host; if the data directory has another path there than for the server \
              (a container), add datadir=PATH to the URL"
         }
-        io::ErrorKind::PermissionDenied => "run the backup as the server's own user, or as root",
+        io::ErrorKind::PermissionDenied => {
+            "run the backup as the server's own user, or as root. Without access to the files, use --method logical"
+        }
         _ => "look at the file system",
     };
     Err(Error::refused(path.display().to_string(), format!("the server's files cannot be read: {error}"), hint))

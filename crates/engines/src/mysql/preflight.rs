@@ -174,7 +174,8 @@ pub fn judge(server: &str, facts: &Facts, consent: Consent) -> Result<Vec<String
         return refused(why, "add --accept-unverified to try it; prove such a backup by a restore");
     }
     if !facts.backup_admin {
-        let hint = "GRANT BACKUP_ADMIN ON *.* TO this account, or make a role with it a default role";
+        let hint = "GRANT BACKUP_ADMIN ON *.* TO this account, or make a role with it a default role. Where nobody can grant it, use \
+                    --method logical";
         return refused("the account lacks the privilege BACKUP_ADMIN".into(), hint);
     }
     match facts.plugin {

@@ -22,7 +22,7 @@ pub static METHOD: EngineOption = EngineOption {
     help: "physical: the files of the server. logical: its rows and statements, through ordinary connections. Needs no \
            access to files, and restores into other versions [default: physical]",
     elsewhere: "only MySQL and MariaDB have two methods",
-    also: &[],
+    also: &[AlsoIn::LogFollow],
 };
 
 /// The value of [`METHOD`] for rows and statements.
@@ -71,7 +71,7 @@ pub static USERS: EngineOption = EngineOption {
     kind: OptionKind::Switch,
     help: "With --method logical: users, roles and grants too, with the hashes of their passwords",
     elsewhere: "only a logical set of MySQL and MariaDB has users",
-    also: &[AlsoIn::Restore, AlsoIn::NewDirectory],
+    also: &[AlsoIn::Restore, AlsoIn::NewDirectory, AlsoIn::LogFollow],
 };
 
 /// A load without redo log.

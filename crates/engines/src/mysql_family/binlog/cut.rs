@@ -232,12 +232,27 @@ pub(super) fn holds(dialect: Dialect, position: &Position, stop: &LogStop) -> bo
     }
 }
 
+/// True if a stop is the place at which a log set begins.
+pub(super) fn begins_at(dialect: Dialect, position: &Position, stop: &LogStop) -> bool {
+    let first = End::read(dialect, &position.first.value());
+    let last = LogEnd::read(dialect, &position.last.value());
+    let begin = first.ok().zip(last.ok()).and_then(|(first, last)| last.begin(&first));
+    begin.is_some_and(|begin| {
+        place_of_stop(stop).is_some_and(|target| place(&begin) == Some(target) && names(stop, &begin))
+    })
+}
+
+/// True if a stop is a place in the files of a server whose last one is this.
+fn names(stop: &LogStop, end: &Place) -> bool {
+    let LogStop::Place(text) = stop else { return false };
+    base_name(text.rsplit_once(':').map_or("", |(file, _)| file)) == base_name(&end.file)
+}
+
 /// True if a stop is a place between two others, or the second one.
 pub(super) fn holds_place(begin: &Place, end: &Place, stop: Option<&LogStop>) -> bool {
-    let Some(stop @ LogStop::Place(text)) = stop else { return false };
+    let Some(stop) = stop else { return false };
     let target = place_of_stop(stop);
-    let same_name = base_name(text.rsplit_once(':').map_or("", |(file, _)| file)) == base_name(&end.file);
-    same_name && place(begin) < target && target <= place(end)
+    names(stop, end) && place(begin) < target && target <= place(end)
 }
 
 /// The place of `file:offset`.

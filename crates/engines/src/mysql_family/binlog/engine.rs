@@ -10,6 +10,7 @@ use super::range;
 use super::replay::Replay;
 use super::replay_into::ReplayByStatements;
 use super::session::{BinlogSession, STREAMS, set_end};
+use super::stage::{Stage, Way};
 use crate::Options;
 use crate::engine::{
     AppliedLog, LogEngine, LogFollower, LogReplay, LogSession, LogStop, ReplayInto, ReplayOn, SetEnd, UnpackedLog,
@@ -57,6 +58,18 @@ impl LogEngine for Binlog {
 
     fn holds(&self, position: &Position, stop: &LogStop) -> bool {
         cut::holds(self.0, position, stop)
+    }
+
+    fn begins_at(&self, position: &Position, stop: &LogStop) -> bool {
+        cut::begins_at(self.0, position, stop)
+    }
+
+    fn demand_stop(&self, set: &UnpackedLog<'_>, stop: &LogStop) -> Result<()> {
+        let first = End::read(self.0, &set.position.first.value());
+        let first = first.map_err(|why| Error::incomplete(set.name, why, "use another copy of the set"))?;
+        let mut stage = Stage::by(Way::Nowhere, self.0, &first);
+        stage.add(set, Some(stop))?;
+        stage.demand(Some(stop))
     }
 
     fn replay_into(&self, on: ReplayInto<'_>) -> Result<Option<Box<dyn LogReplay>>> {

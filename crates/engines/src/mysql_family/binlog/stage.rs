@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
-use super::cut::{Cut, holds_place, place_of};
+use super::cut::{Cut, holds_place, place_of, place_of_stop};
 use super::end::{End, LogEnd, Piece, Place, micros, show_time};
 use super::event::{Body, CRC, Group, HEADER, Header, MAGIC, format_in, kind};
 use super::events::Events;
@@ -32,6 +32,8 @@ pub enum Way {
     Statements(Box<Statements>),
     /// To a running server that remembers how far it is.
     Kept(Box<dyn Kept>),
+    /// Nowhere: they are only looked at.
+    Nowhere,
 }
 
 /// Takes events one after the other, and remembers the place behind them.
@@ -165,7 +167,8 @@ impl Stage {
         let begin = last.begin(&first).ok_or_else(|| broken("it holds nothing".into()))?;
         self.must_continue(set.name, &first, &begin, &last)?;
         self.enter_source(last.system_zone.as_ref(), &last.defaults);
-        self.cut.begin_set(holds_place(&begin, &last.end.binlog, stop));
+        let begins_there = stop.and_then(place_of_stop) == place(&begin);
+        self.cut.begin_set(begins_there || holds_place(&begin, &last.end.binlog, stop));
         let mut walk = Walk::new(&begin.file, Gtids::parse(self.dialect, &first.binlog.gtid));
         walk.offset = begin.offset;
         walk.file_crc = [&last.end.binlog, &first.binlog]
@@ -190,7 +193,7 @@ impl Stage {
         match &mut self.way {
             Way::Relays(relays) => relays.flush()?,
             Way::Statements(statements) => statements.end_of_set()?,
-            Way::Kept(_) => {}
+            Way::Kept(_) | Way::Nowhere => {}
         }
         self.demand_one_zone(set.name, last.system_zone)?;
         self.begun = true;
@@ -225,6 +228,7 @@ impl Stage {
             Way::Relays(_) => self.uses_system_zone = false,
             Way::Statements(statements) => statements.enter_source(zone, defaults),
             Way::Kept(kept) => kept.enter_source(zone, defaults),
+            Way::Nowhere => {}
         }
     }
 
@@ -308,6 +312,7 @@ impl Stage {
                 kept.leave_server(begin);
                 Ok(())
             }
+            Way::Nowhere => Ok(()),
         }
     }
 
@@ -483,6 +488,7 @@ impl Stage {
                 Ok(crc)
             }
             Way::Kept(kept) => keep(kept.as_mut(), &mut self.event, (header, is_in_base), reader),
+            Way::Nowhere => reader.pass(header, |_| Ok(())),
         }
     }
 
@@ -503,7 +509,7 @@ impl Stage {
     pub(super) fn relays(&mut self) -> Result<&mut Relays> {
         match &mut self.way {
             Way::Relays(relays) => Ok(relays),
-            Way::Statements(_) | Way::Kept(_) => Err(Error::Halted),
+            _ => Err(Error::Halted),
         }
     }
 }
