@@ -468,6 +468,16 @@ impl Report {
         self.cpu_before_s = fullbore_core::resources::process_usage().cpu_s;
     }
 
+    /// Takes in what a part of the work says.
+    pub fn take_in(&mut self, warnings: Vec<String>, notes: Vec<String>) {
+        for warning in warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        self.notes.extend(notes);
+    }
+
     /// Books stages, and with them the bottleneck. The stages of several sets add up.
     pub fn add_stages(&mut self, more: &[Stage]) {
         self.unread_bytes += more.iter().map(|stage| stage.account.unread).sum::<u64>();

@@ -5,6 +5,7 @@ use fullbore_test_servers::{Kind, Options, Server, wait_until};
 use crate::held::{Held, is_running};
 use crate::mysql_logical::{NAMES, SHOP, TYPES, assert_same, everything, started, url};
 use crate::program::Ended;
+use crate::server_logs_into::bytes_of_log;
 use crate::world::World;
 
 pub fn server(kind: Kind, world: &World, name: &str) -> Server {
@@ -47,6 +48,20 @@ fn without_counters(text: &str) -> String {
     parts.fold(first, |text, part| text + part.trim_start_matches(|letter: char| letter.is_ascii_digit()))
 }
 
+fn without_the_privilege_to_see_prepared_transactions(world: &World, [source, target]: [&Server; 2]) {
+    source.sql(
+        "CREATE USER mover@localhost IDENTIFIED BY 'p'; GRANT SELECT, SHOW VIEW, RELOAD, REPLICATION CLIENT, REPLICATION SLAVE, TRIGGER, EVENT, \
+         PROCESS, SHOW_ROUTINE, SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN ON *.* TO mover@localhost",
+    );
+    world.write("mover", b"p");
+    let line = line([source, target], "--cut-over --plan").replacen("root@", "mover@", 1);
+    let line = line.replacen("--password-file source", "--password-file mover", 1);
+    world.run(&line).refused(1, "", "XA_RECOVER_ADMIN");
+    source.sql("GRANT XA_RECOVER_ADMIN ON *.* TO mover@localhost");
+    world.run(&line).done();
+    source.sql("DROP USER mover@localhost");
+}
+
 const DATABASES: [&str; 4] = ["shop", "types", "a.b `c/é", "extra"];
 
 fn through_all_steps(kind: Kind, of_vendor: &str) {
@@ -62,6 +77,9 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     migrate(&world, both, "--resume").refused(1, "", "no migration");
     let planned = migrate(&world, both, "--plan").done();
     assert!(planned.text().contains("MIGRATE") && !target.sql("SHOW DATABASES").contains("shop"), "{planned}");
+    if kind == Kind::Mysql9 {
+        without_the_privilege_to_see_prepared_transactions(&world, both);
+    }
     target.sql("CREATE DATABASE shop; CREATE TABLE shop.mine (a INT)");
     migrate(&world, both, "").refused(1, "", "the target holds");
 
@@ -75,10 +93,16 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     assert!(report["migration"]["rows"].as_u64().unwrap() > 10 && report["migration"]["cut_over"] == false, "{report}");
     assert_eq!(target.sql("SELECT COUNT(*) FROM shop.customer"), source.sql("SELECT COUNT(*) FROM shop.customer"));
     migrate(&world, both, "--for 1ms").refused(1, "", "interrupted");
+    migrate(&world, both, "--resume --no-follow").refused(1, "", "its full is complete");
 
     // Every kind of change.
     source.sql(CHANGES);
     source.sql(of_vendor);
+    source.sql(
+        &(0..300)
+            .map(|number| format!("UPDATE shop.customer SET name = '{number}' ORDER BY id LIMIT 1;"))
+            .collect::<String>(),
+    );
     // Each time it ends somewhere in the log.
     fullbore_test_servers::wait_until("all changes are in the target", || {
         migrate(&world, both, "--resume --for 1ms").done();
@@ -87,6 +111,8 @@ fn through_all_steps(kind: Kind, of_vendor: &str) {
     });
     assert_eq!(target.sql("SELECT COUNT(*) FROM shop.fresh"), source.sql("SELECT COUNT(*) FROM shop.fresh"));
     assert_eq!(target.sql("SELECT COUNT(*) FROM information_schema.events"), "0\n", "events do not run yet");
+    let logs = both.map(bytes_of_log);
+    assert!(logs[1] < 8 * logs[0], "the text of a batch is not in the log of the target for each event: {logs:?}");
 
     // A target that somebody else has written to: the cut-over fails, and the source is in use again.
     source.sql("INSERT INTO shop.customer (name) VALUES ('last')");

@@ -136,7 +136,7 @@ fn place(server: &Server) -> String {
 }
 
 /// How long a server's log is.
-fn bytes_of_log(server: &Server) -> u64 {
+pub fn bytes_of_log(server: &Server) -> u64 {
     let logs = server.sql("SHOW BINARY LOGS");
     logs.lines().map(|line| line.split('\t').nth(1).unwrap().parse::<u64>().unwrap()).sum()
 }

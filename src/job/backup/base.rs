@@ -79,7 +79,7 @@ fn unfit(manifest: &Manifest, request: &Request) -> Option<String> {
     }
     // The same server may have many names: the session compares it.
     if !request.source.is_server() && manifest.database != request.source.name() {
-        return Some(format!("of another database, `{}`", manifest.database));
+        return Some(format!("of `{}`, and this backup is of `{}`", manifest.database, request.source.name()));
     }
     manifest.copy_only.then(|| "taken with --copy-only".to_owned())
 }
@@ -114,7 +114,7 @@ impl Candidates {
             "" => "no full was found there".to_owned(),
             passed_over => format!("no full there can be the base:{passed_over}"),
         };
-        Error::incomplete("--base", why, "take a full first, and name its families")
+        Error::incomplete("--base", why, "take a full first, into the same repository or named with --base")
     }
 }
 

@@ -100,7 +100,7 @@ pub fn passed_over(engine: &dyn LogEngine, tips: &[LogBase], taken: usize, repor
 }
 
 fn none(why: String) -> Error {
-    Error::incomplete("--base", why, "take a full first, and name its families")
+    Error::incomplete("--base", why, "take a full first, into the same repository or named with --base")
 }
 
 /// The position where the log continues a set; or why it cannot.
@@ -110,7 +110,7 @@ fn end_of(manifest: &Manifest, request: &Request, engine: &dyn LogEngine) -> Res
     }
     let database = request.source.name();
     if manifest.database != database {
-        return Err(format!("of another database, `{}`", manifest.database));
+        return Err(format!("of `{}`, and this backup is of `{database}`", manifest.database));
     }
     if manifest.copy_only {
         return Err("taken with --copy-only".into());

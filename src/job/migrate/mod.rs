@@ -13,7 +13,8 @@ use fullbore_core::halt::Halt;
 use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
 use fullbore_engines::engine::{
-    Compared, DatabaseUrl, Engine, Flow, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved, Standing,
+    Compared, DatabaseUrl, Engine, Flow, Loaded, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved,
+    Standing,
 };
 use fullbore_engines::{GivenOptions, Options};
 
@@ -245,7 +246,8 @@ impl Run<'_> {
             self.full(migration, &plan)?;
             let ended = self.compared_and_ended(migration);
             self.found.downtime_s = Some(since.elapsed().as_secs_f64());
-            self.report.notes.extend(ended.map_err(|error| self.conduct.why_halted(error))?);
+            let ended = ended.map_err(|error| self.conduct.why_halted(error))?;
+            self.report.take_in(ended.warnings, ended.notes);
             self.found.cut_over = true;
             return Ok(());
         }
@@ -254,8 +256,8 @@ impl Run<'_> {
         }
         if !self.follows {
             // Rows of a source that is written to cannot be read again as they were: only the engine knows what it read.
-            let notes = if self.request.follow { self.compared_and_ended(migration)? } else { migration.end()? };
-            self.report.notes.extend(notes);
+            let ended = if self.request.follow { self.compared_and_ended(migration)? } else { migration.end()? };
+            self.report.take_in(ended.warnings, ended.notes);
             return Ok(());
         }
         let ended = self.follow(migration)?;
@@ -287,13 +289,8 @@ impl Run<'_> {
         self.report.writers_blocked_s = writers_blocked.as_secs_f64();
         (self.found.tables, self.found.rows) = (loaded.tables, loaded.rows);
         self.found.full_s = begun.elapsed().as_secs_f64();
-        for warning in loaded.warnings {
-            if !self.report.warnings.contains(&warning) {
-                self.report.warnings.push(warning);
-            }
-        }
         let summary = loaded.notes.last().cloned().unwrap_or_default();
-        self.report.notes.extend(loaded.notes);
+        self.report.take_in(loaded.warnings, loaded.notes);
         (self.told)(Event::FullDone(if self.follows { format!("{summary}; following the log") } else { summary }));
         Ok(())
     }
@@ -307,14 +304,16 @@ impl Run<'_> {
             if self.conduct.check().is_err() {
                 return Ok(Ended::Asked);
             }
+            let step = Instant::now();
             let standing = match migration.follow() {
                 // The signal came within the step: what it had not committed comes again.
                 Err(Error::Halted) if self.conduct.check().is_err() => return Ok(Ended::Asked),
                 standing => standing?,
             };
-            self.book(&standing, begun);
+            self.book(&standing);
+            self.found.follow_s = begun.elapsed().as_secs_f64();
             (self.told)(Event::Standing(standing));
-            let news = pace.look(Instant::now(), &standing);
+            let news = pace.look(Instant::now(), &standing, step.elapsed());
             self.found.keeps_up = pace.keeps_up();
             if let Some(event) = news {
                 (self.told)(event);
@@ -331,12 +330,11 @@ impl Run<'_> {
         }
     }
 
-    fn book(&mut self, standing: &Standing, begun: Instant) {
+    fn book(&mut self, standing: &Standing) {
         self.found.lag_s = standing.lag.map(|lag| lag.as_secs_f64());
         self.found.behind_bytes = standing.behind_bytes;
         self.found.applied_bytes = standing.applied_bytes;
         self.found.transactions = standing.transactions;
-        self.found.follow_s = begun.elapsed().as_secs_f64();
     }
 
     fn cut_over(&mut self, migration: &mut dyn Migration) -> Result<()> {
@@ -344,13 +342,13 @@ impl Run<'_> {
         let done = self.frozen(migration);
         let down = begun.elapsed().as_secs_f64();
         self.found.downtime_s = Some(down);
-        let notes = done.map_err(|error| self.conduct.why_halted(error))?;
-        self.report.notes.extend(notes);
+        let ended = done.map_err(|error| self.conduct.why_halted(error))?;
+        self.report.take_in(ended.warnings, ended.notes);
         Ok(())
     }
 
     /// Everything that happens while nobody writes to the source.
-    fn frozen(&mut self, migration: &mut dyn Migration) -> Result<Vec<String>> {
+    fn frozen(&mut self, migration: &mut dyn Migration) -> Result<Loaded> {
         migration.freeze()?;
         (self.told)(Event::Frozen);
         let since = Instant::now();
@@ -359,17 +357,17 @@ impl Run<'_> {
         while ends < 2 {
             self.conduct.check()?;
             let standing = migration.follow()?;
-            self.book(&standing, since);
+            self.book(&standing);
             ends += u32::from(standing.at_end);
         }
         self.found.last_bytes_s = Some(since.elapsed().as_secs_f64());
-        let notes = self.compared_and_ended(migration)?;
+        let ended = self.compared_and_ended(migration)?;
         self.found.cut_over = true;
-        Ok(notes)
+        Ok(ended)
     }
 
     /// Compares both sides, and ends the migration.
-    fn compared_and_ended(&mut self, migration: &mut dyn Migration) -> Result<Vec<String>> {
+    fn compared_and_ended(&mut self, migration: &mut dyn Migration) -> Result<Loaded> {
         if self.request.compare != Comparison::None {
             let since = Instant::now();
             let Compared { tables, rows } = migration.compare(self.request.compare == Comparison::All)?;

@@ -6,7 +6,7 @@ use fullbore_core::conduct::Conduct;
 use fullbore_core::halt::Halt;
 use fullbore_core::units::show_bytes;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{Compared, Flow, Migration, MigrationPlan, RefreshEngine};
+use fullbore_engines::engine::{Compared, Flow, Loaded, Migration, MigrationPlan, RefreshEngine};
 
 use super::backup::Wanted;
 use super::databases::{meant, to_choose_from};
@@ -139,7 +139,8 @@ impl Run<'_> {
         let begun = Instant::now();
         let done = self.frozen(migration, told);
         self.found.downtime_s = Some(begun.elapsed().as_secs_f64());
-        self.report.notes.extend(done?);
+        let ended = done?;
+        self.report.take_in(ended.warnings, ended.notes);
         Ok(())
     }
 
@@ -197,16 +198,12 @@ impl Run<'_> {
         let counted = said.migration.unwrap_or_default();
         self.found.transactions += counted.transactions;
         self.found.applied_bytes += counted.applied_bytes;
-        for warning in said.warnings {
-            if !self.report.warnings.contains(&warning) {
-                self.report.warnings.push(warning);
-            }
-        }
+        self.report.take_in(said.warnings, Vec::new());
         done
     }
 
     /// Everything that happens while nobody writes to the source.
-    fn frozen(&mut self, migration: &mut dyn Migration, told: &dyn Fn(Event)) -> Result<Vec<String>> {
+    fn frozen(&mut self, migration: &mut dyn Migration, told: &dyn Fn(Event)) -> Result<Loaded> {
         migration.freeze()?;
         told(Event::Frozen);
         let since = Instant::now();
@@ -219,8 +216,8 @@ impl Run<'_> {
             self.found.compare_s = Some(since.elapsed().as_secs_f64());
         }
         self.conduct.check()?;
-        let notes = migration.end()?;
+        let ended = migration.end()?;
         self.found.cut_over = true;
-        Ok(notes)
+        Ok(ended)
     }
 }

@@ -7,7 +7,9 @@ use fullbore_core::halt::Halt;
 use fullbore_core::media::SetKind;
 use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
-use fullbore_engines::engine::{Compared, FileEngine, Flow, Foreseen, Held, Migration, MigrationPlan, Moved, Standing};
+use fullbore_engines::engine::{
+    Compared, FileEngine, Flow, Foreseen, Held, Loaded, Migration, MigrationPlan, Moved, Standing,
+};
 use fullbore_repository::Repository;
 use fullbore_repository::chain::steps::{RestoredState, coming};
 use fullbore_repository::inventory::StoredSet;
@@ -172,7 +174,7 @@ impl Migration for FileCutOver<'_> {
     }
 
     /// The target becomes a database. Then writers of the source are let in again.
-    fn end(&mut self) -> Result<Vec<String>> {
+    fn end(&mut self) -> Result<Loaded> {
         let checks = self.request.migration.compare != Comparison::None;
         let last = Request {
             recovery: Recovery::Now,
@@ -188,7 +190,7 @@ impl Migration for FileCutOver<'_> {
              let them use the target. The way back: let them use {source}. What is written to the target from now on does not \
              reach it"
         );
-        Ok(report.warnings.into_iter().chain([way_back]).collect())
+        Ok(Loaded { warnings: report.warnings, notes: vec![way_back], ..Loaded::default() })
     }
 
     fn give_up(&mut self) -> Vec<String> {

@@ -259,7 +259,12 @@ impl<'a> ChosenChain<'a> {
 fn with_chain(error: fullbore_core::Error, titles: &[String]) -> fullbore_core::Error {
     match error.one_line() {
         line if titles.iter().any(|title| line.contains(title)) => error,
-        _ => error.noting(&format!("the chain was: {}", titles.join("; "))),
+        _ => {
+            let named = titles.first().into_iter().chain(titles.get(1..).and_then(<[String]>::last));
+            let named: Vec<&str> = named.map(String::as_str).collect();
+            let more = if titles.len() > 2 { format!(" ({} sets)", titles.len()) } else { String::new() };
+            error.noting(&format!("the chain was: {}{more}", named.join(" … ")))
+        }
     }
 }
 

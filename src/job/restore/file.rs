@@ -111,6 +111,12 @@ pub(super) fn restore_piped(
             "put it and its full into files, and name both",
         ));
     }
+    let engine = &set.header().engine;
+    if fullbore_engines::named(engine).is_some_and(|engine| engine.file().is_none()) {
+        let why =
+            format!("a set of {engine} has many files, and their names are at its end: a pipe cannot go back to them");
+        return Err(Error::refused("--from -", why, "put the stream into a file first, and restore from this file"));
+    }
     let stream = only_stream(set)?;
     let mut staging = Staging::prepare(request, set, stream.size, report)?;
     let outcome = match staging.file_target(&stream, true)? {

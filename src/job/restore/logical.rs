@@ -8,7 +8,7 @@ use fullbore_core::media::Manifest;
 use fullbore_core::units::counted;
 use fullbore_core::unpack::NullTarget;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{Load, LoadOrder, Loaded, LogicalEngine, MAP, OWNER, SERVER_OPTION, SERVER_PROGRAM};
+use fullbore_engines::engine::{Load, LoadOrder, LogicalEngine, MAP, OWNER, SERVER_OPTION, SERVER_PROGRAM};
 use fullbore_engines::{Options, Restorer};
 use fullbore_repository::discovery;
 
@@ -181,7 +181,8 @@ fn load(
     if request.dry_run {
         plan_line(found, report);
         logs.iter().for_each(|found| plan_line(found, report));
-        tell(load.plan(), report);
+        let plan = load.plan();
+        report.take_in(plan.warnings, plan.notes);
         report.status = "planned".into();
         return Ok(());
     }
@@ -219,13 +220,8 @@ pub(super) fn fill(
 ) -> Result<()> {
     unpack(opened, found, load, conduct, report)?;
     let loaded = conduct.until_signalled(halt, || report.timed(INDEXES, |_| load.finish()))?;
-    tell(loaded, report);
+    report.take_in(loaded.warnings, loaded.notes);
     Ok(())
-}
-
-fn tell(loaded: Loaded, report: &mut Report) {
-    report.warnings.extend(loaded.warnings);
-    report.notes.extend(loaded.notes);
 }
 
 /// The names in a value of `--map`.

@@ -278,7 +278,7 @@ pub trait Migration: Send {
     ///
     /// # Errors
     /// The target refuses.
-    fn end(&mut self) -> Result<Vec<String>>;
+    fn end(&mut self) -> Result<Loaded>;
 
     /// After an error: makes the source writable again, if it is read-only because of [`freeze`](Self::freeze). Gives what
     /// the user should know: what the servers hold now.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fullbore_core::{Error, Result};
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +14,8 @@ use super::connection::{Connection, Failure};
 
 /// What servers call their system time zone.
 pub const SYSTEM: &str = "SYSTEM";
+/// A local time in a text of SQL; each 9 is any digit.
+const WRITTEN: &str = "9999-99-99 99:99";
 /// The member of a position that has it.
 pub const MEMBER: &str = "system_zone";
 /// The values of TIMESTAMP columns, in seconds since 1970: from 2 January 1970 to 1 January 2038.
@@ -84,6 +87,24 @@ impl SystemZone {
     fn at(&self, moment: i64) -> i32 {
         let behind = self.0.partition_point(|(from, _)| *from <= moment);
         self.0.get(behind.saturating_sub(1)).map_or(0, |(_, offset)| *offset)
+    }
+
+    /// The first local time in a text that means two moments: it is in the hour that the zone has twice. A server may choose one of them for
+    /// SYSTEM, and the other one for the zone by its name.
+    pub fn repeated_in(&self, text: &[u8]) -> Option<String> {
+        let is_twice = |local: i64| {
+            let changes = self.0.iter().zip(self.0.iter().skip(1));
+            changes
+                .map(|((_, before), (at, now))| at + i64::from(*now)..at + i64::from(*before))
+                .any(|hour| hour.contains(&local))
+        };
+        text.windows(WRITTEN.len()).find_map(|part| {
+            let digits = |byte: &u8| if byte.is_ascii_digit() { b'9' } else { *byte };
+            let shape: Vec<u8> = part.iter().map(digits).collect();
+            let text = str::from_utf8(part).ok().filter(|_| shape == WRITTEN.as_bytes())?;
+            let local = text.replace(' ', "T").parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?;
+            is_twice(local.timestamp().as_second()).then(|| text.to_owned())
+        })
     }
 
     /// Moments at which no other zone has all of its offsets.
@@ -201,6 +222,11 @@ impl ZoneOfSource {
         }
     }
 
+    /// The first local time in a text that means two moments.
+    pub fn repeated_in(&self, text: &[u8]) -> Option<String> {
+        self.zone.as_ref()?.repeated_in(text)
+    }
+
     /// What the target calls it. The target is asked when it is needed first.
     ///
     /// # Errors
@@ -273,6 +299,15 @@ mod tests {
                 && !beirut.names().contains(&"Europe/Athens".to_owned())
         );
         assert_eq!(berlin.fixed(), None);
+    }
+
+    #[test]
+    fn a_time_in_the_hour_that_is_repeated_is_found_in_a_text() {
+        let berlin = zone("Europe/Berlin");
+        let found = |text: &str| berlin.repeated_in(text.as_bytes());
+        assert_eq!(found("VALUES ('2024-10-27 01:59:59', '2024-10-27 02:30:00')").as_deref(), Some("2024-10-27 02:30"));
+        assert_eq!(found("'2024-10-27 03:00:00', '2024-03-31 02:30:00', '2024-10-27', '2024-13-27 02:30'"), None);
+        assert_eq!(zone("Asia/Tokyo").repeated_in(b"'2024-10-27 02:30:00'"), None);
     }
 
     #[test]

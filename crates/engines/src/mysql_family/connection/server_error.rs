@@ -54,9 +54,9 @@ pub const CLONE_NEEDS_TLS: u32 = 3872;
 const MESSAGE_MAX: usize = 512;
 
 /// Errors whose texts quote names of databases, tables, columns, other objects or accounts, and nothing else.
-const OF_NAMES: [u32; 31] = [
-    1007, 1008, 1044, 1049, 1050, 1051, 1054, 1060, 1061, 1072, 1091, 1109, 1141, 1142, 1143, 1146, 1147, 1227, 1304,
-    1305, 1359, 1360, 1396, 1410, 1449, 1451, 1452, 1524, 1537, 1539, 3523,
+const OF_NAMES: [u32; 33] = [
+    1007, 1008, 1032, 1114, 1044, 1049, 1050, 1051, 1054, 1060, 1061, 1072, 1091, 1109, 1141, 1142, 1143, 1146, 1147,
+    1227, 1304, 1305, 1359, 1360, 1396, 1410, 1449, 1451, 1452, 1524, 1537, 1539, 3523,
 ];
 
 impl ServerError {
@@ -90,7 +90,11 @@ impl ServerError {
     /// The text without the value of a row that it may quote: `Duplicate entry '…' for key …`.
     pub fn without_values(&self) -> String {
         let text = &self.message;
-        let hidden = text.split_once('\'').map(|(before, rest)| {
+        // The apostrophe of `Can't` is no quote.
+        let is_quote = |at: &usize| !text[..*at].ends_with(char::is_alphanumeric);
+        let quote = text.match_indices('\'').map(|(at, _)| at).find(is_quote);
+        let hidden = quote.map(|at| {
+            let (before, rest) = (&text[..at], &text[at + 1..]);
             let after = rest.rsplit_once("' for ").map_or("", |(_, after)| after);
             if after.is_empty() { format!("{before}'…'") } else { format!("{before}'…' for {after}") }
         });
@@ -158,6 +162,7 @@ mod tests {
         );
         assert_eq!(told("Out of space"), "Out of space (error 1062)");
         assert_eq!(told("Duplicate entry 'a' for b' for key 'k'"), "Duplicate entry '…' for key 'k' (error 1062)");
+        assert_eq!(told("Can't take 'secret'"), "Can't take '…' (error 1062)");
         assert_eq!(told("bad 'cut off secret"), "bad '…' (error 1062)");
         let of = |code, text: &str| ServerError::new("db", code, "42000", text.as_bytes()).with_names_only();
         let syntax = "right syntax to use near 'IDENTIFIED WITH 'mysql_native_password' AS '*CE2F0C36' at line 1";

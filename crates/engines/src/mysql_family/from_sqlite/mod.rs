@@ -31,8 +31,8 @@ use super::logical_set::lock;
 use super::logical_set::tsv::{self, Tally};
 use super::migration::state::{Phase, State};
 use crate::engine::{
-    Compared, Definition, Flow, Foreseen, Load, LoadOrder, Migration, MigrationEngine, MigrationOrder, MigrationPlan,
-    Moved, Standing,
+    Compared, Definition, Flow, Foreseen, Load, LoadOrder, Loaded, Migration, MigrationEngine, MigrationOrder,
+    MigrationPlan, Moved, Standing,
 };
 use crate::sqlite::outgoing::Outgoing;
 use drafts::{Draft, Told};
@@ -296,11 +296,11 @@ impl Migration for SqliteMigration {
         Ok(Compared { tables: self.objects.len() as u64, rows })
     }
 
-    fn end(&mut self) -> Result<Vec<String>> {
+    fn end(&mut self) -> Result<Loaded> {
         State::remove(&mut self.target.control)?;
         let name = self.order.source.clone();
         let source = self.source.take();
-        Ok(vec![match source.is_some_and(|source| source.locked_since.is_some()) {
+        let note = match source.is_some_and(|source| source.locked_since.is_some()) {
             true => format!(
                 "fullbore has kept writers out of {name} until now, and has not changed it. Applications can write to it \
                  again: let them use the target. The way back: let them use {name}. What is written to the target from now \
@@ -310,7 +310,8 @@ impl Migration for SqliteMigration {
                 "the target is {name} at one moment. Later changes of it do not reach the target: SQLite has no log of \
                  rows. To switch, stop the writers and migrate again with --replace --cut-over"
             ),
-        }])
+        };
+        Ok(Loaded { notes: vec![note], ..Loaded::default() })
     }
 
     fn give_up(&mut self) -> Vec<String> {

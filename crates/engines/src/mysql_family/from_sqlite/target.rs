@@ -44,7 +44,8 @@ impl Target {
         let options = &order.target_options;
         let login = Login::of(&order.target, &options.given, options.halt.clone())?;
         let Some(database) = login.address.database.clone() else {
-            let stem = Path::new(&order.source).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            let path = order.source.strip_prefix("sqlite:").unwrap_or(&order.source);
+            let stem = Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
             let hint = format!("write {}://USER@HOST/{}", login.address.dialect.name(), stem.unwrap_or_default());
             return Err(Error::usage("--into", "it does not name the database that takes the tables", hint));
         };

@@ -114,7 +114,12 @@ pub fn explained(table: &Listed, failure: Failure) -> Error {
         Failure::Server(error) => Error::refused(
             format!("table {}", table.object.shown()),
             format!("the server does not read it: {error}"),
-            "the account needs SELECT on it; repair or drop the table (CHECK TABLE), or leave it out with --exclude",
+            match table.object.condition {
+                Some(_) => "correct the condition of --where; the account needs SELECT on the table",
+                None => {
+                    "the account needs SELECT on it; repair or drop the table (CHECK TABLE), or leave it out with --exclude"
+                }
+            },
         ),
         Failure::Fault(error) => error,
     }

@@ -142,6 +142,13 @@ impl Freeze {
             Err(Failure::Fault(error)) => return Err(error),
         }
         let may_lock = facts.grants.globally("RELOAD") || facts.grants.globally("ALL PRIVILEGES");
+        // XA RECOVER shows the prepared transactions, which may still be committed. MySQL 5.7 asks for no privilege.
+        let may_recover =
+            ["XA_RECOVER_ADMIN", "ALL PRIVILEGES"].iter().any(|privilege| facts.grants.globally(privilege));
+        if dialect == Dialect::MySql && facts.series >= (8, 0) && !may_recover {
+            let why = "the account lacks XA_RECOVER_ADMIN: prepared XA transactions may still be committed";
+            return refused(why.into(), "GRANT XA_RECOVER_ADMIN ON *.* TO …; or migrate without --cut-over");
+        }
         if dialect == Dialect::MariaDb && !may_lock {
             let why =
                 "the account lacks RELOAD: accounts with READ_ONLY ADMIN are stopped by FLUSH TABLES WITH READ LOCK";
@@ -214,10 +221,17 @@ impl Freeze {
     /// Such a session waits for the lock.
     pub fn unlock(&mut self) -> Result<()> {
         let Some(mut held) = self.held.take().filter(|_| !self.is_mysql()) else { return Ok(()) };
-        let waiting = held.query(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE state IN ('Waiting for backup lock', 'Waiting for \
-             global read lock')",
-        )?;
+        // An ordinary session that takes a number of a sequence waits, too, and is refused then.
+        let waits = "state IN ('Waiting for backup lock', 'Waiting for global read lock')";
+        let may_write = "(EXISTS (SELECT 1 FROM mysql.roles_mapping r WHERE r.user = p.user) OR EXISTS (SELECT 1 FROM \
+                         information_schema.user_privileges u WHERE u.privilege_type IN ('SUPER', 'READ_ONLY ADMIN') AND u.grantee LIKE \
+                         CONCAT('''', p.user, '''@%')))";
+        let asked = format!("SELECT COUNT(*) FROM information_schema.processlist p WHERE {waits}");
+        let waiting = match held.query_if_allowed(&format!("{asked} AND {may_write}"))? {
+            Some(waiting) => waiting,
+            // Not every account may ask what others may do.
+            None => held.query(&asked)?,
+        };
         match waiting.single() {
             None | Some("0") => {}
             Some(count) => {

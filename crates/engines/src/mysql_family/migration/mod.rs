@@ -36,8 +36,8 @@ use super::logical_set::session::LogicalSession;
 use super::system_zone::SystemZone;
 use crate::Session;
 use crate::engine::{
-    Compared, Flow, Foreseen, LoadOrder, LogReplay, Migration, MigrationEngine, MigrationOrder, MigrationPlan, Moved,
-    RefreshBase, RefreshEngine, RefreshOrder, Refreshed, Standing,
+    Compared, Flow, Foreseen, LoadOrder, Loaded, LogReplay, Migration, MigrationEngine, MigrationOrder, MigrationPlan,
+    Moved, RefreshBase, RefreshEngine, RefreshOrder, Refreshed, Standing,
 };
 use cloned::Cloned;
 use freeze::{Before, Freeze, unfreeze};
@@ -180,6 +180,11 @@ impl ServerMigration {
                         this.plan.notes.push("the full was interrupted: it begins again".into());
                         this.open_full()?;
                         this.demand_own(&made)?;
+                    }
+                    Phase::Following { .. } if !this.order.follow => {
+                        let why = "its full is complete, and what the source has changed since is in the log only";
+                        let hint = "leave --no-follow out, or begin again with --replace and without --resume";
+                        return Err(Error::refused(this.servers.target.address.name(), why, hint));
                     }
                     Phase::Following { .. } => {
                         this.plan.is_full_done = true;
@@ -476,21 +481,22 @@ impl Migration for ServerMigration {
         })
     }
 
-    fn end(&mut self) -> Result<Vec<String>> {
+    fn end(&mut self) -> Result<Loaded> {
         self.demand_still()?;
         if self.servers.target_facts.dialect == Dialect::MariaDb {
             history::close_all(&mut self.servers.control)?;
         }
-        let made = self.create_events().and_then(|notes| {
+        let made = self.create_events().and_then(|warnings| {
             self.freeze.iter().try_for_each(Freeze::demand_read_only)?;
-            Ok(notes)
+            Ok(warnings)
         });
-        let mut notes = made.map_err(|error| self.without_events(error))?;
+        let warnings = made.map_err(|error| self.without_events(error))?;
+        let mut notes = Vec::new();
         State::remove(&mut self.servers.control)?;
         if let Some(freeze) = self.freeze.take() {
             notes.push(freeze.way_back());
         }
-        Ok(notes)
+        Ok(Loaded { warnings, notes, ..Loaded::default() })
     }
 
     fn give_up(&mut self) -> Vec<String> {

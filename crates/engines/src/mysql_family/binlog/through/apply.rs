@@ -244,7 +244,7 @@ impl Applier {
             Err(Failure::Server(error)) if known && MADE_ALREADY.contains(&error.code) => {}
             Err(Failure::Server(error)) => {
                 let what = format!("the statement {}", statement.shown());
-                let why = format!("the target refuses {what}: {}", error.without_values());
+                let why = format!("the target refuses {what}: {}", error.with_names_only());
                 let hint = "another session may have changed the target, or it is another version or vendor";
                 return Err(self.refused(&why, hint));
             }
@@ -374,7 +374,7 @@ impl Applier {
                     1205 | 1213 => "another session holds rows of the target: end it, then continue with --resume",
                     _ => "another session may have written to the target: begin again with --replace",
                 };
-                self.refused(&format!("the target does not take a change: {}", error.without_values()), hint)
+                self.refused(&format!("the target does not take a change: {}", error.with_names_only()), hint)
             }
             Failure::Fault(error) => error,
         }

@@ -8,7 +8,7 @@ use super::xa;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::event::{CRC, HEADER, Header, group, is_part_of_an_alter, kind};
 use crate::mysql_family::binlog::gtid::Gtid;
-use crate::mysql_family::connection::{Connection, Failure};
+use crate::mysql_family::connection::Connection;
 
 impl Statements {
     pub(super) fn begin_group(&mut self, gtid: Option<&Gtid>, header: &Header, event: &[u8]) -> Result<()> {
@@ -117,12 +117,6 @@ impl Statements {
 /// It refuses, or is lost.
 pub fn session(mut connection: Connection, dialect: Dialect) -> Result<Target> {
     connection.query("SET NAMES binary")?;
-    // What the source took, the target takes. Some versions do not have the second setting, and some accounts may not set it.
-    for setting in ["innodb_strict_mode = 0", "restrict_fk_on_non_standard_key = 0"] {
-        if let Err(Failure::Fault(error)) = connection.query(&format!("SET SESSION {setting}")) {
-            return Err(error);
-        }
-    }
     if dialect == Dialect::MariaDb {
         // The source has changed the table: so does the target.
         connection.query("SET SESSION system_versioning_alter_history = KEEP")?;

@@ -57,7 +57,7 @@ pub struct Statements {
     /// The current group has no statement yet.
     pub(super) empty: bool,
     /// The threads of the source with temporary tables, which are in the main session.
-    temporary: BTreeSet<u32>,
+    temporary: Vec<(u32, String)>,
     /// The tables of MariaDB whose rows the log had as rows, in lower case, without their databases.
     tables_of_rows: BTreeSet<String>,
     /// A table that the current group has created, with rows that may fail.
@@ -99,7 +99,7 @@ impl Statements {
             open: false,
             ended: false,
             empty: false,
-            temporary: BTreeSet::new(),
+            temporary: Vec::new(),
             tables_of_rows: BTreeSet::new(),
             half: None,
             prepared: BTreeMap::new(),
@@ -270,11 +270,16 @@ impl Statements {
                 self.take_gtid()?;
             }
         }
-        if self.of_xa.is_some() && self.temporary.contains(&statement.thread) {
+        if self.of_xa.is_some() && self.temporary.iter().any(|(thread, _)| *thread == statement.thread) {
             return Err(self.odd("an XA transaction has statements, and its session has temporary tables"));
         }
         if kind == Kind::Idle && statement.shown().starts_with("CREATE") {
-            self.temporary.insert(statement.thread);
+            self.temporary.extend(statement.temporary_tables().into_iter().map(|name| (statement.thread, name)));
+        } else if kind == Kind::Idle && statement.shown().starts_with("DROP") {
+            for name in statement.temporary_tables() {
+                let place = self.temporary.iter().position(|known| *known == (statement.thread, name.clone()));
+                place.map(|place| self.temporary.swap_remove(place));
+            }
         }
         if kind == Kind::Rows && changes_portion(&statement.text, &self.tables_of_rows) {
             return Err(self.odd(

@@ -12,7 +12,7 @@ use crate::mysql_family::binlog::statement::Statement;
 use crate::mysql_family::connection::{Connection, Failure, ServerError};
 use crate::mysql_family::logical::names::literal;
 use crate::mysql_family::server_defaults::ServerDefaults;
-use crate::mysql_family::system_zone::{SystemZone, ZoneOfSource};
+use crate::mysql_family::system_zone::{SYSTEM, SystemZone, ZoneOfSource};
 use crate::mysql_family::version::{ENDS_LATER, series};
 
 /// Statements whose answers are not read yet.
@@ -114,6 +114,12 @@ impl Target {
             Dialect::MariaDb => "binlog_annotate_row_events",
         };
         connection.query_if_allowed(&format!("SET SESSION {annotates} = 0"))?;
+        // What the source took, the target takes. Some versions do not have the second setting, and some accounts may not set it.
+        for setting in ["innodb_strict_mode = 0", "restrict_fk_on_non_standard_key = 0"] {
+            if let Err(Failure::Fault(error)) = connection.query(&format!("SET SESSION {setting}")) {
+                return Err(error);
+            }
+        }
         let packet = connection.query("SELECT @@max_allowed_packet")?;
         let packet: usize = packet.single().and_then(|text| text.parse().ok()).unwrap_or(1 << 20);
         let settings = Settings::begin(&mut connection, [source, dialect], foreign)?;
@@ -271,7 +277,22 @@ impl Target {
         self.versioned.clear();
         self.choose(statement)?;
         if statement.uses_system_zone() {
-            self.settings.system_zone = format!("'{}'", self.zone.name(&mut self.connection)?);
+            let name = self.zone.name(&mut self.connection)?.to_owned();
+            if name != SYSTEM && statement.names_system_zone() {
+                let why = format!(
+                    "it computes with the zone 'SYSTEM', which is {name} at the source, and another one in the target"
+                );
+                return Err(Trouble::Odd(why));
+            }
+            if name != SYSTEM
+                && let Some(time) = self.zone.repeated_in(&statement.text)
+            {
+                let why = format!(
+                    "the local time {time} in it means two moments in the system time zone of the source ({name})"
+                );
+                return Err(Trouble::Odd(why));
+            }
+            self.settings.system_zone = format!("'{name}'");
         }
         if let Some(set) = self.settings.change(statement)? {
             self.run(set.as_bytes())?;
@@ -309,7 +330,7 @@ impl Target {
             Err(Failure::Server(error)) if error.code == NO_DATABASE && statement.detached => Ok(()),
             Err(Failure::Server(error)) => {
                 let why = "a statement ran in a database that the target does not let it use";
-                Err(Trouble::Odd(format!("{why}: {}: {}", statement.shown(), error.without_values())))
+                Err(Trouble::Odd(format!("{why}: {}: {}", statement.shown(), error.with_names_only())))
             }
             Err(Failure::Fault(error)) => Err(error.into()),
             Ok(()) => {

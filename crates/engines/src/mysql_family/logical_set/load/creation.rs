@@ -133,8 +133,19 @@ pub fn fit_zone(connection: &mut Connection, code: &mut [Code], zone: Option<&Sy
     events.peek()?;
     match of_source.name(connection) {
         Ok(name) => {
-            events.for_each(|event| event.time_zone = name.to_owned());
-            None
+            let mut twice = Vec::new();
+            for event in events {
+                let head = find_outside(&event.create, " DO ").map_or(&event.create[..], |end| &event.create[..end]);
+                let is_twice = name != SYSTEM && zone.is_some_and(|zone| zone.repeated_in(head.as_bytes()).is_some());
+                twice.extend(is_twice.then(|| event.shown()));
+                event.time_zone = name.to_owned();
+            }
+            let told = |named| {
+                format!(
+                    "these events have a time in the hour that their zone repeats, and may run one hour off: {named}"
+                )
+            };
+            (!twice.is_empty()).then(|| told(first_of(twice, NAMED_MAX)))
         }
         Err(error) => {
             let named = first_of(events.map(|event| event.shown()), NAMED_MAX);

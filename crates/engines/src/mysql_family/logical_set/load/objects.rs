@@ -58,12 +58,16 @@ pub fn existing(connection: &mut Connection, plan: &Plan) -> Result<Vec<String>>
     Ok(found)
 }
 
-/// The error of a target that holds something already. A migration gives no database another name.
-pub fn not_empty(server: &str, found: &[String], is_migration: bool) -> Error {
+/// The error of a target that holds something already. A migration gives no database another name. `resumes`: the user continues a
+/// load, and the target notes none.
+pub fn not_empty(server: &str, found: &[String], is_migration: bool, resumes: bool) -> Error {
     let named = first_of(found, NAMED_MAX);
-    let hint = match is_migration {
-        true => "choose another server, or drop what is there with --replace",
-        false => {
+    let hint = match (is_migration, resumes) {
+        (_, true) => "no load of this set is interrupted there: an earlier run has completed it, or it was never begun",
+        (true, false) => {
+            "if an earlier migration is complete, there is nothing to do. Else choose another server, or drop what is there with --replace"
+        }
+        (false, false) => {
             "choose another server, give the database another name with --map OLD=NEW, or drop what is there with --replace"
         }
     };
@@ -343,7 +347,7 @@ fn create_most<'c>(connection: &mut Connection, code: &'c [Code]) -> Result<(Vec
 fn refused_code(left: &[&Code], first: &ServerError) -> Error {
     let named = first_of(left.iter().map(|code| code.shown()), NAMED_MAX);
     let hint = "what the target takes is there. Make what it needs on the target, such as a missing table, function or account, or \
-                grant SET_ANY_DEFINER (MySQL) or SET USER (MariaDB). Then continue with --resume";
+                grant SET_ANY_DEFINER and SYSTEM_USER (MySQL) or SET USER (MariaDB). Then continue with --resume";
     Error::refused(named, format!("the target refuses it: {first}"), hint)
 }
 

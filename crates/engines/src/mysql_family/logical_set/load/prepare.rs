@@ -157,7 +157,7 @@ pub fn prepared(
     }
     let found = objects::existing(control, plan)?;
     if !found.is_empty() && !order.replace {
-        return Err(objects::not_empty(&server, &found, order.leave_events));
+        return Err(objects::not_empty(&server, &found, order.leave_events, order.resume));
     }
     if order.replace && !(same && earlier.selection == selection) {
         demand_nothing_else(control, plan, &earlier)?;

@@ -361,7 +361,7 @@ fn refused(table: &PlannedTable, failure: Failure) -> Error {
     match failure {
         Failure::Server(error) => Error::refused(
             format!("table {}", table.shown()),
-            format!("the server does not take its rows: {}", error.without_values()),
+            format!("the server does not take its rows: {}", error.with_names_only()),
             match error.code {
                 1153 => "raise max_allowed_packet on the target: a row is longer",
                 code if DISK_FULL.contains(&code) => "free space on the target, then continue with --resume",
