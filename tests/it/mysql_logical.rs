@@ -122,7 +122,8 @@ const LENIENT: &str = "CREATE DATABASE lenient; USE lenient; SET sql_mode = ''; 
         gross DECIMAL(10,2) GENERATED ALWAYS AS (net * 1.193) STORED, third DECIMAL(6,1) GENERATED ALWAYS AS (net / 3) VIRTUAL, KEY (third)); \
     INSERT INTO cut (id, s, net, e) VALUES (0, 'abcdefgh', 9.99, 1); {} \
     CREATE TABLE more (id INT PRIMARY KEY, v VARCHAR(9), b TINYINT GENERATED ALWAYS AS (v * 1 + v * 2 + v * 3) STORED); \
-    INSERT INTO more (id, v) SELECT id, '9abc' FROM cut; SET sql_mode = DEFAULT; \
+    INSERT INTO more (id, v) SELECT id, '9abc' FROM cut; \
+    CREATE TABLE checked (v VARBINARY(9), CHECK (v <> 77)); INSERT INTO checked SELECT 'text' FROM cut; SET sql_mode = DEFAULT; \
     SET NAMES binary; CREATE FUNCTION bytes () RETURNS VARCHAR(9) DETERMINISTIC RETURN HEX('ä'); SET NAMES latin1 COLLATE latin1_bin; \
     CREATE FUNCTION spelled () RETURNS VARCHAR(40) DETERMINISTIC RETURN CONCAT(HEX('ä'), COLLATION('ä'), LENGTH('ä'), 'a' = 'A'); \
     CREATE TRIGGER spells BEFORE INSERT ON cut FOR EACH ROW SET NEW.s = HEX('ä'); CREATE VIEW seen AS SELECT HEX('ä') AS h, spelled() AS f; \

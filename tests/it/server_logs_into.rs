@@ -27,6 +27,7 @@ pub const WRITES: &str = "USE shop; INSERT INTO parent VALUES (1), (2); INSERT I
     SET collation_connection = utf16_general_ci, time_zone = '-03:00'; CREATE TABLE utf_16 (a VARCHAR(9) DEFAULT 'x'); \
     INSERT INTO utf_16 VALUES (); SET NAMES utf8mb4; SET time_zone = '+00:00'; \
     SET innodb_strict_mode = 0; CREATE TABLE loose (id INT) ROW_FORMAT=FIXED; SET innodb_strict_mode = 1; \
+    CREATE TABLE origin (`ä` INT COMMENT 'ö') SELECT 1 AS `ä`; SET NAMES latin1; CREATE TABLE copied SELECT * FROM origin; SET NAMES utf8mb4; \
     CREATE VIEW seen AS SELECT COUNT(*) n FROM t; CREATE USER later@localhost; \
     XA START 'one'; INSERT INTO t (v) VALUES ('prepared'); XA END 'one'; XA PREPARE 'one'; XA COMMIT 'one'; \
     SET SESSION binlog_format = 'STATEMENT'; SET @name := 'o''clock'; INSERT INTO t (v) VALUES (@name); \

@@ -464,14 +464,17 @@ impl Stage {
                 let looks = header.kind == kind::QUERY && header.size <= STATEMENT_MAX;
                 let mut event = Vec::new();
                 let crc = reader.pass(header, |bytes| {
-                    if looks {
-                        event.extend_from_slice(bytes);
+                    if !looks {
+                        return relays.write(bytes);
                     }
-                    relays.write(bytes)
+                    event.extend_from_slice(bytes);
+                    Ok(())
                 })?;
                 if matches!(header.kind, kind::QUERY | kind::MARIADB_COMPRESSED_QUERY) {
                     let body = event.get(HEADER..event.len().saturating_sub(CRC)).unwrap_or_default();
                     let statement = looks.then(|| Statement::parse(self.dialect, header, body).ok()).flatten();
+                    statement.iter().for_each(|statement| statement.correct_set(self.dialect, &mut event));
+                    relays.write(&event)?;
                     let is_early = header.kind == kind::QUERY && place_of(&piece.file, at) < self.complete;
                     self.learn(statement.as_ref(), is_early, || format!("{}:{at}", piece.file));
                 }

@@ -104,10 +104,11 @@ impl LogReplay for Replay<'_> {
         relays.close()?;
         let begun = Instant::now();
         write_index(directory, relays)?;
-        if dialect == Dialect::MariaDb {
+        // None: nothing of the log is applied, because the stop is the end of the full.
+        let first = relays.names.first().cloned();
+        if dialect == Dialect::MariaDb && first.is_some() {
             write_infos(directory, relays)?;
         }
-        let first = relays.names.first().cloned().unwrap_or_default();
         let mut options = options(dialect, &stage);
         // `_` alone stands for any letter there.
         let pattern = |name: &str| format!("replicate-wild-ignore-table={}.%", name.replace('_', "\\_"));
@@ -133,7 +134,10 @@ impl LogReplay for Replay<'_> {
             let (server, connection) = (&mut started.server, &mut started.connection);
             connection.set_silence(SILENCE);
             stage.system_zone.as_ref().map_or(Ok(()), |zone| zone.demand_in(connection))?;
-            let applied = apply(dialect, connection, server, (&stage, &first), (on.position, halt));
+            let applied = match &first {
+                Some(first) => apply(dialect, connection, server, (&stage, first), (on.position, halt)),
+                None => Ok(<(String, Vec<String>)>::default()),
+            };
             let applied = applied.and_then(|done| account.drop_it(connection).map(|()| done));
             applied.map_err(|error| server.explained(error))?
         };

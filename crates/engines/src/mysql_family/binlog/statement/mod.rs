@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::event::{Header, take};
+use super::event::{HEADER, Header, seal, take};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::sql_text::{tokens, unquoted};
@@ -27,6 +27,11 @@ const SUPPRESS_USE: u16 = 0x8;
 /// The mark of a statement that changes more databases than the list of names holds.
 const TOO_MANY: u8 = 254;
 
+/// The bytes in the body of an event before its settings.
+const BEFORE_SETTINGS: usize = 13;
+/// The number of `utf8mb4_general_ci`, which both vendors have.
+const UTF8MB4: &str = "45";
+
 /// A statement with the settings of its session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statement {
@@ -48,6 +53,8 @@ pub struct Statement {
     pub invoker: Option<(String, String)>,
     /// It creates, changes or drops its default database.
     pub detached: bool,
+    /// Where the body of its event has the number of the character set of the client: two bytes.
+    pub client_set_at: Option<usize>,
 }
 
 impl Statement {
@@ -75,7 +82,7 @@ impl Statement {
 
     /// Reads the settings; gives the microseconds of the time. What follows an unknown setting is ignored, as servers do.
     fn variables(&mut self, dialect: Dialect, mut rest: &[u8]) -> Option<u32> {
-        let mut micros = 0;
+        let (mut micros, whole) = (0, rest.len());
         let rest = &mut rest;
         while let Some([code]) = take::<1>(rest) {
             match code {
@@ -91,6 +98,7 @@ impl Statement {
                     self.set("auto_increment_offset", first);
                 }
                 4 => {
+                    self.client_set_at = Some(BEFORE_SETTINGS + whole - rest.len());
                     let [a, b, c, d, e, f] = *take::<6>(rest)?;
                     let [client, connection, server] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
                     self.set("character_set_client", client);
@@ -217,6 +225,32 @@ impl Statement {
         let Some(at) = self.opens_at() else { return Cow::Borrowed(self.text.trim_ascii_end()) };
         let (before, after) = self.text.split_at(at);
         Cow::Owned([before, after.get(OPEN.len()..).unwrap_or_default()].concat())
+    }
+
+    /// The same statement with a text that the server has written in UTF-8, whatever the character set of the session was: CREATE TABLE …
+    /// AS SELECT with its columns (`is_of_rows`), or, by MySQL, a statement about an account. Other texts are as the client sent them.
+    pub fn in_its_set(&self, kind: Kind, dialect: Dialect, is_of_rows: bool) -> Cow<'_, Self> {
+        let is_of_account = kind == Kind::Account && dialect == Dialect::MySql;
+        let is_utf8 = !self.text.is_ascii() && str::from_utf8(&self.text).is_ok();
+        if !is_utf8 || !(is_of_rows || self.keeps_open() || is_of_account) {
+            return Cow::Borrowed(self);
+        }
+        let mut other = self.clone();
+        let set = other.settings.iter_mut().find(|(name, _)| *name == "character_set_client");
+        set.into_iter().for_each(|(_, value)| UTF8MB4.clone_into(value));
+        Cow::Owned(other)
+    }
+
+    /// Gives an event of this statement the character set of its text, if the session had another one. `event` has its header and its
+    /// checksum.
+    pub fn correct_set(&self, dialect: Dialect, event: &mut [u8]) {
+        let is_right = matches!(self.in_its_set(Kind::of(&self.text), dialect, false), Cow::Borrowed(_));
+        let number = UTF8MB4.parse::<u16>().unwrap_or_default().to_le_bytes();
+        let Some(at) = self.client_set_at.filter(|_| !is_right).map(|at| HEADER + at) else { return };
+        if let Some(place) = event.get_mut(at..at + number.len()) {
+            place.copy_from_slice(&number);
+            seal(event);
+        }
     }
 
     /// Whether rows follow before the group ends, although no transaction began.
@@ -378,6 +412,21 @@ mod tests {
         ] {
             assert_eq!(of(text).names_system_zone(), names, "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_that_mysql_writes_in_utf8_for_a_session_in_latin1_gets_this_set_and_others_keep_theirs() {
+        let sets = [4, 8, 0, 8, 0, 255, 0];
+        let corrected = |text: &str| {
+            let body = body(&sets, text);
+            let mut event = [vec![0; HEADER], body.clone(), vec![0; 4]].concat();
+            parse(Dialect::MySql, &body).unwrap().correct_set(Dialect::MySql, &mut event);
+            event.get(HEADER + 13..HEADER + 20).unwrap().to_vec()
+        };
+        assert_eq!(corrected("CREATE TABLE `ä` (\n  `a` int\n) START TRANSACTION"), [4, 45, 0, 8, 0, 255, 0]);
+        assert_eq!(corrected("GRANT SELECT ON `ä`.* TO `b`@`%`")[1], 45);
+        assert_eq!(corrected("CREATE TABLE `ä` (`a` int)"), sets);
+        assert_eq!(corrected("CREATE TABLE `a` (\n  `a` int\n) START TRANSACTION"), sets);
     }
 
     #[test]

@@ -236,7 +236,8 @@ impl Applier {
     /// The target refuses it.
     pub fn define(&mut self, statement: &Statement, more: Option<&str>, known: bool) -> Result<()> {
         self.in_transaction = false;
-        self.target.prepare(statement).map_err(|trouble| self.trouble(trouble))?;
+        let in_its_set = statement.in_its_set(Kind::Definition, Dialect::MySql, false);
+        self.target.prepare(&in_its_set).map_err(|trouble| self.trouble(trouble))?;
         let text = [&statement.runnable(), more.unwrap_or_default().as_bytes()].concat();
         match self.target.run(&text) {
             Ok(()) => {}

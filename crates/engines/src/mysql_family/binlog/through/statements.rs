@@ -287,7 +287,9 @@ impl Statements {
                  the remaining parts wrong times",
             ));
         }
-        self.target().prepare(statement).map_err(|trouble| self.trouble(trouble))?;
+        let is_of_rows = kind == Kind::Definition && self.dialect == Dialect::MariaDb && self.open;
+        let in_its_set = statement.in_its_set(kind, self.dialect, is_of_rows);
+        self.target().prepare(&in_its_set).map_err(|trouble| self.trouble(trouble))?;
         for set in std::mem::take(&mut self.ahead) {
             self.run(set.as_bytes())?;
         }

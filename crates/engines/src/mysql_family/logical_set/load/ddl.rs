@@ -50,6 +50,11 @@ impl Split {
         self.create.contains(" GENERATED ALWAYS AS ")
     }
 
+    /// Whether the table perhaps has CHECKs. A text in quotes may say so, too.
+    pub fn may_check(&self) -> bool {
+        self.create.contains(" CHECK (")
+    }
+
     /// Whether the table is created with foreign keys.
     pub fn makes_foreign_keys(&self) -> bool {
         self.create.contains(" FOREIGN KEY ")

@@ -79,9 +79,10 @@ impl Loader {
     /// The server refuses them, or does not take each of them as it is.
     pub fn load(&mut self, table: &PlannedTable, rows: &[u8]) -> Result<u64> {
         let enums = enums(table);
-        let computed = self.computed(table)?.len();
-        if computed > 0 {
-            return self.load_computed(table, rows, computed + enums.len());
+        // An expression may warn of what it compares, such as a text with a number.
+        let expressions = self.computed(table)?.len() + usize::from(table.split.may_check());
+        if expressions > 0 {
+            return self.load_computed(table, rows, expressions + enums.len());
         }
         let mut each = rows.split_inclusive(|byte| *byte == b'\n');
         if enums.is_empty() || !each.any(|row| has_empty_member(row, &enums)) {
@@ -96,7 +97,7 @@ impl Loader {
             .try_fold(0, |loaded, group| Ok(loaded + self.load_as(table, group, mode)?))
     }
 
-    /// Rows of a table with computed columns, of which each row gives about so many warnings. They seldom give one, so rows are tried
+    /// Rows of a table with computed columns or CHECKs, of which each row gives about so many warnings. They seldom give one, so rows are tried
     /// together first.
     fn load_computed(&mut self, table: &PlannedTable, rows: &[u8], warnings: usize) -> Result<u64> {
         if !table.transactional {
@@ -174,10 +175,11 @@ impl Loader {
     /// # Errors
     /// The server refuses the statement.
     pub fn begin_row(&mut self, table: &PlannedTable) -> Result<()> {
-        let mode = match (self.computed(table)?, &enums(table)[..]) {
-            ([], []) => Mode::Strict,
-            ([], _) => Mode::EmptyMembers,
-            _ => Mode::Computed,
+        let has_expressions = !self.computed(table)?.is_empty() || table.split.may_check();
+        let mode = match &enums(table)[..] {
+            _ if has_expressions => Mode::Computed,
+            [] => Mode::Strict,
+            _ => Mode::EmptyMembers,
         };
         self.set_mode(mode)?;
         self.connection.begin_load(&load_statement(table)).map_err(|failure| refused(table, failure))
@@ -299,7 +301,7 @@ impl Loader {
 struct Accepted {
     enums: Vec<String>,
     computed: Vec<String>,
-    /// The columns that come from the set, if the server computes others.
+    /// The columns that come from the set, if the server computes something, too.
     loaded: Vec<String>,
 }
 
@@ -313,7 +315,7 @@ impl Accepted {
         // Of a wrong value within an expression, the server names the value only: it may be the name of a column, too.
         let names_no_column = || loaded.is_none_or(|at| !warning[..at].contains(['\'', '`']));
         let of_function = number.parse().is_ok_and(|number| OF_FUNCTIONS.contains(&number));
-        computed > loaded || !self.computed.is_empty() && (of_function || number == WRONG_VALUE && names_no_column())
+        computed > loaded || !self.loaded.is_empty() && (of_function || number == WRONG_VALUE && names_no_column())
     }
 }
 
@@ -424,6 +426,10 @@ mod tests {
     #[test]
     fn a_warning_about_a_computed_column_is_accepted_and_one_about_a_column_of_the_set_is_not() {
         let named = |columns: &[&str]| columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let checks = Accepted { loaded: named(&["a"]), ..Accepted::default() };
+        assert!(checks.takes("1292", "Truncated incorrect DOUBLE value: 'x'"));
+        assert!(!checks.takes("1264", "Out of range value for column 'a' at row 1"));
+        assert!(!checks.takes("3819", "Check constraint 'c' is violated."));
         let accepted = Accepted { computed: named(&["n", "half"]), loaded: named(&["a", "b"]), ..Accepted::default() };
         assert!(accepted.takes("1264", "Out of range value for column 'n' at row 1"));
         assert!(accepted.takes("1366", "Incorrect string value: 'a' for column `d`.`t`.`half` at row 1"));
