@@ -32,7 +32,8 @@ const CHANGES: &str = "USE shop; INSERT INTO customer (name) VALUES ('later'), (
     RENAME TABLE nothing TO something; TRUNCATE TABLE parts; INSERT INTO parts (id, v) VALUES (9, 9); \
     CREATE OR REPLACE VIEW b_view AS SELECT id, total, note FROM `order``s`; DROP PROCEDURE p; CREATE PROCEDURE q () SELECT 'it''s', 2; \
     CREATE TRIGGER t2 BEFORE UPDATE ON customer FOR EACH ROW SET NEW.name = UPPER(NEW.name); UPDATE customer SET name = CONCAT(name, '!') WHERE id = 1; \
-    START TRANSACTION; INSERT INTO customer (name) VALUES ('kept'); SAVEPOINT a; INSERT INTO customer (name) VALUES ('dropped'); ROLLBACK TO a; COMMIT; \
+    SET sql_mode = 'ANSI_QUOTES'; START TRANSACTION; INSERT INTO customer (name) VALUES ('kept'); SAVEPOINT a; INSERT INTO customer (name) VALUES ('dropped'); \
+    ROLLBACK TO a; COMMIT; SET sql_mode = DEFAULT; \
     CREATE EVENT e2 ON SCHEDULE EVERY 1 YEAR STARTS '2036-01-01 00:00:00' DO SET @x = 2; \
     CREATE DATABASE extra; CREATE TABLE extra.big (id INT PRIMARY KEY, v LONGTEXT); \
     INSERT INTO extra.big SELECT a.n * 10 + b.n, REPEAT(CHAR(97 + b.n), 20000) FROM (SELECT 0 n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4) a, \
@@ -50,16 +51,16 @@ fn without_counters(text: &str) -> String {
 
 fn without_the_privilege_to_see_prepared_transactions(world: &World, [source, target]: [&Server; 2]) {
     source.sql(
-        "CREATE USER mover@localhost IDENTIFIED BY 'p'; GRANT SELECT, SHOW VIEW, RELOAD, REPLICATION CLIENT, REPLICATION SLAVE, TRIGGER, EVENT, \
-         PROCESS, SHOW_ROUTINE, SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN ON *.* TO mover@localhost",
+        "CREATE USER mover@'%' IDENTIFIED BY 'p'; GRANT SELECT, SHOW VIEW, RELOAD, REPLICATION CLIENT, REPLICATION SLAVE, TRIGGER, EVENT, \
+         PROCESS, SHOW_ROUTINE, SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN ON *.* TO mover@'%'",
     );
     world.write("mover", b"p");
     let line = line([source, target], "--cut-over --plan").replacen("root@", "mover@", 1);
     let line = line.replacen("--password-file source", "--password-file mover", 1);
     world.run(&line).refused(1, "", "XA_RECOVER_ADMIN");
-    source.sql("GRANT XA_RECOVER_ADMIN ON *.* TO mover@localhost");
+    source.sql("GRANT XA_RECOVER_ADMIN ON *.* TO mover@'%'");
     world.run(&line).done();
-    source.sql("DROP USER mover@localhost");
+    source.sql("DROP USER mover@'%'");
 }
 
 const DATABASES: [&str; 4] = ["shop", "types", "a.b `c/é", "extra"];

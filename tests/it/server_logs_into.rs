@@ -19,7 +19,8 @@ pub const WRITES: &str = "USE shop; INSERT INTO parent VALUES (1), (2); INSERT I
     INSERT INTO wide (t, d, v) SELECT NOW(6), RAND() * 1000, REPEAT('x', 300) FROM information_schema.columns LIMIT 3000; \
     UPDATE wide SET v = CONCAT(id, v) WHERE id % 2 = 0; \
     BEGIN; INSERT INTO t (v) VALUES ('rolled back'); ROLLBACK; \
-    SET sql_mode = 'ANSI_QUOTES'; CREATE TABLE \"quoted\" (\"a\" INT DEFAULT 7); INSERT INTO quoted VALUES (); SET sql_mode = DEFAULT; \
+    SET sql_mode = 'ANSI_QUOTES'; BEGIN; INSERT INTO t (v) VALUES ('kept'); SAVEPOINT a; INSERT INTO t (v) VALUES ('gone'); ROLLBACK TO a; COMMIT; \
+    CREATE TABLE \"quoted\" (\"a\" INT DEFAULT 7); INSERT INTO quoted VALUES (); SET sql_mode = DEFAULT; \
     SET time_zone = '+05:00'; CREATE TABLE born (at TIMESTAMP DEFAULT '2020-01-01 00:00:00'); SET time_zone = '+00:00'; \
     INSERT INTO born VALUES (); SET foreign_key_checks = 0; CREATE TABLE orphan (id INT PRIMARY KEY, p INT, \
     FOREIGN KEY (p) REFERENCES nowhere (id)); SET foreign_key_checks = 1; \
@@ -28,6 +29,7 @@ pub const WRITES: &str = "USE shop; INSERT INTO parent VALUES (1), (2); INSERT I
     INSERT INTO utf_16 VALUES (); SET NAMES utf8mb4; SET time_zone = '+00:00'; \
     SET innodb_strict_mode = 0; CREATE TABLE loose (id INT) ROW_FORMAT=FIXED; SET innodb_strict_mode = 1; \
     CREATE TABLE origin (`ä` INT COMMENT 'ö') SELECT 1 AS `ä`; SET NAMES latin1; CREATE TABLE copied SELECT * FROM origin; SET NAMES utf8mb4; \
+    XA START 'empty'; SAVEPOINT a; XA END 'empty'; XA PREPARE 'empty'; XA COMMIT 'empty'; \
     CREATE VIEW seen AS SELECT COUNT(*) n FROM t; CREATE USER later@localhost; \
     XA START 'one'; INSERT INTO t (v) VALUES ('prepared'); XA END 'one'; XA PREPARE 'one'; XA COMMIT 'one'; \
     SET SESSION binlog_format = 'STATEMENT'; SET @name := 'o''clock'; INSERT INTO t (v) VALUES (@name); \

@@ -17,6 +17,7 @@ use super::replay::logged_events::LoggedEvents;
 use super::replay::without_rows::DefinedNames;
 use super::session::bytes_of;
 use super::statement::{Kind, Statement};
+use super::through::batch::is_rows;
 use super::through::statements::Statements;
 use super::walk::Walk;
 use crate::engine::{LogStop, Replayed, UnpackedLog};
@@ -97,6 +98,10 @@ pub struct Stage {
     pub complete: Option<u128>,
     /// Before that place, the log changes definitions.
     pub redefines: bool,
+    /// The log prepares an XA transaction without rows.
+    pub prepares_nothing: bool,
+    /// The group that is staged has rows.
+    has_rows: bool,
     /// What the log does to events, for a server that applies it itself.
     pub(super) events: LoggedEvents,
     /// The names in statements that define something.
@@ -138,6 +143,8 @@ impl Stage {
             met_base: false,
             complete: None,
             redefines: false,
+            prepares_nothing: false,
+            has_rows: false,
             events: LoggedEvents::default(),
             defined: DefinedNames::default(),
             alters_sequence: None,
@@ -461,6 +468,10 @@ impl Stage {
                 if self.dialect == Dialect::MySql && !first {
                     relays.say_source(at, header.server_id)?;
                 }
+                self.has_rows = !matches!(body, Body::Group(_)) && self.has_rows
+                    || is_rows(header.kind)
+                    || header.kind == kind::PAYLOAD;
+                self.prepares_nothing |= header.kind == kind::XA_PREPARE && !self.has_rows;
                 let looks = header.kind == kind::QUERY && header.size <= STATEMENT_MAX;
                 let mut event = Vec::new();
                 let crc = reader.pass(header, |bytes| {

@@ -24,6 +24,8 @@ const HINT: &str = "another session may have changed the target; or the account 
 
 /// An object: what it is, its database, and its name, in lower case.
 type Name = (String, String, String);
+/// The default collations of character sets.
+type DefaultCollations = BTreeMap<String, String>;
 /// The objects of a server, each with what is compared of it.
 type Objects = BTreeMap<Name, String>;
 
@@ -96,7 +98,10 @@ fn objects(
         Object::Code(code) if code.time_zone == SYSTEM => Object::Code(Code { time_zone: zone.to_owned(), ..code }),
         other => other,
     };
-    let mut found: Objects = all.map(in_zone).filter_map(|object| compared(object, depth)).collect();
+    let asked = "SELECT character_set_name, default_collate_name FROM information_schema.character_sets";
+    let pair = |row: Vec<Option<String>>| <[_; 2]>::try_from(row).ok().and_then(|[set, name]| Some((set?, name?)));
+    let defaults = connection.query(asked)?.rows.into_iter().filter_map(pair).collect();
+    let mut found: Objects = all.map(in_zone).filter_map(|object| compared(object, depth, &defaults)).collect();
     if depth < Depth::Texts {
         shapes(&mut connection, selection, &mut found)?;
     }
@@ -108,12 +113,12 @@ fn name(kind: &str, schema: &str, name: &str) -> Name {
 }
 
 /// An object, and what is compared of it.
-fn compared(object: Object, depth: Depth) -> Option<(Name, String)> {
+fn compared(object: Object, depth: Depth, defaults: &DefaultCollations) -> Option<(Name, String)> {
     let at = |least: Depth, text: String| if depth >= least { text } else { String::new() };
     Some(match object {
         Object::Database { name: database, create, .. } => (name("database", &database, ""), at(Depth::Texts, create)),
         Object::Table(table) => {
-            (name("table", &table.schema, &table.name), at(Depth::Texts, without_counter(&table.create)))
+            (name("table", &table.schema, &table.name), at(Depth::Texts, without_counter(&table.create, defaults)))
         }
         Object::Sequence { schema, name: of, create, next } => {
             (name("sequence", &schema, &of), at(Depth::Bodies, format!("{create} {next}")))
@@ -177,14 +182,14 @@ fn text_of(code: &Code) -> String {
 }
 
 /// A table without its next number, which rows that were rolled back move. Indexes come in any order.
-fn without_counter(create: &str) -> String {
+fn without_counter(create: &str, defaults: &DefaultCollations) -> String {
     const COUNTER: &str = " AUTO_INCREMENT=";
     let mut text = create.to_owned();
     if let Some(at) = find_outside(&text, COUNTER) {
         let digits = text.bytes().skip(at + COUNTER.len()).take_while(u8::is_ascii_digit).count();
         text.replace_range(at..at + COUNTER.len() + digits, "");
     }
-    let text = without_sets(&text);
+    let text = without_sets(&text, defaults);
     let is_key = |line: &&str| {
         ["KEY ", "UNIQUE ", "FULLTEXT ", "SPATIAL ", "CONSTRAINT "]
             .iter()
@@ -196,17 +201,27 @@ fn without_counter(create: &str) -> String {
     [others, keys].concat().join("\n")
 }
 
-/// Without character sets that stand before their collation: MySQL shows some that were left out before.
-fn without_sets(mut text: &str) -> String {
+/// With collations in the place of character sets: MySQL shows some sets that were left out before, and some defaults.
+fn without_sets(mut text: &str, defaults: &DefaultCollations) -> String {
     const SET: &str = " CHARACTER SET ";
     let mut kept = String::new();
     while let Some(at) = find_outside(text, SET) {
         let (before, after) = text.split_at(at);
-        let rest = after.get(SET.len()..).unwrap_or_default().trim_start_matches(|c: char| c.is_ascii_alphanumeric());
-        let (shown, next) =
-            if rest.starts_with(" COLLATE ") { ("", rest) } else { (SET, after.get(SET.len()..).unwrap_or_default()) };
-        kept.extend([before, shown]);
-        text = next;
+        let named = after.get(SET.len()..).unwrap_or_default();
+        let rest = named.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+        let default = named.get(..named.len() - rest.len()).and_then(|set| defaults.get(set));
+        kept.push_str(before);
+        match default {
+            _ if rest.starts_with(" COLLATE ") => text = rest,
+            Some(collation) => {
+                kept.extend([" COLLATE ", collation]);
+                text = rest;
+            }
+            None => {
+                kept.push_str(SET);
+                text = named;
+            }
+        }
     }
     kept + text
 }
@@ -260,14 +275,19 @@ mod tests {
     #[test]
     fn the_next_number_and_the_order_of_indexes_do_not_matter_and_a_comment_does() {
         let table = |keys: &str, end: &str| {
-            without_counter(&format!(
-                "CREATE TABLE `t` (\n  `id` int NOT NULL AUTO_INCREMENT,\n{keys}\n) ENGINE=InnoDB{end}"
-            ))
+            without_counter(
+                &format!("CREATE TABLE `t` (\n  `id` int NOT NULL AUTO_INCREMENT,\n{keys}\n) ENGINE=InnoDB{end}"),
+                &DefaultCollations::new(),
+            )
         };
         let one = table("  PRIMARY KEY (`id`),\n  KEY `a` (`a`),\n  KEY `b` (`b`)", " AUTO_INCREMENT=17 COMMENT='x'");
         assert_eq!(one, table("  PRIMARY KEY (`id`),\n  KEY `b` (`b`),\n  KEY `a` (`a`)", " COMMENT='x'"));
         let set = "a varchar(9) CHARACTER SET latin1 COLLATE latin1_bin COMMENT ' CHARACTER SET a COLLATE b', b CHARACTER SET latin1";
-        assert_eq!(without_sets(set), set.replacen(" CHARACTER SET latin1", "", 1));
+        let shown = set.replacen(" CHARACTER SET latin1", "", 1);
+        assert_eq!(without_sets(set, &DefaultCollations::new()), shown);
+        let defaults = DefaultCollations::from([("latin1".to_owned(), "latin1_swedish_ci".to_owned())]);
+        let shown = shown.replacen("b CHARACTER SET latin1", "b COLLATE latin1_swedish_ci", 1);
+        assert_eq!(without_sets(set, &defaults), shown);
         assert_ne!(one, table("  PRIMARY KEY (`id`),\n  KEY `b` (`b`)", " COMMENT='x'"));
         assert_ne!(
             one,

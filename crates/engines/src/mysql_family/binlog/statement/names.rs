@@ -2,6 +2,8 @@
 
 use super::Statement;
 use super::kind::words;
+use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::sql_text::{tokens, unquoted};
 
 impl Statement {
     /// Whether its text names something in the database `name`: this name, and a point behind it. Letters count as equal in
@@ -32,6 +34,26 @@ impl Statement {
         }
         let (name, after) = name(rest)?;
         after.trim_start().starts_with('.').then_some(name)
+    }
+
+    /// A statement about a savepoint, with a name that each SQL mode takes. In ANSI_QUOTES, servers write it in double quotes.
+    pub fn of_savepoint(&self) -> Vec<u8> {
+        let last = tokens(&self.text).last().map(|token| token.place);
+        let (head, name) = self.text.split_at(last.map_or(self.text.len(), |place| place.start));
+        match name.first() {
+            Some(b'"') => [head, quoted(&unquoted(&String::from_utf8_lossy(name))).as_bytes()].concat(),
+            _ => self.text.clone(),
+        }
+    }
+
+    /// Whether it asks for its default database, and has none: the session of the target has one from an earlier statement.
+    pub fn asks_for_no_database(&self) -> bool {
+        let of_code = ["PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "VIEW"];
+        let all: Vec<&[u8]> = tokens(&self.text).filter_map(|token| self.text.get(token.place)).collect();
+        let asks = |pair: &[&[u8]]| matches!(pair, [name, b"("] if ["DATABASE", "SCHEMA"].iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes())));
+        self.schema.is_empty()
+            && all.windows(2).any(asks)
+            && !words(&self.text).iter().any(|word| of_code.contains(&&word[..]))
     }
 
     /// The name of the table that CREATE TABLE creates, as it is written.
@@ -97,6 +119,25 @@ fn name(text: &str) -> Option<(String, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(text: &str) -> Statement {
+        Statement { text: text.as_bytes().to_vec(), ..Statement::default() }
+    }
+
+    #[test]
+    fn the_name_of_a_savepoint_is_in_backticks() {
+        let told = |text: &str| String::from_utf8_lossy(&of(text).of_savepoint()).into_owned();
+        assert_eq!(told("SAVEPOINT \"a\"\"`b\""), "SAVEPOINT `a\"``b`");
+        assert_eq!(told("ROLLBACK TO `a`"), "ROLLBACK TO `a`");
+    }
+
+    #[test]
+    fn a_statement_that_asks_for_its_database_and_has_none_is_known() {
+        assert!(of("INSERT INTO a.t VALUES (database ())").asks_for_no_database());
+        assert!(!of("INSERT INTO a.t VALUES ('DATABASE()')").asks_for_no_database());
+        assert!(!of("CREATE FUNCTION a.f () RETURNS TEXT RETURN DATABASE()").asks_for_no_database());
+        assert!(!Statement { schema: b"a".to_vec(), ..of("SELECT SCHEMA()") }.asks_for_no_database());
+    }
 
     #[test]
     fn a_statement_names_a_database_by_a_point_behind_its_name() {

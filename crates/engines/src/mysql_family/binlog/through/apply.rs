@@ -206,7 +206,7 @@ impl Applier {
             Kind::Savepoint => {
                 self.flush()?;
                 self.begin()?;
-                self.run(&statement.text)?;
+                self.run(&statement.of_savepoint())?;
                 return Ok(Passed::Inside);
             }
             Kind::Distributed => return Err(self.distributed()),
@@ -224,7 +224,14 @@ impl Applier {
                 let why = format!("the statement {} exchanges the rows of two tables", statement.shown());
                 return Err(self.refused(&why, "begin again with --replace after such statements"));
             }
-            Kind::Definition => Passed::Definition(Box::new(statement), ends),
+            Kind::Definition => {
+                // MariaDB: a definition within a transaction is CREATE TABLE … AS SELECT.
+                let is_of_rows = self.dialects[0] == Dialect::MariaDb && !ends;
+                Passed::Definition(
+                    Box::new(statement.in_its_set(kind, self.dialects[0], is_of_rows).into_owned()),
+                    ends,
+                )
+            }
             kind => Passed::PassedOver(kind, ends),
         })
     }
@@ -236,8 +243,7 @@ impl Applier {
     /// The target refuses it.
     pub fn define(&mut self, statement: &Statement, more: Option<&str>, known: bool) -> Result<()> {
         self.in_transaction = false;
-        let in_its_set = statement.in_its_set(Kind::Definition, Dialect::MySql, false);
-        self.target.prepare(&in_its_set).map_err(|trouble| self.trouble(trouble))?;
+        self.target.prepare(statement).map_err(|trouble| self.trouble(trouble))?;
         let text = [&statement.runnable(), more.unwrap_or_default().as_bytes()].concat();
         match self.target.run(&text) {
             Ok(()) => {}

@@ -3,7 +3,7 @@
 //! of another server for `mysql_family/migration`.
 
 pub mod apply;
-mod batch;
+pub mod batch;
 mod groups;
 pub mod guard;
 pub mod settings;

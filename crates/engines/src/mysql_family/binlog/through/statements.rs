@@ -251,7 +251,7 @@ impl Statements {
             Kind::Commit | Kind::Rollback => return self.end_transaction(&statement.text),
             Kind::Begin | Kind::Savepoint => {
                 self.open = true;
-                return self.run(&statement.text);
+                return self.run(&statement.of_savepoint());
             }
             Kind::Distributed => return self.distributed(&statement.text),
             // Not every account may do it, and it changes nothing that a table holds.

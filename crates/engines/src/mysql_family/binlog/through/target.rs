@@ -318,6 +318,11 @@ impl Target {
             // The database itself comes or goes. ALTER DATABASE without a name means this one.
             self.database = None;
         }
+        if self.database.is_some() && statement.asks_for_no_database() {
+            return Err(Trouble::Odd(
+                "it asks for the default database (DATABASE()), and its session had none".to_owned(),
+            ));
+        }
         if schema.is_empty() || self.database.as_ref() == Some(schema) {
             return Ok(());
         }

@@ -50,9 +50,9 @@ impl Split {
         self.create.contains(" GENERATED ALWAYS AS ")
     }
 
-    /// Whether the table perhaps has CHECKs. A text in quotes may say so, too.
+    /// Whether the table perhaps has CHECKs, or indexes of expressions. A text in quotes may say so, too.
     pub fn may_check(&self) -> bool {
-        self.create.contains(" CHECK (")
+        self.create.contains(" CHECK (") || self.create.contains(" ((")
     }
 
     /// Whether the table is created with foreign keys.

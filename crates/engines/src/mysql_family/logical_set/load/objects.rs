@@ -23,11 +23,12 @@ const AHEAD_BYTES: usize = 32 << 10;
 /// What a server without a strict mode has taken: the same member twice in an ENUM or SET (ER_DUPLICATED_VALUE_IN_TYPE), and values
 /// of computed columns that do not fit.
 const LENIENT: [u32; 6] = [1291, 1264, 1265, 1292, 1366, 1406];
-/// What a server says of the argument of a function, such as a text that is no date, number, address, JSON or XML. Such a warning never
+/// What a server says of the argument of a function, such as a text that is no date, number, address, JSON or XML, and of what an index
+/// of an expression computes. Such a warning never
 /// means that a column of the set changed.
-pub const OF_FUNCTIONS: [u32; 21] = [
-    1105, 1259, 1260, 1300, 1301, 1365, 1411, 1441, 1525, 1916, 1918, 1958, 1977, 3020, 3047, 3141, 4037, 4038, 4042,
-    4183, 6527,
+pub const OF_FUNCTIONS: [u32; 23] = [
+    1105, 1259, 1260, 1300, 1301, 1365, 1411, 1441, 1525, 1916, 1918, 1958, 1977, 3020, 3047, 3141, 3751, 3752, 4037,
+    4038, 4042, 4183, 6527,
 ];
 /// Warnings about words that a later series will not have, and about a doubled index.
 const OF_WORDS: [u32; 6] = [1287, 1681, 3719, 3720, 3778, 1831];
