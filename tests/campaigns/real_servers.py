@@ -22,6 +22,13 @@ def run(command, **options):
     return subprocess.run(command, capture_output=True, text=True, errors="replace", **options)
 
 
+def as_their_user(directory, home):
+    """How to run the program in a directory as the user of the servers: a server that it starts must not run as root."""
+    user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    environment = {**os.environ, "HOME": home, "NO_COLOR": "1", "XDG_RUNTIME_DIR": home, "XDG_STATE_HOME": home}
+    return {"cwd": directory, "env": environment, **user}
+
+
 class Server:
     """A real server, by the script that the tests use too; ended with this process at the latest."""
 

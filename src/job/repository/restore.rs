@@ -260,10 +260,11 @@ fn with_chain(error: fullbore_core::Error, titles: &[String]) -> fullbore_core::
     match error.one_line() {
         line if titles.iter().any(|title| line.contains(title)) => error,
         _ => {
-            let named = titles.first().into_iter().chain(titles.get(1..).and_then(<[String]>::last));
-            let named: Vec<&str> = named.map(String::as_str).collect();
-            let more = if titles.len() > 2 { format!(" ({} sets)", titles.len()) } else { String::new() };
-            error.noting(&format!("the chain was: {}{more}", named.join(" … ")))
+            let shown = match titles {
+                [first, _, .., last] => format!("{first} … {last} ({} sets)", titles.len()),
+                few => few.join(" … "),
+            };
+            error.noting(&format!("the chain was: {shown}"))
         }
     }
 }

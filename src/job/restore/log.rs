@@ -134,6 +134,36 @@ pub(super) fn unpack_one(
     Ok(outcome)
 }
 
+/// A log set that was unpacked. Its files are removed when this is dropped.
+pub(super) struct Unpacked {
+    name: String,
+    streams: Vec<File>,
+    manifest: Manifest,
+    _files: Unpacking,
+}
+
+impl Unpacked {
+    /// Unpacks a log set into a directory.
+    pub fn within(
+        directory: &Path,
+        found: &discovery::Found,
+        request: &Request,
+        key: Option<&SecretKey>,
+        conduct: &Conduct,
+        report: &mut Report,
+    ) -> Result<Self> {
+        let opened = open(found, request, key, report)?;
+        let files = Unpacking::within(directory, engine_of(&found.header.engine)?);
+        let manifest = unpack_one(found, opened, &files, directory, conduct, report)?.manifest;
+        Ok(Self { name: chain::title(&found.set), streams: files.open()?, manifest, _files: files })
+    }
+
+    /// The set for a database that stands here.
+    pub fn set<'a>(&'a self, database: &'a Path, stands: &'a SetEnd) -> UnpackedLog<'a> {
+        UnpackedLog { name: &self.name, streams: &self.streams, position: &self.manifest.position, database, stands }
+    }
+}
+
 /// Reads log sets, and keeps nothing.
 pub(super) fn read_only(
     logs: &[discovery::Found],

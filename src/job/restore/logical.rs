@@ -172,7 +172,7 @@ fn load(
         None if logs.is_empty() => Ok(None),
         None => Prepared::into_server(url, &options, manifest, &position, &order).map(Some),
     })?;
-    super::stop::demand(logs, request, key, conduct, report)?;
+    super::stop::demand((manifest, logs), request, key, conduct, report)?;
     if let Some(replay) = replay.as_mut().filter(|_| !request.dry_run) {
         replay.loads()?;
     }

@@ -11,13 +11,12 @@ use fullbore_core::{Error, Result};
 use fullbore_engines::Options;
 use fullbore_engines::engine::{
     GivenOptions, LoadOrder, LogReplay, RefreshBase, RefreshOrder, ReplayInto, ReplayOn, Replayed, SERVER_OPTION,
-    SERVER_PROGRAM, SetEnd, UnpackedLog,
+    SERVER_PROGRAM, SetEnd,
 };
-use fullbore_repository::chain;
 use fullbore_repository::discovery;
 
 use super::Request;
-use super::log::{self, Unpacking};
+use super::log::{self, Unpacked};
 use crate::report::Report;
 
 /// A replay that is possible: the server's program is here.
@@ -144,16 +143,9 @@ impl<'a> Prepared<'a> {
     ) -> Result<()> {
         let stop = request.stop();
         for found in logs {
-            let opened = log::open(found, request, key, report)?;
-            let engine = log::engine_of(&found.header.engine)?;
-            let unpacking = Unpacking::within(directory, engine);
-            let outcome = log::unpack_one(found, opened, &unpacking, directory, conduct, report)?;
-            let (name, streams) = (chain::title(&found.set), unpacking.open()?);
-            let position = &outcome.manifest.position;
-            let set =
-                UnpackedLog { name: &name, streams: &streams, position, database: directory, stands: &self.stands };
+            let unpacked = Unpacked::within(directory, found, request, key, conduct, report)?;
             // Behind a stop, it only looks at the commits.
-            self.stands = self.replay.stage(&set, stop.as_ref())?.stands;
+            self.stands = self.replay.stage(&unpacked.set(directory, &self.stands), stop.as_ref())?.stands;
         }
         Ok(())
     }

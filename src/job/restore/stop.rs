@@ -3,14 +3,15 @@
 use fullbore_core::cipher::SecretKey;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::io::{PrivateDirectory, scratch_directory};
-use fullbore_core::media::SetKind;
+use fullbore_core::media::{Manifest, SetKind};
 use fullbore_core::pool::Pool;
 use fullbore_core::{Error, Result};
-use fullbore_engines::engine::{LogStop, UnpackedLog};
-use fullbore_repository::chain::{self, Choice};
+use fullbore_engines::engine::LogStop;
+use fullbore_repository::chain::Choice;
 use fullbore_repository::discovery;
 
-use super::{Request, log};
+use super::Request;
+use super::log::{self, Unpacked};
 use crate::report::Report;
 
 /// The choice of the log set that has `stop`, among those that were found.
@@ -65,27 +66,20 @@ pub(in crate::job) fn choice(
 }
 
 /// Looks whether a restore can stop at a place in the log, before the target changes: the log set that has the place is read up to it.
+/// `base` is the manifest of the full below the log sets.
 ///
 /// # Errors
 /// The place is inside of a transaction, or the set is damaged.
 pub(super) fn demand(
-    logs: &[discovery::Found],
+    (base, logs): (&Manifest, &[discovery::Found]),
     request: &Request,
     key: Option<&SecretKey>,
     conduct: &Conduct,
-    report: &mut Report,
+    report: &Report,
 ) -> Result<()> {
     let (Some(stop @ LogStop::Place(_)), Some(found)) = (request.stop(), logs.last()) else { return Ok(()) };
-    let engine = log::engine_of(&found.header.engine)?;
     let scratch = PrivateDirectory::new(&scratch_directory(), "stop")?;
-    let unpacking = log::Unpacking::within(scratch.path(), engine);
-    let opened = log::open(found, request, key, report)?;
     // What is read here is read again for the restore, and counts then.
-    let outcome = log::unpack_one(found, opened, &unpacking, scratch.path(), conduct, &mut report.clone())?;
-    let (name, streams, position) = (chain::title(&found.set), unpacking.open()?, &outcome.manifest.position);
-    let stands = engine
-        .end(&position.last.value())
-        .map_err(|why| Error::incomplete(&name, why, "use another copy of the set"))?;
-    let set = UnpackedLog { name: &name, streams: &streams, position, database: scratch.path(), stands: &stands };
-    engine.demand_stop(&set, &stop)
+    let unpacked = Unpacked::within(scratch.path(), found, request, key, conduct, &mut report.clone())?;
+    log::engine_of(&found.header.engine)?.demand_stop(&unpacked.set(scratch.path(), &log::end_of(base)?), &stop)
 }

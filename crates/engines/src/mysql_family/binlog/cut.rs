@@ -237,9 +237,12 @@ pub(super) fn begins_at(dialect: Dialect, position: &Position, stop: &LogStop) -
     let first = End::read(dialect, &position.first.value());
     let last = LogEnd::read(dialect, &position.last.value());
     let begin = first.ok().zip(last.ok()).and_then(|(first, last)| last.begin(&first));
-    begin.is_some_and(|begin| {
-        place_of_stop(stop).is_some_and(|target| place(&begin) == Some(target) && names(stop, &begin))
-    })
+    begin.is_some_and(|begin| is_at(&begin, Some(stop)))
+}
+
+/// True if a stop is this place.
+pub(super) fn is_at(begin: &Place, stop: Option<&LogStop>) -> bool {
+    stop.is_some_and(|stop| names(stop, begin) && place_of_stop(stop) == place(begin))
 }
 
 /// True if a stop is a place in the files of a server whose last one is this.

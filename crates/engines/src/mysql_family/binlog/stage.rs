@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fullbore_core::{Error, Result};
 
-use super::cut::{Cut, holds_place, place_of, place_of_stop};
+use super::cut::{Cut, holds_place, is_at, place_of};
 use super::end::{End, LogEnd, Piece, Place, micros, show_time};
 use super::event::{Body, CRC, Group, HEADER, Header, MAGIC, format_in, kind};
 use super::events::Events;
@@ -174,8 +174,7 @@ impl Stage {
         let begin = last.begin(&first).ok_or_else(|| broken("it holds nothing".into()))?;
         self.must_continue(set.name, &first, &begin, &last)?;
         self.enter_source(last.system_zone.as_ref(), &last.defaults);
-        let begins_there = stop.and_then(place_of_stop) == place(&begin);
-        self.cut.begin_set(begins_there || holds_place(&begin, &last.end.binlog, stop));
+        self.cut.begin_set(is_at(&begin, stop) || holds_place(&begin, &last.end.binlog, stop));
         let mut walk = Walk::new(&begin.file, Gtids::parse(self.dialect, &first.binlog.gtid));
         walk.offset = begin.offset;
         walk.file_crc = [&last.end.binlog, &first.binlog]

@@ -157,6 +157,14 @@ impl Connection {
         }
     }
 
+    /// Gives the session a setting, as `NAME = VALUE`, if the server takes it: not every version has it, and not every account may set it.
+    pub fn set_if_taken(&mut self, setting: &str) -> Result<()> {
+        match self.query(&format!("SET SESSION {setting}")) {
+            Err(Failure::Fault(error)) => Err(error),
+            Ok(_) | Err(Failure::Server(_)) => Ok(()),
+        }
+    }
+
     /// Runs one statement that is not UTF-8, and ignores its result.
     pub fn run_bytes(&mut self, statement: &[u8]) -> Result<(), Failure> {
         self.send(COM_QUERY, statement)?;

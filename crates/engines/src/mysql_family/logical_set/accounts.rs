@@ -30,9 +30,7 @@ pub fn ask(connection: &mut Connection, facts: &Facts) -> Result<Vec<Object>> {
     let mysql = facts.dialect == Dialect::MySql;
     if mysql {
         // A hash has bytes that are not text. MySQL before 8.0.17 does not know this setting, and has hashes of letters.
-        if let Err(Failure::Fault(error)) = connection.query("SET SESSION print_identified_with_as_hex = 1") {
-            return Err(error);
-        }
+        connection.set_if_taken("print_identified_with_as_hex = 1")?;
     }
     let mut accounts = list(connection, if mysql { MYSQL_LIST } else { MARIADB_LIST })?;
     accounts.retain(|account| mysql || account.user != PUBLIC || facts.series >= PUBLIC_SINCE);

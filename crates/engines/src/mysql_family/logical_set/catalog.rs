@@ -125,6 +125,11 @@ pub struct Code {
 }
 
 impl Code {
+    /// Whether the session that made it was in UTF-8, or took bytes as they are.
+    pub fn is_utf8(&self) -> bool {
+        ["utf8mb4", "utf8mb3", "utf8", "binary", ""].contains(&self.character_set.as_str())
+    }
+
     /// For messages: `view shop.totals`.
     pub fn shown(&self) -> String {
         format!("{} {}.{}", self.kind.to_lowercase(), self.schema, self.name)

@@ -23,7 +23,7 @@ const RETURNS: &[u8] = b") RETURNS ";
 
 /// Whether the text of an object may be another one than at its creation.
 pub fn may_differ(code: &Code) -> bool {
-    !is_utf8(code) && !code.create.is_ascii()
+    !code.is_utf8() && !code.create.is_ascii()
         || has_mode(code, "NO_BACKSLASH_ESCAPES") && code.create.contains('\\')
         || has_mode(code, "HIGH_NOT_PRECEDENCE") && code.kind == "EVENT"
 }
@@ -140,17 +140,12 @@ fn places<'a>(raw: &[u8], parts: &'a [Part]) -> Vec<(Range<usize>, &'a str)> {
 
 /// A piece in the character set of the session, in UTF-8. None if the server cannot convert it.
 fn of_session(connection: &mut Connection, code: &Code, piece: &[u8]) -> Result<Option<String>, Failure> {
-    if let Some(text) = str::from_utf8(piece).ok().filter(|text| text.is_ascii() || is_utf8(code)) {
+    if let Some(text) = str::from_utf8(piece).ok().filter(|text| text.is_ascii() || code.is_utf8()) {
         return Ok(Some(text.to_owned()));
     }
     let digits: String = piece.iter().map(|byte| format!("{byte:02X}")).collect();
     let answer = connection.query(&format!("SELECT CONVERT(_{} 0x{digits} USING utf8mb4)", code.character_set))?;
     Ok(answer.single().map(str::to_owned))
-}
-
-/// Whether the session that made an object was in UTF-8.
-fn is_utf8(code: &Code) -> bool {
-    ["utf8mb4", "utf8mb3", "utf8", "binary", ""].contains(&code.character_set.as_str())
 }
 
 #[cfg(test)]

@@ -330,11 +330,10 @@ impl Statement {
         if !has(b"CONVERT_TZ") || !has(b"SYSTEM") {
             return false;
         }
-        let of_code = ["PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "VIEW"];
         let texts = ["'SYSTEM'", "\"SYSTEM\""];
         let mut texts_of = tokens(&self.text).filter_map(|token| self.text.get(token.place));
         texts_of.any(|token| texts.iter().any(|text| token.eq_ignore_ascii_case(text.as_bytes())))
-            && !words(&self.text).iter().any(|word| of_code.contains(&&word[..]))
+            && !self.is_about_code()
     }
 
     /// The temporary tables that it creates or drops, in lower case and without their databases.

@@ -48,12 +48,18 @@ impl Statement {
 
     /// Whether it asks for its default database, and has none: the session of the target has one from an earlier statement.
     pub fn asks_for_no_database(&self) -> bool {
-        let of_code = ["PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "VIEW"];
+        if !self.schema.is_empty() {
+            return false;
+        }
         let all: Vec<&[u8]> = tokens(&self.text).filter_map(|token| self.text.get(token.place)).collect();
         let asks = |pair: &[&[u8]]| matches!(pair, [name, b"("] if ["DATABASE", "SCHEMA"].iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes())));
-        self.schema.is_empty()
-            && all.windows(2).any(asks)
-            && !words(&self.text).iter().any(|word| of_code.contains(&&word[..]))
+        all.windows(2).any(asks) && !self.is_about_code()
+    }
+
+    /// Whether it is about an object with a body, which runs later.
+    pub(super) fn is_about_code(&self) -> bool {
+        const KINDS: [&str; 6] = ["PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "VIEW"];
+        words(&self.text).iter().any(|word| KINDS.contains(&&word[..]))
     }
 
     /// The name of the table that CREATE TABLE creates, as it is written.

@@ -114,11 +114,9 @@ impl Target {
             Dialect::MariaDb => "binlog_annotate_row_events",
         };
         connection.query_if_allowed(&format!("SET SESSION {annotates} = 0"))?;
-        // What the source took, the target takes. Some versions do not have the second setting, and some accounts may not set it.
+        // What the source took, the target takes.
         for setting in ["innodb_strict_mode = 0", "restrict_fk_on_non_standard_key = 0"] {
-            if let Err(Failure::Fault(error)) = connection.query(&format!("SET SESSION {setting}")) {
-                return Err(error);
-            }
+            connection.set_if_taken(setting)?;
         }
         let packet = connection.query("SELECT @@max_allowed_packet")?;
         let packet: usize = packet.single().and_then(|text| text.parse().ok()).unwrap_or(1 << 20);

@@ -107,8 +107,7 @@ fn is_word(text: &str) -> bool {
 
 /// Whether the text of an object, which is UTF-8, has the same bytes in the character set of its creation.
 fn is_same_text(code: &Code) -> bool {
-    let set = code.character_set.as_str();
-    code.create.is_ascii() || ["utf8mb4", "utf8mb3", "utf8", "binary", ""].contains(&set) || !is_word(set)
+    code.create.is_ascii() || code.is_utf8() || !is_word(&code.character_set)
 }
 
 /// The text of an object in the character set of its creation: a literal without a character set of its own has this one.

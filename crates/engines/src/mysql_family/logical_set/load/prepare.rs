@@ -31,7 +31,7 @@ pub const MODE: &str = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBS
 /// Settings that stored generated columns may depend on.
 pub const SETTINGS: &str = "lc_time_names = 'en_US', div_precision_increment = 4, default_week_format = 0";
 /// A column without a default has none.
-const EXPLICIT_TIMESTAMPS: &str = "SET SESSION explicit_defaults_for_timestamp = 1";
+const EXPLICIT_TIMESTAMPS: &str = "explicit_defaults_for_timestamp = 1";
 /// How long the server may be silent: it may create an index of a large table.
 const SILENCE: Duration = Duration::from_secs(24 * 3600);
 /// The settings of names and modes, for objects.
@@ -52,38 +52,31 @@ pub fn control(login: &Login) -> Result<Connection> {
         connection.query(&statement)?;
     }
     connection.query(&format!("SET SESSION foreign_key_checks = 0, sql_safe_updates = 0, {SETTINGS}, {UNLIMITED}"))?;
-    if let Err(Failure::Fault(error)) = connection.query(&format!("SET SESSION max_error_count = {SHOWN_MAX}")) {
-        return Err(error);
-    }
+    connection.set_if_taken(&format!("max_error_count = {SHOWN_MAX}"))?;
     let of_dialect: &[&str] = match login.address.dialect {
         Dialect::MySql => {
             &[
                 EXPLICIT_TIMESTAMPS,
-                "SET SESSION max_execution_time = 0",
-                "SET SESSION sql_require_primary_key = 0",
-                "SET SESSION sql_generate_invisible_primary_key = 0",
-                "SET SESSION show_gipk_in_create_table_and_information_schema = 1",
+                "max_execution_time = 0",
+                "sql_require_primary_key = 0",
+                "sql_generate_invisible_primary_key = 0",
+                "show_gipk_in_create_table_and_information_schema = 1",
                 // A foreign key may refer to columns that are not unique.
-                "SET SESSION restrict_fk_on_non_standard_key = 0",
+                "restrict_fk_on_non_standard_key = 0",
                 // The default of 1 MiB sorts the entries of an index in many small runs.
-                "SET SESSION innodb_ddl_buffer_size = 67108864",
+                "innodb_ddl_buffer_size = 67108864",
             ]
         }
         Dialect::MariaDb => &[
             EXPLICIT_TIMESTAMPS,
-            "SET SESSION max_statement_time = 0, idle_transaction_timeout = 0",
+            "max_statement_time = 0, idle_transaction_timeout = 0",
             // The log of the target needs no text of a statement besides its rows.
-            "SET SESSION binlog_annotate_row_events = 0",
+            "binlog_annotate_row_events = 0",
             // A change of a system-versioned table keeps the history.
-            "SET SESSION system_versioning_alter_history = KEEP",
+            "system_versioning_alter_history = KEEP",
         ],
     };
-    for statement in of_dialect {
-        // Some accounts may not set them, and some versions do not have them.
-        if let Err(Failure::Fault(error)) = connection.query(statement) {
-            return Err(error);
-        }
-    }
+    of_dialect.iter().try_for_each(|setting| connection.set_if_taken(setting))?;
     Ok(connection)
 }
 
