@@ -200,7 +200,9 @@ const OF_MARIADB: &str = "CREATE DATABASE more; USE more; CREATE SEQUENCE s STAR
     CREATE SEQUENCE back START WITH -5 INCREMENT BY -2 MINVALUE -1000 MAXVALUE 50; DO NEXTVAL(back); ALTER SEQUENCE back RESTART 20; \
     CREATE TABLE v (k INT PRIMARY KEY, /*M!100700 u UUID,*/ i6 INET6, /*M!101000 i4 INET4,*/ hidden INT INVISIBLE DEFAULT 7, CHECK (k > 0)); \
     INSERT INTO v (k, /*M!100700 u,*/ i6, /*M!101000 i4,*/ hidden) VALUES (1, /*M!100700 '123e4567-e89b-12d3-a456-426655440000',*/ \
-    '::ffff:1.2.3.4', /*M!101000 '1.2.3.4',*/ 8), (2, /*M!100700 NULL,*/ '::', /*M!101000 '0.0.0.0',*/ NULL);";
+    '::ffff:1.2.3.4', /*M!101000 '1.2.3.4',*/ 8), (2, /*M!100700 NULL,*/ '::', /*M!101000 '0.0.0.0',*/ NULL); \
+    CREATE TABLE loose (id INT PRIMARY KEY, j JSON, n INT CHECK (n > 0)); SET check_constraint_checks = 0; \
+    INSERT INTO loose VALUES (1, 'no JSON', -1), (2, NULL, 1); SET check_constraint_checks = 1;";
 
 #[test]
 fn a_mariadb_server_comes_back_in_another_one_with_every_row_and_object() {
