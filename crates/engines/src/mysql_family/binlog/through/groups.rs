@@ -26,7 +26,7 @@ impl Statements {
             self.next = next;
             self.take_gtid()?;
         }
-        self.empty = true;
+        (self.empty, self.changed) = (true, false);
         if header.kind == kind::MARIADB_GTID {
             let body = event.get(HEADER..).unwrap_or_default();
             if is_part_of_an_alter(body.get(..body.len().saturating_sub(CRC)).unwrap_or_default()) {

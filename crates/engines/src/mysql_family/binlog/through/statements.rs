@@ -56,6 +56,8 @@ pub struct Statements {
     pub(super) ended: bool,
     /// The current group has no statement yet.
     pub(super) empty: bool,
+    /// The current group has changed something.
+    pub(super) changed: bool,
     /// The threads of the source with temporary tables, which are in the main session.
     temporary: Vec<(u32, String)>,
     /// The tables of MariaDB whose rows the log had as rows, in lower case, without their databases.
@@ -65,6 +67,8 @@ pub struct Statements {
     /// The XA transactions that are prepared. MariaDB: each with the session that has prepared it. A session that ends gives
     /// its transaction away before InnoDB can find it: an XA COMMIT of another session would then succeed without effect.
     pub prepared: BTreeMap<String, Option<Target>>,
+    /// MySQL: the XA transactions without a change that are not committed yet. Of them, the target takes the GTIDs only.
+    pub(super) hollow: BTreeSet<String>,
     /// The GTID and the place of the current group, for errors.
     pub(super) group: String,
     /// The GTID of the current group, as the target takes it.
@@ -99,10 +103,12 @@ impl Statements {
             open: false,
             ended: false,
             empty: false,
+            changed: false,
             temporary: Vec::new(),
             tables_of_rows: BTreeSet::new(),
             half: None,
             prepared: BTreeMap::new(),
+            hollow: BTreeSet::new(),
             group: String::new(),
             next: String::new(),
             renamed: 0,
@@ -287,8 +293,7 @@ impl Statements {
                  the remaining parts wrong times",
             ));
         }
-        let is_of_rows = kind == Kind::Definition && self.dialect == Dialect::MariaDb && self.open;
-        let in_its_set = statement.in_its_set(kind, self.dialect, is_of_rows);
+        let in_its_set = statement.in_its_set(kind, self.dialect, self.open);
         self.target().prepare(&in_its_set).map_err(|trouble| self.trouble(trouble))?;
         for set in std::mem::take(&mut self.ahead) {
             self.run(set.as_bytes())?;
@@ -306,7 +311,7 @@ impl Statements {
             self.give_gtid_back()?;
         }
         self.open |= opens;
-        self.empty = false;
+        (self.empty, self.changed) = (false, true);
         let text = match apart {
             true => statement.runnable(),
             false => statement.by_its_account(kind).map_err(|why| self.odd(why))?,
@@ -358,7 +363,7 @@ impl Statements {
 
     pub(super) fn send_rows(&mut self) -> Result<()> {
         let Some(statement) = self.batch.statement() else { return Ok(()) };
-        self.empty = false;
+        (self.empty, self.changed) = (false, true);
         self.target().send(statement).map_err(|failure| self.failed(failure))
     }
 

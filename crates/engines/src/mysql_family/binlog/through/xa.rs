@@ -25,6 +25,16 @@ impl Statements {
         if !std::mem::take(&mut self.ended) {
             self.run(format!("XA END {id}").as_bytes())?;
         }
+        if self.executed.is_some() && !self.changed {
+            // MySQL 5.7 would keep the GTID of an XA transaction that it prepares without a change.
+            self.run(format!("XA ROLLBACK {id}").as_bytes())?;
+            self.take_gtid()?;
+            if !one_phase {
+                self.hollow.insert(spelled(&id));
+            }
+            (self.open, self.empty) = (false, true);
+            return Ok(());
+        }
         let statement = if one_phase { format!("XA COMMIT {id} ONE PHASE") } else { format!("XA PREPARE {id}") };
         self.run(statement.as_bytes())?;
         self.open = false;
@@ -44,6 +54,9 @@ impl Statements {
         let ends = verb == "COMMIT" || verb == "ROLLBACK";
         if !ends || self.open {
             return self.run(statement);
+        }
+        if self.hollow.remove(&id) {
+            return Ok(());
         }
         let Some(session) = self.prepared.remove(&id) else {
             if verb == "ROLLBACK" {
