@@ -89,8 +89,13 @@ fn a_full_within_the_log(test: &Logged) {
     test.insert("behind the second full");
     let (after, rows_after) = (pass_a_second(), test.rows());
     test.insert("last");
-    // No transaction ends in the last file, for a server that looks for one.
-    test.server.sql("FLUSH BINARY LOGS; CREATE TABLE shop.plain (a INT) ENGINE=MyISAM");
+    // A MySQL that starts cuts its last relay log behind the second transaction `x`, or before a table of MyISAM at its end.
+    let xa = "XA START 'x'; INSERT INTO shop.t (v) VALUES ('xa'); XA END 'x'; XA PREPARE 'x'; XA COMMIT 'x'";
+    test.server.sql(&format!(
+        "USE shop; CREATE TABLE origin (`ä` INT COMMENT 'ö') SELECT 1 AS `ä`; SET NAMES latin1; CREATE TABLE copied SELECT * FROM origin; \
+         SET NAMES utf8mb4 COLLATE utf8mb4_bin; CREATE EVENT `ö` ON SCHEDULE EVERY 1 DAY DO SELECT 1; ALTER DATABASE shop COLLATE utf8mb4_bin; \
+         FLUSH BINARY LOGS; {xa}; {xa}; CREATE TABLE shop.plain (a INT) ENGINE=MyISAM"
+    ));
     let ended = test.backup("--kind log").done();
     assert!(!ended.err.contains("does not continue"), "{ended}");
     for (time, rows, logs) in [(before, rows_before, 4), (after, rows_after, 1)] {
@@ -108,6 +113,9 @@ fn a_full_within_the_log(test: &Logged) {
     let newest = test.start("newest");
     assert_eq!(newest.sql("SELECT * FROM shop.t ORDER BY id"), test.rows());
     assert!(newest.sql("SHOW TABLES FROM shop").contains("plain"));
+    let defined = "SHOW CREATE TABLE shop.copied; SELECT status, collation_connection, database_collation FROM information_schema.events \
+                   WHERE event_name = 'ö'";
+    assert_eq!(newest.sql(defined), test.server.sql(defined));
 }
 
 fn restored_to_a_time(kind: Kind) {

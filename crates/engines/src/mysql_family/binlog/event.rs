@@ -156,6 +156,8 @@ pub struct Group {
     pub gtid: Option<Gtid>,
     /// When it was committed, in microseconds since 1970. MariaDB counts whole seconds.
     pub time: i64,
+    /// MariaDB: a transaction is open behind it, until the log has its end.
+    pub opens: bool,
 }
 
 impl Body {
@@ -237,7 +239,7 @@ fn group(header: &Header, body: &[u8]) -> Result<Body, &'static str> {
         // The highest bit says that the time at the first server follows.
         (u64::from_le_bytes(bytes) & !(1 << 55)) as i64
     });
-    Ok(Body::Group(Group { gtid, time }))
+    Ok(Body::Group(Group { gtid, time, opens: false }))
 }
 
 /// MariaDB: number, domain, flags. The server and the time are in the header.
@@ -247,7 +249,8 @@ fn mariadb_group(header: &Header, body: &[u8]) -> Result<Body, &'static str> {
     let sequence = u64::from_le_bytes(*take::<8>(&mut rest).ok_or(SHORT)?);
     let domain = u32::from_le_bytes(*take::<4>(&mut rest).ok_or(SHORT)?);
     let gtid = Some(Gtid::MariaDb(MariaGtid { domain, server: header.server_id, sequence }));
-    Ok(Body::Group(Group { gtid, time: i64::from(header.timestamp) * 1_000_000 }))
+    let opens = take::<1>(&mut rest).is_some_and(|[flags]| flags & group::STANDALONE == 0);
+    Ok(Body::Group(Group { gtid, time: i64::from(header.timestamp) * 1_000_000, opens }))
 }
 
 /// A field of MySQL's serialization library: a number of 1 to 9 bytes. The count of low ones in the first byte is the
@@ -301,7 +304,7 @@ fn tagged_group(body: &[u8]) -> Result<Body, &'static str> {
                 6 => {
                     let time = i64::try_from(variable(rest)?).ok()?;
                     let gtid = (number > 0).then_some(Gtid::MySql { uuid, tag, number })?;
-                    return Some(Group { gtid: Some(gtid), time });
+                    return Some(Group { gtid: Some(gtid), time, opens: false });
                 }
                 _ => return None,
             }

@@ -1,7 +1,7 @@
 //! Relay logs in a restored directory: the events of the log sets, for the server that applies them.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use fullbore_core::checksum::Crc32;
@@ -30,8 +30,6 @@ struct Relay {
     path: PathBuf,
     /// The source file.
     file: String,
-    /// It says so itself.
-    says_source: bool,
 }
 
 impl Relay {
@@ -59,28 +57,18 @@ impl Relays {
         if self.names.is_empty() {
             self.first_file.clone_from(&piece.file);
         }
+        self.begin(&piece.file, head)
+    }
+
+    fn begin(&mut self, file: &str, head: &[u8]) -> Result<()> {
         let name = format!("{RELAY}.{:06}", self.names.len() + 1);
         let path = self.directory.join(&name);
         let failed = |error| Error::io("write", path.display().to_string(), error);
         let mut out = BufWriter::with_capacity(BUFFER, File::create_new(&path).map_err(failed)?);
         out.write_all(MAGIC).and_then(|()| out.write_all(head)).map_err(failed)?;
         self.names.push(name);
-        self.current = Some(Relay { out, path, file: piece.file.clone(), says_source: false });
+        self.current = Some(Relay { out, path, file: file.to_owned() });
         Ok(())
-    }
-
-    /// Says which place of the source's log comes next, as a source does that sends its log. Without it, MySQL 8.1 and later remove the
-    /// last relay log at their start if no transaction ends in it with a commit: a DDL of MyISAM has none.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn say_source(&mut self, at: u64, server_id: u32) -> Result<()> {
-        let relay = self.current.as_mut().ok_or(Error::Halted)?;
-        if std::mem::replace(&mut relay.says_source, true) {
-            return Ok(());
-        }
-        let event = rotation(&relay.file, at, server_id);
-        relay.out.write_all(&event).map_err(|error| relay.failed(error))
     }
 
     /// Writes bytes of an event.
@@ -100,6 +88,23 @@ impl Relays {
         self.current.as_mut().map_or(Ok(()), |relay| relay.out.flush().map_err(|error| relay.failed(error)))
     }
 
+    /// Adds the last relay log of MySQL: it has no transaction, and says which file of the source comes next, as a source does
+    /// that sends its log.
+    ///
+    /// MySQL 8.1 and later cut the last relay log at their start, behind the last transaction that they understand. They do not
+    /// understand the second XA transaction with the same name, and remove a relay log that ends with a DDL of MyISAM.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn end(&mut self) -> Result<()> {
+        self.flush()?;
+        let Some(Relay { path, file, .. }) = self.current.take() else { return Ok(()) };
+        let format = first_event(&path).map_err(|error| Error::io("read", path.display().to_string(), error))?;
+        self.begin(&file, &format)?;
+        self.write(&rotation(&file, &format))?;
+        self.close()
+    }
+
     /// Closes the last relay log.
     ///
     /// # Errors
@@ -111,15 +116,26 @@ impl Relays {
     }
 }
 
-/// The event of a source that begins to send a file: it is in no file of the source.
-fn rotation(file: &str, at: u64, server_id: u32) -> Vec<u8> {
+/// The first event of a relay log: the format of the others.
+fn first_event(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut relay = File::open(path)?;
+    let mut event = vec![0; MAGIC.len() + HEADER];
+    relay.read_exact(&mut event)?;
+    event.drain(..MAGIC.len());
+    let size = u32::from_le_bytes([event[9], event[10], event[11], event[12]]);
+    relay.take(u64::from(size).saturating_sub(HEADER as u64)).read_to_end(&mut event)?;
+    Ok(event)
+}
+
+/// The event of a source that begins to send a file: it is in no file of the source. The source is that of the `format`.
+fn rotation(file: &str, format: &[u8]) -> Vec<u8> {
     let size = (HEADER + size_of::<u64>() + file.len() + CRC) as u32;
     let mut event = vec![0; HEADER];
     event[4] = kind::ROTATE;
-    event[5..9].copy_from_slice(&server_id.to_le_bytes());
+    event[5..9].copy_from_slice(&format[5..9]);
     event[9..13].copy_from_slice(&size.to_le_bytes());
     event[17..].copy_from_slice(&ARTIFICIAL.to_le_bytes());
-    event.extend_from_slice(&at.to_le_bytes());
+    event.extend_from_slice(&(MAGIC.len() as u64).to_le_bytes());
     event.extend_from_slice(file.as_bytes());
     let mut crc = Crc32::new();
     crc.update(&event);

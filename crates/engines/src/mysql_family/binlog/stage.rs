@@ -102,6 +102,8 @@ pub struct Stage {
     pub prepares_nothing: bool,
     /// The group that is staged has rows.
     has_rows: bool,
+    /// The group that is staged is a transaction of MariaDB, and no single statement.
+    is_open: bool,
     /// What the log does to events, for a server that applies it itself.
     pub(super) events: LoggedEvents,
     /// The names in statements that define something.
@@ -145,6 +147,7 @@ impl Stage {
             redefines: false,
             prepares_nothing: false,
             has_rows: false,
+            is_open: false,
             events: LoggedEvents::default(),
             defined: DefinedNames::default(),
             alters_sequence: None,
@@ -456,6 +459,7 @@ impl Stage {
         }
         if let Body::Group(group) = body {
             self.counts.0 += 1;
+            self.is_open = group.opens;
             match &group.gtid {
                 Some(gtid) => self.groups.add(gtid).map_err(|why| reader.broken(&why))?,
                 None => self.counts.1 += 1,
@@ -464,9 +468,6 @@ impl Stage {
         match &mut self.way {
             Way::Relays(relays) => {
                 relays.enter(piece, head)?;
-                if self.dialect == Dialect::MySql && !first {
-                    relays.say_source(at, header.server_id)?;
-                }
                 self.has_rows = !matches!(body, Body::Group(_)) && self.has_rows
                     || is_rows(header.kind)
                     || header.kind == kind::PAYLOAD;
@@ -483,7 +484,7 @@ impl Stage {
                 if matches!(header.kind, kind::QUERY | kind::MARIADB_COMPRESSED_QUERY) {
                     let body = event.get(HEADER..event.len().saturating_sub(CRC)).unwrap_or_default();
                     let statement = looks.then(|| Statement::parse(self.dialect, header, body).ok()).flatten();
-                    statement.iter().for_each(|statement| statement.correct_set(self.dialect, &mut event));
+                    statement.iter().for_each(|statement| statement.correct(self.dialect, self.is_open, &mut event));
                     relays.write(&event)?;
                     let is_early = header.kind == kind::QUERY && place_of(&piece.file, at) < self.complete;
                     self.learn(statement.as_ref(), is_early, || format!("{}:{at}", piece.file));

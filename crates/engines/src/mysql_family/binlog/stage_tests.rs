@@ -180,23 +180,23 @@ impl Set {
     }
 }
 
-/// What is in the relay log with this number of the source's file. It has one event more, which says where it comes from.
 fn relay(directory: &std::path::Path, number: u32) -> Vec<u8> {
-    let mut bytes = fs::read(directory.join(format!("{RELAY}.{number:06}"))).unwrap();
-    let (mut at, mut said) = (MAGIC.len(), 0);
-    while let Some(header) = bytes.get(at..).and_then(|rest| Header::parse(rest.first_chunk()?)) {
+    fs::read(directory.join(format!("{RELAY}.{number:06}"))).unwrap()
+}
+
+/// A relay log without transactions names the file of the source that comes next.
+fn assert_says_source(relay: &[u8], wanted: &str) {
+    let (mut kinds, mut at) = (Vec::new(), MAGIC.len());
+    while let Some(header) = relay.get(at..).and_then(<[u8]>::first_chunk).and_then(Header::parse) {
         let end = at + header.size as usize;
-        if header.is_artificial() {
-            let Ok(Body::Rotate { file, .. }) = Body::parse(&header, &bytes[at + HEADER..end - CRC]) else { panic!() };
-            assert!(file.starts_with("binlog.0000"), "{file}");
-            bytes.drain(at..end);
-            said += 1;
-        } else {
-            at = end;
+        kinds.push(header.kind);
+        if header.kind == kind::ROTATE {
+            let body = Body::parse(&header, &relay[at + HEADER..end - CRC]);
+            assert!(header.is_artificial() && matches!(body, Ok(Body::Rotate { file, .. }) if file == wanted));
         }
+        at = end;
     }
-    assert!(said <= 1);
-    bytes
+    assert_eq!((kinds, at), (vec![kind::FORMAT, kind::ROTATE], relay.len()));
 }
 
 fn whole(log: &Log) -> Vec<u8> {
@@ -219,7 +219,7 @@ fn staged(base: &End, sets: &[&Set], stop: Option<LogStop>) -> fullbore_core::Re
         set.stage(&mut stage, directory.path(), stop.as_ref())?;
     }
     stage.demand(stop.as_ref())?;
-    stage.relays()?.close()?;
+    stage.relays()?.end()?;
     Ok((directory, stage))
 }
 
@@ -240,6 +240,7 @@ fn a_file_in_two_sets_is_one_relay_log_and_the_next_file_another() {
     assert_eq!(relay(directory.path(), 1), whole(&one));
     assert_eq!(relay(directory.path(), 2), whole(&two));
     assert_eq!((stage.counts, stage.groups.to_string()), ((7, 0), format!("{UUID}:1-7")));
+    assert_says_source(&relay(directory.path(), 3), "binlog.000002");
     let error = staged(&base, &[&second], None).err().unwrap().to_string();
     assert!(error.contains("a set is missing") && error.contains("binlog.000001"), "{error}");
 }

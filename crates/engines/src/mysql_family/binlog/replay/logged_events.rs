@@ -12,7 +12,8 @@ use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::sql_text::{Token, TokenKind, tokens, unquoted};
 
-const ALL: &str = "SELECT event_schema, event_name, definer, status FROM information_schema.events";
+const ALL: &str = "SELECT event_schema, event_name, definer, status, database_collation, default_collation_name FROM \
+                   information_schema.events JOIN information_schema.schemata ON schema_name = event_schema";
 /// How MariaDB and MySQL call an event that an applier has disabled.
 const BY_AN_APPLIER: [&str; 2] = ["SLAVESIDE_DISABLED", "REPLICA_SIDE_DISABLED"];
 /// How many names a warning lists.
@@ -53,6 +54,8 @@ pub struct Event {
     name: String,
     definer: String,
     status: String,
+    /// The collation of its database when it was made, and that of its database now.
+    collations: [String; 2],
 }
 
 impl Event {
@@ -123,12 +126,19 @@ impl LoggedEvents {
                     continue;
                 }
             };
-            // The statement gives the event the names of this session, too.
+            // The statement gives the event the names of this session and the collation of its database, too.
+            let [made_with, now] = &event.collations;
+            let collate = |collation: &str| format!("ALTER DATABASE {} COLLATE {collation}", quoted(&event.schema));
+            if made_with != now {
+                connection.query(&collate(made_with))?;
+            }
             let of = |number: u16| known.get(&number);
             if let Some((client, connected)) = state.names
                 && let (Some((set, _)), Some((_, collation))) = (of(client), of(connected))
-                && (event.schema.is_ascii() && event.name.is_ascii() && event.definer.is_ascii())
             {
+                // This text is in UTF-8.
+                let is_ascii = event.schema.is_ascii() && event.name.is_ascii() && event.definer.is_ascii();
+                let set = if is_ascii || set.starts_with("utf8") { set } else { "utf8mb4" };
                 connection.query(&format!(
                     "SET SESSION character_set_client = {set}, SESSION collation_connection = {collation}"
                 ))?;
@@ -141,6 +151,9 @@ impl LoggedEvents {
             let place = format!("{}.{}", quoted(&event.schema), quoted(&event.name));
             connection.query(&format!("ALTER {definer}EVENT {place} {word}"))?;
             connection.query("SET NAMES utf8mb4")?;
+            if made_with != now {
+                connection.query(&collate(now))?;
+            }
         }
         if unknown.is_empty() {
             return Ok(Vec::new());
@@ -156,8 +169,10 @@ impl LoggedEvents {
 /// The server refuses.
 pub fn all(connection: &mut Connection) -> Result<Vec<Event>> {
     let answer = connection.query(ALL)?;
-    let event = |row: Vec<Option<String>>| match <[_; 4]>::try_from(row) {
-        Ok([Some(schema), Some(name), Some(definer), Some(status)]) => Some(Event { schema, name, definer, status }),
+    let event = |row: Vec<Option<String>>| match <[_; 6]>::try_from(row) {
+        Ok([Some(schema), Some(name), Some(definer), Some(status), Some(made_with), Some(now)]) => {
+            Some(Event { schema, name, definer, status, collations: [made_with, now] })
+        }
         _ => None,
     };
     Ok(answer.rows.into_iter().filter_map(event).collect())
@@ -243,6 +258,7 @@ mod tests {
             name: (*name).to_owned(),
             definer: "a@b".into(),
             status: (*status).to_owned(),
+            collations: Default::default(),
         };
         let before: Vec<Event> = before.iter().map(event).collect();
         let mut logged = LoggedEvents::default();

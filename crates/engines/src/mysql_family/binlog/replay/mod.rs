@@ -104,7 +104,10 @@ impl LogReplay for Replay<'_> {
         let Some(mut stage) = stage else { return Ok(Replayed::default()) };
         stage.demand(stop)?;
         let relays = stage.relays()?;
-        relays.close()?;
+        match dialect {
+            Dialect::MySql => relays.end()?,
+            Dialect::MariaDb => relays.close()?,
+        }
         let begun = Instant::now();
         write_index(directory, relays)?;
         // None: nothing of the log is applied, because the stop is the end of the full.

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::event::{HEADER, Header, seal, take};
+use super::event::{CRC, HEADER, Header, seal, take};
 use crate::mysql_family::Dialect;
 use crate::mysql_family::logical::names::quoted;
 use crate::mysql_family::sql_text::{tokens, unquoted};
@@ -77,7 +77,7 @@ impl Statement {
         let mut statement = Self { schema, text, error, thread, detached, ..Self::default() };
         let micros = statement.variables(dialect, variables).ok_or("a QUERY event has settings of an unknown form")?;
         statement.settings.push(("timestamp", format!("{}.{micros:06}", header.timestamp)));
-        Ok(statement)
+        Ok(statement.without_default_database())
     }
 
     /// Reads the settings; gives the microseconds of the time. What follows an unknown setting is ignored, as servers do.
@@ -228,8 +228,10 @@ impl Statement {
     }
 
     /// The same statement with a text that the server has written in UTF-8, whatever the character set of the session was: CREATE TABLE …
-    /// AS SELECT with its columns (`is_of_rows`), or, by MySQL, a statement about an account. Other texts are as the client sent them.
-    pub fn in_its_set(&self, kind: Kind, dialect: Dialect, is_of_rows: bool) -> Cow<'_, Self> {
+    /// AS SELECT with its columns, or, by MySQL, a statement about an account. Other texts are as the client sent them. `is_open`: a
+    /// transaction of MariaDB is open, so that a definition has rows behind it.
+    pub fn in_its_set(&self, kind: Kind, dialect: Dialect, is_open: bool) -> Cow<'_, Self> {
+        let is_of_rows = is_open && kind == Kind::Definition && dialect == Dialect::MariaDb;
         let is_of_account = kind == Kind::Account && dialect == Dialect::MySql;
         let is_utf8 = !self.text.is_ascii() && str::from_utf8(&self.text).is_ok();
         if !is_utf8 || !(is_of_rows || self.keeps_open() || is_of_account) {
@@ -241,15 +243,19 @@ impl Statement {
         Cow::Owned(other)
     }
 
-    /// Gives an event of this statement the character set of its text, if the session had another one. `event` has its header and its
-    /// checksum.
-    pub fn correct_set(&self, dialect: Dialect, event: &mut [u8]) {
-        let is_right = matches!(self.in_its_set(Kind::of(&self.text), dialect, false), Cow::Borrowed(_));
+    /// Gives its own event the text of the statement, and the character set of this text, for a server that applies the event. `event` has
+    /// its header and its checksum. `is_open`: a transaction of MariaDB is open.
+    pub fn correct(&self, dialect: Dialect, is_open: bool, event: &mut [u8]) {
+        let kind = Kind::of(&self.text);
+        let is_right = matches!(self.in_its_set(kind, dialect, is_open), Cow::Borrowed(_));
         let number = UTF8MB4.parse::<u16>().unwrap_or_default().to_le_bytes();
-        let Some(at) = self.client_set_at.filter(|_| !is_right).map(|at| HEADER + at) else { return };
-        if let Some(place) = event.get_mut(at..at + number.len()) {
-            place.copy_from_slice(&number);
-            seal(event);
+        let set = self.client_set_at.filter(|_| !is_right).map(|at| (HEADER + at, &number[..]));
+        let text = event.len().checked_sub(CRC + self.text.len()).map(|at| (at, &self.text[..]));
+        for (at, bytes) in set.into_iter().chain(text) {
+            if let Some(place) = event.get_mut(at..at + bytes.len()).filter(|place| *place != bytes) {
+                place.copy_from_slice(bytes);
+                seal(event);
+            }
         }
     }
 
@@ -418,11 +424,15 @@ mod tests {
         let sets = [4, 8, 0, 8, 0, 255, 0];
         let corrected = |text: &str| {
             let body = body(&sets, text);
-            let mut event = [vec![0; HEADER], body.clone(), vec![0; 4]].concat();
-            parse(Dialect::MySql, &body).unwrap().correct_set(Dialect::MySql, &mut event);
+            let mut event = [vec![0; HEADER], body.clone(), vec![0; CRC]].concat();
+            parse(Dialect::MySql, &body).unwrap().correct(Dialect::MySql, false, &mut event);
             event.get(HEADER + 13..HEADER + 20).unwrap().to_vec()
         };
         assert_eq!(corrected("CREATE TABLE `ä` (\n  `a` int\n) START TRANSACTION"), [4, 45, 0, 8, 0, 255, 0]);
+        let body = body(&sets, "CREATE TABLE `ä` (\n  `a` int\n)");
+        let mut event = [vec![0; HEADER], body.clone(), vec![0; CRC]].concat();
+        parse(Dialect::MariaDb, &body).unwrap().correct(Dialect::MariaDb, true, &mut event);
+        assert_eq!(event[HEADER + 14], 45, "a table of MariaDB with rows behind it");
         assert_eq!(corrected("GRANT SELECT ON `ä`.* TO `b`@`%`")[1], 45);
         assert_eq!(corrected("CREATE TABLE `ä` (`a` int)"), sets);
         assert_eq!(corrected("CREATE TABLE `a` (\n  `a` int\n) START TRANSACTION"), sets);

@@ -1,5 +1,7 @@
 //! The names in the text of a statement: where the server does not list the databases that it changes.
 
+use std::ops::Range;
+
 use super::Statement;
 use super::kind::words;
 use crate::mysql_family::logical::names::quoted;
@@ -48,12 +50,38 @@ impl Statement {
 
     /// Whether it asks for its default database, and has none: the session of the target has one from an earlier statement.
     pub fn asks_for_no_database(&self) -> bool {
-        if !self.schema.is_empty() {
-            return false;
+        !self.is_about_code() && !self.asks_for_database().is_empty()
+    }
+
+    /// Writes NULL for the default database in a statement that changes rows, if its session had none: the appliers of both vendors
+    /// would take an empty text. The text keeps its length.
+    pub(super) fn without_default_database(mut self) -> Self {
+        const NULL: &[u8] = b"NULL";
+        const CHANGES: [&str; 5] = ["INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"];
+        if self.schema.is_empty() && words(&self.text).first().is_some_and(|word| CHANGES.contains(&&word[..])) {
+            for place in self.asks_for_database() {
+                let null = NULL.iter().chain(std::iter::repeat(&b' '));
+                self.text.get_mut(place).unwrap_or_default().iter_mut().zip(null).for_each(|(byte, new)| *byte = *new);
+            }
         }
-        let all: Vec<&[u8]> = tokens(&self.text).filter_map(|token| self.text.get(token.place)).collect();
-        let asks = |pair: &[&[u8]]| matches!(pair, [name, b"("] if ["DATABASE", "SCHEMA"].iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes())));
-        all.windows(2).any(asks) && !self.is_about_code()
+        self
+    }
+
+    /// Where the text asks for the default database of its session, which had none.
+    fn asks_for_database(&self) -> Vec<Range<usize>> {
+        if !self.schema.is_empty() {
+            return Vec::new();
+        }
+        let places: Vec<Range<usize>> = tokens(&self.text).map(|token| token.place).collect();
+        let asks = |three: &[Range<usize>]| {
+            let [name, open, close] = three else { return None };
+            let is = |place: &Range<usize>, word: &str| {
+                self.text.get(place.clone()).is_some_and(|text| text.eq_ignore_ascii_case(word.as_bytes()))
+            };
+            let is_call = ["DATABASE", "SCHEMA"].iter().any(|word| is(name, word)) && is(open, "(") && is(close, ")");
+            is_call.then_some(name.start..close.end)
+        };
+        places.windows(3).filter_map(asks).collect()
     }
 
     /// Whether it is about an object with a body, which runs later.
@@ -139,10 +167,21 @@ mod tests {
 
     #[test]
     fn a_statement_that_asks_for_its_database_and_has_none_is_known() {
-        assert!(of("INSERT INTO a.t VALUES (database ())").asks_for_no_database());
-        assert!(!of("INSERT INTO a.t VALUES ('DATABASE()')").asks_for_no_database());
+        assert!(of("CREATE TABLE a.t AS SELECT database ()").asks_for_no_database());
+        assert!(!of("CREATE TABLE a.t AS SELECT 'DATABASE()'").asks_for_no_database());
         assert!(!of("CREATE FUNCTION a.f () RETURNS TEXT RETURN DATABASE()").asks_for_no_database());
         assert!(!Statement { schema: b"a".to_vec(), ..of("SELECT SCHEMA()") }.asks_for_no_database());
+    }
+
+    #[test]
+    fn the_database_of_a_session_without_one_is_null_in_a_statement_that_changes_rows() {
+        let told =
+            |statement: Statement| String::from_utf8_lossy(&statement.without_default_database().text).into_owned();
+        let text = "INSERT INTO a.t VALUES (database ( ), 'DATABASE()', SCHEMA())";
+        assert_eq!(told(of(text)), "INSERT INTO a.t VALUES (NULL        , 'DATABASE()', NULL    )");
+        assert_eq!(told(Statement { schema: b"a".to_vec(), ..of(text) }), text);
+        let other = "CREATE TABLE a.t (a TEXT DEFAULT (DATABASE()))";
+        assert_eq!(told(of(other)), other);
     }
 
     #[test]
