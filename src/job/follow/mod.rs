@@ -474,7 +474,9 @@ impl Run<'_> {
         }
         let pause = self.request.interval.max(LOOK).saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
         self.failures += 1;
-        (self.told)(Event::Failed(format!("{}; the log has {}", error.one_line(), show_bytes(log)), pause));
+        // The size of a server's log is not known.
+        let size = if log > 0 { format!("; the log has {}", show_bytes(log)) } else { String::new() };
+        (self.told)(Event::Failed(format!("{}{size}", error.one_line()), pause));
         Ok(pause)
     }
 

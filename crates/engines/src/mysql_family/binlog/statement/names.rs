@@ -73,15 +73,16 @@ impl Statement {
             return Vec::new();
         }
         let places: Vec<Range<usize>> = tokens(&self.text).map(|token| token.place).collect();
-        let asks = |three: &[Range<usize>]| {
-            let [name, open, close] = three else { return None };
-            let is = |place: &Range<usize>, word: &str| {
-                self.text.get(place.clone()).is_some_and(|text| text.eq_ignore_ascii_case(word.as_bytes()))
-            };
-            let is_call = ["DATABASE", "SCHEMA"].iter().any(|word| is(name, word)) && is(open, "(") && is(close, ")");
-            is_call.then_some(name.start..close.end)
+        let said = |at: usize| places.get(at).and_then(|place| self.text.get(place.clone()));
+        let is = |at: usize, word: &str| said(at).is_some_and(|text| text.eq_ignore_ascii_case(word.as_bytes()));
+        // Behind a dot, it is the name of a table.
+        let asks = |at: &usize| {
+            ["DATABASE", "SCHEMA"].iter().any(|word| is(*at, word))
+                && is(at + 1, "(")
+                && is(at + 2, ")")
+                && !at.checked_sub(1).is_some_and(|before| is(before, "."))
         };
-        places.windows(3).filter_map(asks).collect()
+        (0..places.len()).filter(asks).map(|at| places[at].start..places[at + 2].end).collect()
     }
 
     /// Whether it is about an object with a body, which runs later.
@@ -180,8 +181,9 @@ mod tests {
         let text = "INSERT INTO a.t VALUES (database ( ), 'DATABASE()', SCHEMA())";
         assert_eq!(told(of(text)), "INSERT INTO a.t VALUES (NULL        , 'DATABASE()', NULL    )");
         assert_eq!(told(Statement { schema: b"a".to_vec(), ..of(text) }), text);
-        let other = "CREATE TABLE a.t (a TEXT DEFAULT (DATABASE()))";
-        assert_eq!(told(of(other)), other);
+        for other in ["CREATE TABLE a.t (a TEXT DEFAULT (DATABASE()))", "INSERT INTO a.schema () VALUES ()"] {
+            assert_eq!(told(of(other)), other);
+        }
     }
 
     #[test]
