@@ -94,7 +94,10 @@ fn a_full_within_the_log(test: &Logged) {
     test.server.sql(&format!(
         "USE shop; CREATE TABLE origin (`ä` INT COMMENT 'ö') SELECT 1 AS `ä`; SET NAMES latin1; CREATE TABLE copied SELECT * FROM origin; \
          SET NAMES utf8mb4 COLLATE utf8mb4_bin; CREATE EVENT `ö` ON SCHEDULE EVERY 1 DAY DO SELECT 1; ALTER DATABASE shop COLLATE utf8mb4_bin; \
-         FLUSH BINARY LOGS; {xa}; {xa}; CREATE TABLE shop.plain (a INT) ENGINE=MyISAM"
+         CREATE TABLE parent (id INT PRIMARY KEY, v INT); INSERT INTO parent VALUES (1, 1), (2, 2), (3, 3); CREATE TABLE child \
+         (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE ON UPDATE CASCADE); \
+         INSERT INTO child VALUES (1, 1), (2, 2), (3, 3); REPLACE INTO parent VALUES (1, 9); DELETE FROM parent WHERE id = 2; \
+         UPDATE parent SET id = 7 WHERE id = 3; FLUSH BINARY LOGS; {xa}; {xa}; CREATE TABLE shop.plain (a INT) ENGINE=MyISAM"
     ));
     let ended = test.backup("--kind log").done();
     assert!(!ended.err.contains("does not continue"), "{ended}");
@@ -113,7 +116,7 @@ fn a_full_within_the_log(test: &Logged) {
     let newest = test.start("newest");
     assert_eq!(newest.sql("SELECT * FROM shop.t ORDER BY id"), test.rows());
     assert!(newest.sql("SHOW TABLES FROM shop").contains("plain"));
-    let defined = "SHOW CREATE TABLE shop.copied; SELECT status, collation_connection, database_collation FROM information_schema.events \
+    let defined = "SELECT * FROM shop.child; SELECT * FROM shop.parent; SHOW CREATE TABLE shop.copied; SELECT status, collation_connection, database_collation FROM information_schema.events \
                    WHERE event_name = 'ö'";
     assert_eq!(newest.sql(defined), test.server.sql(defined));
 }

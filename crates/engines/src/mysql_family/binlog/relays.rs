@@ -8,7 +8,8 @@ use fullbore_core::checksum::Crc32;
 use fullbore_core::{Error, Result};
 
 use super::end::Piece;
-use super::event::{ARTIFICIAL, CRC, HEADER, MAGIC, kind};
+use super::event::{ARTIFICIAL, CRC, HEADER, Header, MAGIC, kind};
+use super::through::batch::{FLAGS, applied_flags};
 
 /// The base name of the relay logs. The server removes them when it forgets its source.
 pub(super) const RELAY: &str = "fullbore-relay";
@@ -113,6 +114,40 @@ impl Relays {
         self.flush()?;
         self.current = None;
         Ok(())
+    }
+}
+
+/// An event of rows on its way into a relay log: with the flags and the checksum with which a server applies it.
+pub(super) struct Rows {
+    kind: u8,
+    /// The bytes before the checksum.
+    size: usize,
+    /// How many bytes have passed.
+    at: usize,
+    crc: Crc32,
+    bytes: Vec<u8>,
+}
+
+impl Rows {
+    pub(super) fn new(header: &Header) -> Self {
+        let size = (header.size as usize).saturating_sub(CRC);
+        Self { kind: header.kind, size, at: 0, crc: Crc32::new(), bytes: Vec::new() }
+    }
+
+    /// The next bytes of the event, as they are written.
+    pub(super) fn pass(&mut self, bytes: &[u8]) -> &[u8] {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        if let Some(flags) = FLAGS.checked_sub(self.at).and_then(|place| self.bytes.get_mut(place)) {
+            *flags = applied_flags(self.kind, *flags);
+        }
+        let (body, end) = self.bytes.split_at_mut(bytes.len().min(self.size.saturating_sub(self.at)));
+        self.crc.update(body);
+        let behind = (self.at + body.len()).saturating_sub(self.size);
+        let crc = self.crc.finish().to_le_bytes();
+        end.iter_mut().zip(crc.into_iter().skip(behind)).for_each(|(byte, new)| *byte = new);
+        self.at += bytes.len();
+        &self.bytes
     }
 }
 

@@ -12,7 +12,7 @@ use super::event::{Body, CRC, Group, HEADER, Header, MAGIC, format_in, kind};
 use super::events::Events;
 use super::gtid::{GtidList, GtidSet, Gtids};
 use super::range::place;
-use super::relays::Relays;
+use super::relays::{Relays, Rows};
 use super::replay::logged_events::LoggedEvents;
 use super::replay::without_rows::DefinedNames;
 use super::session::bytes_of;
@@ -473,10 +473,10 @@ impl Stage {
                     || header.kind == kind::PAYLOAD;
                 self.prepares_nothing |= header.kind == kind::XA_PREPARE && !self.has_rows;
                 let looks = header.kind == kind::QUERY && header.size <= STATEMENT_MAX;
-                let mut event = Vec::new();
+                let (mut event, mut rows) = (Vec::new(), is_rows(header.kind).then(|| Rows::new(header)));
                 let crc = reader.pass(header, |bytes| {
                     if !looks {
-                        return relays.write(bytes);
+                        return relays.write(rows.as_mut().map_or(bytes, |rows| rows.pass(bytes)));
                     }
                     event.extend_from_slice(bytes);
                     Ok(())

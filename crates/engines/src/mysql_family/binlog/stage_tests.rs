@@ -10,8 +10,8 @@ use fullbore_core::media::{EngineValue, Position};
 use serde_json::json;
 
 use super::end::{End, LogEnd, Piece, Place, show_time};
-use super::event::{Body, CRC, HEADER, Header, MAGIC, kind};
-use super::relays::RELAY;
+use super::event::{Body, CRC, HEADER, Header, MAGIC, kind, seal};
+use super::relays::{RELAY, Rows};
 use super::stage::Stage;
 use crate::engine::{LogStop, SetEnd, UnpackedLog};
 use crate::mysql_family::Dialect;
@@ -418,4 +418,23 @@ fn one_run_of_a_server_takes_statements_in_one_system_time_zone() {
     assert_eq!(zone_of(["+05:00"; 2], [3600, 7200]).unwrap(), None, "no statement needs it");
     let error = zone_of(["SYSTEM"; 2], [3600, 7200]).unwrap_err().to_string();
     assert!(error.contains("system time zone +02:00") && error.contains("with +01:00"), "{error}");
+}
+
+#[test]
+fn rows_get_their_flags_and_checksum_however_they_come() {
+    let event = |flags: u8| {
+        let mut event = vec![0; HEADER + 40 + CRC];
+        (event[4], event[9], event[HEADER + 6]) = (ROWS, (HEADER + 40 + CRC) as u8, flags);
+        seal(&mut event);
+        event
+    };
+    for (flags, applied) in [(0x11, 0x13), (1, 1)] {
+        let from = event(flags);
+        let header = Header::parse(from.first_chunk().unwrap()).unwrap();
+        for step in [1, 3, 26, 61, from.len()] {
+            let mut rows = Rows::new(&header);
+            let passed: Vec<u8> = from.chunks(step).flat_map(|part| rows.pass(part).to_vec()).collect();
+            assert_eq!(passed, event(applied), "{step}");
+        }
+    }
 }

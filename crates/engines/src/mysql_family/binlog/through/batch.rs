@@ -9,15 +9,26 @@ use crate::mysql_family::binlog::event::{BODY_MAX, HEADER, seal, table_id, take}
 /// Events of one BINLOG statement together, in bytes. A larger event is a statement of its own.
 const FULL: usize = 256 << 10;
 /// The offset of the flags in an event of rows: after the header and the number of the table.
-const FLAGS: usize = HEADER + 6;
+pub const FLAGS: usize = HEADER + 6;
 /// Flag of an event of rows: the last one of its statement.
 const STATEMENT_END: u8 = 1;
+/// Flag of an event of rows: foreign keys are not checked, and change no other table.
+const WITHOUT_FOREIGN_KEYS: u8 = 2;
+/// Flag of an event of rows, MySQL 9.6 and later: the log has the rows, too, that foreign keys change in other tables.
+const HAS_CASCADES: u8 = 0x10;
 /// The number of a table in an event that only ends its statement.
 const NO_TABLE: u64 = 0x00ff_ffff;
 
 /// Whether an event holds rows: of versions 1 and 2, parts of JSON values, and MariaDB's compressed ones.
 pub fn is_rows(kind: u8) -> bool {
     matches!(kind, 23..=25 | 30..=32 | 39 | 166..=171)
+}
+
+/// The flags with which a server applies rows. If the log has all changes by foreign keys, these must change nothing by themselves:
+/// `REPLACE` of a row keeps its children in MySQL 9.7, and the log has it as DELETE and INSERT.
+pub fn applied_flags(kind: u8, flags: u8) -> u8 {
+    let of_mysql = matches!(kind, 30..=32 | 39);
+    if of_mysql && flags & HAS_CASCADES != 0 { flags | WITHOUT_FOREIGN_KEYS } else { flags }
 }
 
 /// The database and the name of the table that an event describes.
@@ -81,6 +92,7 @@ impl Batch {
         if applies {
             self.last = Some(self.events.len());
             self.events.extend_from_slice(event);
+            self.mark(applied_flags(event.get(4).copied().unwrap_or_default(), *flags));
         } else if ends {
             self.close();
         }
@@ -120,12 +132,17 @@ impl Batch {
 
     /// Marks the last event of rows as the last one of its statement.
     fn close(&mut self) {
+        self.mark(STATEMENT_END);
+    }
+
+    /// Gives the last event of rows more flags.
+    fn mark(&mut self, more: u8) {
         let Some(event) = self.last.and_then(|at| self.events.get_mut(at..)) else { return };
         // Tables of the next statement may follow.
         let size = event.get(9..13).and_then(|bytes| bytes.first_chunk()).map_or(0, |size| u32::from_le_bytes(*size));
         let Some(event) = event.get_mut(..size as usize) else { return };
-        if let Some(flags) = event.get_mut(FLAGS).filter(|flags| **flags & STATEMENT_END == 0) {
-            *flags |= STATEMENT_END;
+        if let Some(flags) = event.get_mut(FLAGS).filter(|flags| **flags & more != more) {
+            *flags |= more;
             seal(event);
         }
     }
@@ -186,6 +203,15 @@ mod tests {
         assert!(batch.statement().is_none() && batch.bytes() == 0);
         batch.map(&map(2, "shop"), true).unwrap();
         assert!(batch.rows(&rows(1, 1, 5)).is_err(), "rows without a table");
+    }
+
+    #[test]
+    fn rows_whose_changes_by_foreign_keys_are_in_the_log_change_no_other_table() {
+        let mut batch = Batch::default();
+        batch.map(&map(1, "shop"), true).unwrap();
+        batch.rows(&rows(1, 0x11, 5)).unwrap();
+        assert_eq!(decoded(&batch.statement().unwrap()), [map(1, "shop"), rows(1, 0x13, 5)].concat());
+        assert_eq!((applied_flags(30, 1), applied_flags(23, 0x11)), (1, 0x11), "of an older MySQL, and of MariaDB");
     }
 
     #[test]
