@@ -100,10 +100,10 @@ fn rows_and_then_the_log(kind: Kind) {
             "SET SESSION binlog_transaction_compression = ON; INSERT INTO shop.t (v) VALUES (REPEAT('z', 90)), ('y'); \
              /*!80400 SET SESSION restrict_fk_on_non_standard_key = 0 */; USE shop; CREATE TABLE above (a INT, KEY (a)); \
              CREATE TABLE under (a INT, FOREIGN KEY (a) REFERENCES above (a)); \
-             CREATE TABLE parent (id INT PRIMARY KEY, v INT); INSERT INTO parent VALUES (1, 1), (2, 2), (3, 3); \
-             CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE ON UPDATE CASCADE); \
-             INSERT INTO child VALUES (1, 1), (2, 2), (3, 3); REPLACE INTO parent VALUES (1, 9); DELETE FROM parent WHERE id = 2; \
-             UPDATE parent SET id = 7 WHERE id = 3",
+             CREATE TABLE elder (id INT PRIMARY KEY, v INT); INSERT INTO elder VALUES (1, 1), (2, 2), (3, 3); \
+             CREATE TABLE young (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES elder (id) ON DELETE CASCADE ON UPDATE CASCADE); \
+             INSERT INTO young VALUES (1, 1), (2, 2), (3, 3); REPLACE INTO elder VALUES (1, 9); DELETE FROM elder WHERE id = 2; \
+             UPDATE elder SET id = 7 WHERE id = 3",
         );
     }
     let (then, content_then) = (pass_a_second(), content(&test.server));
