@@ -143,6 +143,9 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// Facts that are worth knowing and need no action.
     pub notes: Vec<String>,
+    /// A restore has written texts into a directory, not the files of a server.
+    #[serde(skip)]
+    pub is_of_texts: bool,
     /// The plan, for the verdict.
     #[serde(skip)]
     pub setup: Option<Setup>,

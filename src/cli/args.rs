@@ -180,7 +180,8 @@ pub struct Backup {
     #[arg(long, value_name = "PATH", requires = "auto")]
     pub data_path: Option<PathBuf>,
     /// What to store. full: everything. differential: the changes since a full, from --base or the newest in the
-    /// repository. log: the commits since the newest set, from --base or in the repository (SQLite in WAL mode).
+    /// repository. log: the commits since the newest set, from --base or in the repository (MySQL, MariaDB, and SQLite
+    /// in WAL mode).
     /// auto, only into a repository: a differential, until the last differential was large; then a full.
     #[arg(long, value_enum, default_value_t = Kind::Full)]
     pub kind: Kind,
@@ -454,7 +455,8 @@ pub enum CheckDepth {
     Full,
 }
 
-/// Restore a database. It appears under its name only when it is complete. Until then, the target stays unchanged.
+/// Restore a database. It appears under its name only when it is complete. Until then, the target stays unchanged. A
+/// load into a running server marks the server until it is complete.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("server").args(["check", "start_check", "table"]).multiple(true))]
 #[command(group = clap::ArgGroup::new("sets").args(["from", "repo", "recovery"]).required(true).multiple(true))]
@@ -476,7 +478,8 @@ pub struct Restore {
     /// mssql://USER@HOST:PORT/DATABASE (experimental). fullbore refuses a target that is not empty.
     #[arg(long, value_name = "TARGET", required = true)]
     pub into: String,
-    /// Replace the existing database. It must not be in use. It stays unchanged until the new one is durable.
+    /// Replace the existing database. It must not be in use. It stays unchanged until the new one is durable. In a
+    /// running server, what the set holds is dropped first.
     #[arg(long)]
     pub replace: bool,
     /// Leave the target restoring (NORECOVERY): it is not a database yet. Further restores with --no-recovery or
@@ -490,7 +493,8 @@ pub struct Restore {
     #[arg(long)]
     pub mkdir: bool,
     /// Continue an interrupted restore to this target: check the partial restore against the backup's page map, keep
-    /// matching pages and read the rest. If this restore is interrupted or fails too, its partial result stays.
+    /// matching pages and read the rest. If this restore is interrupted or fails too, its partial result stays. Into a
+    /// running server: load what is missing.
     #[arg(long)]
     pub resume: bool,
     /// Check the restored database before it gets its name. quick: each page by itself. full: SQLite checks the file; a

@@ -12,7 +12,7 @@ use fullbore::{Error, Result};
 use fullbore_core::codec::Compression;
 use fullbore_core::device::{Destination, Device};
 use fullbore_core::media::SetKind;
-use fullbore_engines::engine::resolve_options;
+use fullbore_engines::engine::{DatabaseUrl, GivenOptions, resolve_options};
 
 use super::args::{Backup, Kind, ReportTo};
 use super::{closing, outside, server};
@@ -109,6 +109,16 @@ fn mirror(args: &Backup) -> Result<Vec<Device>> {
     Ok(devices)
 }
 
+/// A logical set has no pages to compare, so it has no differentials.
+fn refuse_logical_differential(args: &Backup, source: &DatabaseUrl, given: &GivenOptions) -> Result<()> {
+    let logical = fullbore_engines::named(source.scheme()).and_then(|engine| engine.logical());
+    if args.kind.of_set() != Some(SetKind::Differential) || !logical.is_some_and(|logical| logical.is_wanted(given)) {
+        return Ok(());
+    }
+    let why = "a logical backup has no differentials";
+    Err(Error::usage("--kind differential", why, "take a full, and log backups behind it (--kind log)"))
+}
+
 fn request(args: &Backup, config: &Config) -> Result<Request> {
     let compression = args.compression.as_ref().or(config.compression.as_ref());
     let compression: Option<Compression> = compression.map(|text| text.parse()).transpose()?;
@@ -117,6 +127,7 @@ fn request(args: &Backup, config: &Config) -> Result<Request> {
     if let Some(flag) = args.goal.first().filter(|_| !args.auto) {
         return Err(Error::usage(flag, "is a goal of --auto", "add --auto, or leave it out"));
     }
+    refuse_logical_differential(args, &source, &engine_options)?;
     let auto = args.auto.then(|| Auto {
         goal,
         profile: args.profile.clone().unwrap_or_else(|| fullbore_model::profile::DEFAULT.to_owned()),

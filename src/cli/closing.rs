@@ -346,7 +346,8 @@ fn start_at(report: &Report) -> Option<String> {
     let engine = report.engine.as_deref().and_then(fullbore_engines::named)?;
     let directory = report.into.as_deref()?.strip_prefix("dir:")?;
     let path = std::path::absolute(directory).map_or_else(|_| directory.into(), |path| path.display().to_string());
-    let starts = engine.directory().is_some() && report.tables.is_none() && report.command == "restore";
+    let is_of_server = report.tables.is_none() && !report.is_of_texts;
+    let starts = engine.directory().is_some() && is_of_server && report.command == "restore";
     starts.then(|| format!("  start the server on {}", value(&path)))
 }
 
@@ -684,6 +685,9 @@ mod tests {
         ] {
             assert!(lines[line].contains(part), "{part}: {lines:#?}");
         }
+        let mut texts = of_a_server();
+        texts.is_of_texts = true;
+        assert!(!restore(&texts, &flags(false)).join("\n").contains("start the server"), "no server starts on texts");
         let whole = restore(&of_a_server(), &flags(true)).join("\n");
         assert!(whole.contains("9fcdf68770de") && whole.contains("39-1-77") && whole.contains(".123456Z"), "{whole}");
     }

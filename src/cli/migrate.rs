@@ -51,7 +51,7 @@ pub struct Migrate {
     pub into: String,
     /// Take the sets of this repository: its name in the configuration, or a directory or prefix ending in /. Without SOURCE,
     /// the target gets all sets that it does not have. With SOURCE and --cut-over, the last log set is made first.
-    #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["no_follow", "max_lag", "lasting", "task_in"])]
+    #[arg(long, value_name = "REPOSITORY", conflicts_with_all = ["no_follow", "lasting", "task_in"])]
     pub repo: Option<String>,
     /// Only this database of the source. Repeatable. With --repo: the database in the repository [default: the only one].
     #[arg(long, value_name = "NAME")]

@@ -30,6 +30,10 @@ pub fn run(args: &Migrate, name: &str, config: &Config) -> Result<u8> {
     let (sets, setting) = (sets(args, config)?, Setting { name, config });
     let into_file = matches!(sets.into, restore::Into::File { .. });
     match (&args.source, args.cut_over) {
+        (None, _) if args.max_lag.is_some() => {
+            let why = "says how near a cut-over begins, and there is none without the source";
+            Err(Error::usage("--max-lag", why, "leave it out, or name the source and --cut-over"))
+        }
         (None, cut_over) if into_file || !cut_over => {
             let run = |conduct: &Conduct, report: &mut Report| {
                 repository::refresh::run(&sets, database, args.abort, setting, conduct, report)

@@ -35,7 +35,7 @@ pub(super) fn take(database: &str, identity: &str, wait: bool, conduct: &Conduct
                 return Err(Error::refused(
                     database,
                     "another run of fullbore is backing it up",
-                    "wait until the other run has ended, or add --wait",
+                    "wait until the other run has ended, or add --wait. A follower ends by `fullbore cancel`",
                 ));
             }
             Err(TryLockError::Error(e)) => return Err(failed(e)),

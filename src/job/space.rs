@@ -21,15 +21,32 @@ const MARGIN: f64 = 1.03;
 /// Bytes of a family in addition to its data: header, index, manifest, footer.
 const FAMILY_OVERHEAD: u64 = 256 << 10;
 
-/// The expected size of a full of `source`, all families together, in bytes.
-pub(super) fn stored_bytes(source: &dyn Source, allocated: u64, compression: Compression) -> Result<u64> {
+/// The expected size of a full, all families together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Expected {
+    /// In bytes.
+    pub bytes: u64,
+    /// The backup is compressed, and the engine gives no samples: it may be much smaller.
+    pub is_most: bool,
+}
+
+impl Expected {
+    /// The size of several copies.
+    pub fn times(self, copies: usize) -> Self {
+        Self { bytes: self.bytes.saturating_mul(copies as u64), ..self }
+    }
+}
+
+/// The expected size of a full of `source`.
+pub(super) fn expected(source: &dyn Source, allocated: u64, compression: Compression) -> Result<Expected> {
     if compression == Compression::None || allocated == 0 {
         // Heads, index and page map: 4 KiB, 48 bytes and 4 KiB for each MiB.
-        return Ok(allocated + allocated / 100 + FAMILY_OVERHEAD);
+        return Ok(Expected { bytes: allocated + allocated / 100 + FAMILY_OVERHEAD, is_most: false });
     }
     let pieces = samples::pieces(source, OF_A_STREAM)?;
     let ratio = samples::mean(&pieces, &samples::shares(&pieces, compression)?);
-    Ok((allocated as f64 * ratio * MARGIN) as u64 + allocated / 200 + FAMILY_OVERHEAD)
+    let bytes = (allocated as f64 * ratio * MARGIN) as u64 + allocated / 200 + FAMILY_OVERHEAD;
+    Ok(Expected { bytes, is_most: pieces.is_empty() })
 }
 
 /// Refuses a transfer size so small that the list of index blocks at the end of a family would not fit into one block.
@@ -53,9 +70,14 @@ pub(super) fn check_index(database: u64, families: usize, transfer_size: u32) ->
     ))
 }
 
-/// Refuses if a file system has less free space than the families on it need. Replaced families stay until the new ones
-/// are whole, so their space does not count. `freed` are bytes by device number that will be free as well.
-pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u64, u64>) -> Result<()> {
+/// Refuses if a file system has less free space than the families on it need. Gives a note if they may need less. Replaced families
+/// stay until the new ones are whole, so their space does not count. `freed` are bytes by device number that will be free as well.
+pub(super) fn check_room(
+    devices: &[Device],
+    Expected { bytes, is_most }: Expected,
+    freed: &HashMap<u64, u64>,
+) -> Result<Option<String>> {
+    let per_family = bytes / devices.len().max(1) as u64;
     let mut needed: HashMap<u64, (u64, &Path)> = HashMap::new();
     for device in devices {
         let Destination::File(path) = device.place() else { continue };
@@ -65,6 +87,12 @@ pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u6
     }
     for (device, (bytes, directory)) in needed {
         let free = free_space(directory)? + freed.get(&device).copied().unwrap_or_default();
+        if free < bytes && is_most {
+            let (most, free, place) = (show_bytes(bytes), show_bytes(free), directory.display());
+            return Ok(Some(format!(
+                "{place} has {free} of free space, and the backup is {most} without compression: if it does not fit, it ends with an error"
+            )));
+        }
         if free < bytes {
             return Err(Error::refused(
                 directory.display().to_string(),
@@ -73,5 +101,24 @@ pub(super) fn check_room(devices: &[Device], per_family: u64, freed: &HashMap<u6
             ));
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_that_may_become_small_is_not_refused_for_its_size_without_compression() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = Device::parse(&directory.path().join("a.bore").display().to_string()).unwrap();
+        let room = |is_most| {
+            let expected = Expected { bytes: u64::MAX / 2, is_most };
+            check_room(std::slice::from_ref(&device), expected, &HashMap::new())
+        };
+        assert!(room(true).unwrap().is_some_and(|note| note.contains("without compression")));
+        assert!(room(false).unwrap_err().to_string().contains("the backup needs about"));
+        assert_eq!(check_room(std::slice::from_ref(&device), Expected::default(), &HashMap::new()).unwrap(), None);
+    }
 }

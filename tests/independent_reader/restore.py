@@ -333,10 +333,43 @@ def apply_logs(newest, log_paths, key_file, database, begun, stop_at):
         before = head.backup_set_id
 
 
+BINARY_LOG_MAGIC = b"\xfebin"
+
+
+def write_binary_logs(log, directory):
+    """Writes a log set of MySQL or MariaDB as binary log files (docs/engines/mysql-log.md): a piece that begins behind the start of
+    its file has the first events of the file before it. mysqlbinlog and mariadb-binlog read them."""
+    log.first.require([stream.name for stream in log.streams.values()] == ["binlog"], 132, "a log set alone is nothing: give the full, "
+                      "and this with --log")
+    (id,) = log.streams
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=directory) as parts:
+        with open(os.path.join(parts, "binlog"), "w+b") as stream:
+            log.restore_into({id: stream})
+            stream.seek(0)
+            for number, piece in enumerate(log.position["last"]["pieces"]):
+                name = piece["file"]
+                target = os.path.join(directory, name)
+                log.first.require(name == os.path.basename(name) and name.strip("."), 0, f"piece {name!r}")
+                log.first.require(not os.path.lexists(target), 0, f"{target} exists already")
+                length = piece.get("head", 0) + piece["bytes"]
+                with open(os.path.join(parts, str(number)), "wb") as file:
+                    file.write(BINARY_LOG_MAGIC)
+                    while length > 0:
+                        some = stream.read(min(length, 1 << 20))
+                        log.first.require(some, 0, f"piece {name}: the stream ends inside")
+                        file.write(some)
+                        length -= len(some)
+            log.first.require(not stream.read(1), 0, "the stream goes on behind its pieces")
+        for number, piece in enumerate(log.position["last"]["pieces"]):
+            os.rename(os.path.join(parts, str(number)), os.path.join(directory, piece["file"]))
+
+
 def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_sidecars=(), log_paths=(), stop_at=None):
     """Restores a full, or a full and its differential, and log sets over it, into `directory`; the names are set when all is checked."""
     newest = MediaSet(paths, key_file, sidecars)
     chain, head = [newest], newest.first.header
+    if head.kind == LOG and newest.first.open_set:
+        return write_binary_logs(newest, directory)
     if head.kind == DIFFERENTIAL:
         newest.first.require(base_paths, 112, f"differential of {uuid.UUID(bytes=head.base_backup_set_id)}: give --base")
         base = MediaSet(base_paths, key_file, base_sidecars)
@@ -373,7 +406,7 @@ def restore(paths, directory, key_file=None, base_paths=(), sidecars=(), base_si
             for media in chain:
                 media.restore_into(files)
         if log_paths:
-            newest.first.require(list(files) == [1], 132, "log sets over something that is no SQLite database")
+            newest.first.require(list(files) == [1], 132, "--log is for SQLite: a log set of a server is read alone")
             apply_logs(newest, log_paths, key_file, files[1], begun, stop_at)
         paths = {id: file.name for id, file in files.items()}
         for file in files.values():

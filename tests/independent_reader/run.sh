@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the independent reader with the arguments given; installs its packages once, into the target directory.
 #   run.sh FAMILY… --stream-into DIR [--key KEYFILE] [--base FAMILY…] [--log FAMILY…]… [--stop-at MICROSECONDS]
+#   run.sh FAMILY… --stream-into DIR                             a log set of MySQL or MariaDB: its binary log files
 #   run.sh --sample DIR [--key KEYFILE] [--open] [--ordered]     writes sample media (write_sample.py, open_sample.py)
 #   run.sh --test                           tests the reader itself (test_*.py)
 set -eu

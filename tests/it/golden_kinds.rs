@@ -18,10 +18,10 @@ use crate::golden_servers::digest as digest_of_files;
 use crate::world::World;
 use crate::{foreign_sets, gateway};
 
-const VERSION: &str = "format_v1";
+pub const VERSION: &str = "format_v1";
 
 /// A world with the golden media of a kind in `a/`, which is also the repository `night`. The key is closed to others.
-fn with_media(kind: &str) -> World {
+pub fn with_media(kind: &str) -> World {
     let world = foreign_sets::world();
     copy_all(&media(VERSION).join(kind), &world.at("a"));
     let key = media(VERSION).join("sqlite/golden.key");
@@ -39,7 +39,7 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 /// Writes the media and the digests of a kind.
-fn keep(world: &World, kind: &str, digests: &[String], most: u64) {
+pub fn keep(world: &World, kind: &str, digests: &[String], most: u64) {
     let into = new_media(kind);
     copy_all(&world.at("a"), &into);
     fs::write(into.join("digests"), digests.concat()).unwrap();
@@ -48,7 +48,7 @@ fn keep(world: &World, kind: &str, digests: &[String], most: u64) {
 }
 
 /// The servers whose sets are kept.
-const SERVERS: [(&str, Kind); 2] = [("mysql", Kind::Mysql9), ("mariadb", Kind::Mariadb10)];
+pub const SERVERS: [(&str, Kind); 2] = [("mysql", Kind::Mysql9), ("mariadb", Kind::Mariadb10)];
 const SCHEMA: &str = "CREATE DATABASE golden; CREATE TABLE golden.item (id INT PRIMARY KEY, t VARCHAR(99), KEY (t)); \
     INSERT INTO golden.item VALUES (1, 'one'), (2, 'two'), (3, 'three')";
 const ROWS: &str = "SELECT GROUP_CONCAT(id, t ORDER BY id) FROM golden.item";
@@ -220,6 +220,15 @@ fn write_the_golden_uploaded_objects() {
 #[test]
 fn golden_open_and_ordered_sets_restore_with_the_independent_reader_too() {
     let world = with_media("servers");
+    for name in ["mysql-log", "mariadb-log"] {
+        fs::create_dir(world.at(name)).unwrap();
+        let arguments = [format!("a/{name}.bore"), "--stream-into".into(), name.into()];
+        let what = "golden log sets of servers with the independent reader";
+        let Some(ended) = python(&world, what, &arguments) else { return };
+        ended.done();
+        let files = files_below(&world.at(name));
+        assert!(!files.is_empty() && files.values().all(|log| log.starts_with(b"\xfebin")), "{name}: binary log files");
+    }
     for name in ["mysql-full", "mysql-logical", "mariadb-sealed"] {
         let key = if name.ends_with("sealed") { "--key golden.key" } else { "" };
         world.run(&format!("restore --from a/{name}.bore --into dir:{name} {key}")).done();

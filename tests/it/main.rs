@@ -45,6 +45,7 @@ mod gateway_media;
 mod golden;
 mod golden_kinds;
 mod golden_log;
+mod golden_rows;
 mod golden_servers;
 mod guides;
 mod heaps;

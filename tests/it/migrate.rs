@@ -60,6 +60,11 @@ fn without_the_privilege_to_see_prepared_transactions(world: &World, [source, ta
     world.run(&line).refused(1, "", "XA_RECOVER_ADMIN");
     source.sql("GRANT XA_RECOVER_ADMIN ON *.* TO mover@'%'");
     world.run(&line).done();
+    // What the account does not see would stay behind, and both servers would look equal.
+    source.sql("REVOKE TRIGGER ON *.* FROM mover@'%'");
+    world.run(&line).refused(1, "", "lacks TRIGGER on");
+    source.sql("GRANT TRIGGER ON *.* TO mover@'%'; REVOKE SHOW_ROUTINE, SELECT ON *.* FROM mover@'%'; GRANT SELECT ON shop.* TO mover@'%'");
+    world.run(&line).refused(1, "", "lacks SHOW_ROUTINE");
     source.sql("DROP USER mover@'%'");
 }
 

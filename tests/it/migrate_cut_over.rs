@@ -288,6 +288,19 @@ fn a_mariadb_runs_definitions_of_mysql_with_the_mode_and_the_character_set_of_th
 }
 
 #[test]
+fn a_mariadb_gets_the_nearest_collation_of_a_definition_of_mysql() {
+    let pair = Pair::new([Kind::Mysql9, Kind::Mariadb10], "");
+    // The log names the collation, and the user has not.
+    pair.source.sql(
+        "CREATE TABLE shop.copied SELECT 'x' AS t; ALTER TABLE shop.copied ADD u VARCHAR(9) COLLATE utf8mb4_0900_as_cs",
+    );
+    pair.run("--resume --cut-over").with_code(0);
+    let collations =
+        "SELECT collation_name FROM information_schema.columns WHERE table_name = 'copied' ORDER BY column_name";
+    assert_eq!(pair.target.sql(collations), "utf8mb4_uca1400_ai_ci\nutf8mb4_uca1400_as_cs\n");
+}
+
+#[test]
 fn settings_that_only_mariadb_has_are_those_of_the_session_and_a_database_without_a_name_is_its_own() {
     let pair = Pair::new([Kind::Mariadb11; 2], "CREATE TABLE c (a INT CHECK (a > 0)); CREATE DATABASE other");
     pair.source.sql(

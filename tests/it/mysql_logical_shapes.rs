@@ -225,7 +225,7 @@ fn a_load_without_redo_log_switches_it_on_again_in_every_case() {
     };
     as_some("").refused(1, "--disable-redo", "INNODB_REDO_LOG_ENABLE");
     assert!(target.sql("SHOW TABLES FROM shop").contains("customer") && redo());
-    target.sql("GRANT INNODB_REDO_LOG_ENABLE ON *.* TO some@'%'");
+    target.sql("GRANT INNODB_REDO_LOG_ENABLE ON *.* TO some@'%'; SET GLOBAL log_bin_trust_function_creators = ON");
     as_some("").with_code(1).says(&["SET_ANY_DEFINER", "its redo log is on again"]);
     assert!(redo());
 

@@ -195,7 +195,15 @@ fn refusals(test: &Logged) {
         let ended = test.restore(options, "no").with_code(1);
         assert!(ended.err.contains(why), "{ended}");
     };
-    refused("--stop-at-gtid 00000000-0000-0000-0000-000000000000:7", "no log set has it");
+    let (missing, several) = match test.kind {
+        Kind::Mysql9 => ("00000000-0000-0000-0000-000000000000:7", "00000000-0000-0000-0000-000000000000:1-7"),
+        _ => ("7-7-7", "7-7-7,8-8-8"),
+    };
+    refused(&format!("--stop-at-gtid {missing}"), "no log set has it");
+    for wrong in [several, "hello"] {
+        let ended = test.restore(&format!("--stop-before-gtid {wrong}"), "no").with_code(2);
+        assert!(ended.err.contains("is not the GTID of one transaction"), "{ended}");
+    }
     refused("--before 2020-01-01T00:00:00Z", "the first backup here is of");
     refused("--stop-at 2020-01-01T00:00:00Z", "is before the range");
     refused("--stop-at 2099-01-01T00:00:00Z", "is after the range");

@@ -66,6 +66,21 @@ fn a_run_is_seen_while_it_runs_and_can_be_ended_from_elsewhere() {
 }
 
 #[test]
+fn a_run_that_was_killed_on_this_host_is_dead_at_once() {
+    let world = world();
+    world.run("backup sqlite:app.db --repo night").done();
+    let running = world.start("backup sqlite:app.db --repo night --throttle 64KiB/s");
+    wait_until("the backup moves bytes", || tasks(&world).iter().any(|task| task["state"] == "IN_PROGRESS"));
+    running.signal("KILL");
+    running.wait().with_code(-9);
+    let task = tasks(&world).pop().unwrap();
+    assert_eq!((&task["state"], &task["dead"]), (&"IN_PROGRESS".into(), &true.into()), "{task}");
+    let id = task["task"].as_str().unwrap();
+    let ended = world.run(&format!("cancel {id} --repo night")).refused(1, "task", "was killed");
+    ended.says(&["`fullbore prune --repo night --confirm` removes its files once it is silent for "]);
+}
+
+#[test]
 fn a_run_that_failed_says_of_what() {
     let world = world();
     world.run("backup sqlite:app.db --repo night").done();
@@ -73,6 +88,21 @@ fn a_run_that_failed_says_of_what() {
     assert_ne!(world.run(line).code, 0);
     let task = tasks(&world).pop().unwrap();
     assert!(task["state"] == "ERROR" && task["error"].as_str().unwrap().contains("none.db"), "{task}");
+}
+
+#[test]
+fn a_repository_without_a_set_is_not_valid() {
+    let world = world();
+    assert_ne!(world.run("backup sqlite:none.db --repo night --mkdir").code, 0);
+    world.run("backup sqlite:app.db --repo night").done();
+    for name in world.names("a").into_iter().filter(|name| name.ends_with(".bore")) {
+        fs::remove_file(world.at(&format!("a/{name}"))).unwrap();
+    }
+    fs::remove_dir_all(world.at("a/.fullbore/sets")).unwrap();
+    fs::create_dir(world.at("a/.fullbore/sets")).unwrap();
+    for verb in ["verify", "check"] {
+        world.run(&format!("{verb} --repo night")).refused(2, "--repo night", "holds no backup set");
+    }
 }
 
 #[test]

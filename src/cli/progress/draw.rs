@@ -40,10 +40,18 @@ pub fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
 }
 
+/// The percentage that is done; `None` without a total. More than the total is done if the total was an estimate: it is of no use
+/// then.
+pub fn share(done: u64, total: u64) -> Option<u64> {
+    (done <= total).then(|| (done * 100).checked_div(total)).flatten()
+}
+
 fn heading(view: &View) -> String {
     let (done, total, stored) = view.bytes;
-    let share = (done * 100).checked_div(total).map_or_else(String::new, |share| format!("{:3} %  ", share.min(100)));
-    let total = if total > 0 { format!(" of {}", show_bytes(total)) } else { String::new() };
+    let (share, total) = match share(done, total) {
+        Some(share) => (format!("{share:3} %  "), format!(" of {}", show_bytes(total))),
+        None => (String::new(), String::new()),
+    };
     format!("{}  {share}{}{total}, media {}", view.verb, show_bytes(done), show_bytes(stored))
 }
 

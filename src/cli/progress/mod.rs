@@ -101,11 +101,12 @@ fn lines(verb: &str, progress: &Progress, step: u64, receiver: &Receiver<()>) {
         if done == 0 {
             begun = Instant::now(); // Waiting for a lock and measuring the limit are not the speed of the job.
         }
-        let share = (done * 100).checked_div(total).unwrap_or(0).min(100);
+        let share = (done * 100).checked_div(total).unwrap_or(0);
         if share >= next {
             let now = progress.live();
             show::message(&progress_line(verb, (done, total, stored), begun.elapsed(), limit(&before, &now)));
-            (next, before) = ((share / step + 1) * step, now);
+            // Beyond the total, which was an estimate then, the bytes double from line to line.
+            (next, before) = (((share / step + 1) * step).max(if share >= 100 { 2 * share } else { 0 }), now);
         }
     }
 }
@@ -116,7 +117,8 @@ fn percent(progress: &Progress, step: u64, receiver: &Receiver<()>) {
     loop {
         let runs = goes_on(receiver, LOOKED);
         let (done, total, _) = progress.read();
-        let share = (done * 100).checked_div(total).unwrap_or(0).min(100);
+        let most = if runs && done > total { 99 } else { 100 };
+        let share = (done * 100).checked_div(total).unwrap_or(0).min(most);
         while next <= share {
             show::line(&format!("{next} percent processed."));
             next += step;
@@ -163,7 +165,10 @@ fn progress_line(
     limit: Option<&'static str>,
 ) -> String {
     let speed = mib_per_s(done, elapsed.as_secs_f64());
-    let share = (done * 100).checked_div(total).map_or_else(String::new, |share| format!("{:3} % ", share.min(100)));
+    let (share, total_shown) = match draw::share(done, total) {
+        Some(share) => (format!("{share:3} % "), format!(" of {}", show_bytes(total))),
+        None => (String::new(), String::new()),
+    };
     let left = if done > 0 && total > done {
         let seconds = elapsed.as_secs_f64() * (total - done) as f64 / done as f64;
         format!(", about {seconds:.0} s left")
@@ -172,9 +177,8 @@ fn progress_line(
     };
     let limit = limit.map_or_else(String::new, |stage| format!(", limit {stage}"));
     format!(
-        "{verb}: {share}{} of {}, {speed:.0} MiB/s, media {}{left}{limit}",
+        "{verb}: {share}{}{total_shown}, {speed:.0} MiB/s, media {}{left}{limit}",
         show_bytes(done),
-        show_bytes(total),
         show_bytes(stored)
     )
 }

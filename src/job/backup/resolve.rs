@@ -102,8 +102,9 @@ impl<'a> Opened<'a> {
         let media_set_id = Uuid::now_v7();
         let allocated =
             source.streams().iter().map(|stream| stream.size).sum::<u64>().saturating_sub(session.facts().free_bytes);
-        let whole = if base.map().is_some() { 0 } else { space::stored_bytes(source, allocated, request.compression)? };
-        let plan = fitting_plan(request, request.families(), whole, conduct, report)?;
+        let of_full = || space::expected(source, allocated, request.compression);
+        let expected = base.map().map_or_else(of_full, |_| Ok(space::Expected::default()))?;
+        let plan = fitting_plan(request, request.families(), expected.bytes, conduct, report)?;
         let devices = sinks::devices(request, Some(plan.stripes), database, media_set_id)?;
         let mirrors = mirror::devices(request, plan.stripes, database, media_set_id, (&devices, &conduct.stores))?;
         let (data_key, keys) = fresh_key(&request.encrypt_to, media_set_id)?;
@@ -136,11 +137,11 @@ impl<'a> Opened<'a> {
         report.backup_set_id = Some(set.backup_set_id.to_string());
         report.allocated_bytes = allocated;
         report.hole_bytes = session.extra_work().hole_bytes.min(allocated);
-        let expected_per_family = whole / devices.len() as u64;
+        let expected_per_family = expected.bytes / devices.len() as u64;
         space::check_index(set.streams.iter().map(|stream| stream.size).sum(), devices.len(), plan.transfer_size)?;
-        sinks::make_room(request, &devices, expected_per_family, report)?;
+        sinks::make_room(request, &devices, expected, report)?;
         if let Some(mirrored) = request.mirrored() {
-            sinks::make_room(&mirrored, &mirrors, expected_per_family, report)?;
+            sinks::make_room(&mirrored, &mirrors, expected.times(mirrors.len() / devices.len().max(1)), report)?;
         }
         report.encrypted_to = encrypted_to(&set.keys, &request.encrypt_to);
         if session.holds_a_part() && !request.copy_only {

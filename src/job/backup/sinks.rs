@@ -215,10 +215,16 @@ fn refuse_foreign(path: &Path) -> Result<()> {
 
 /// Tidies up after earlier runs, then checks that there is space for the backup. A dry run only counts what would be
 /// removed.
-pub(super) fn make_room(request: &Request, devices: &[Device], per_family: u64, report: &mut Report) -> Result<()> {
+pub(super) fn make_room(
+    request: &Request,
+    devices: &[Device],
+    expected: space::Expected,
+    report: &mut Report,
+) -> Result<()> {
     let recovered = recover::recover(devices, &ours(request), request.dry_run)?;
     report.notes.extend(recovered.notes);
-    space::check_room(devices, per_family, &recovered.freed)
+    report.notes.extend(space::check_room(devices, expected, &recovered.freed)?);
+    Ok(())
 }
 
 /// True for a name from a template that gives each set its own names.

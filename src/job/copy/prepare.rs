@@ -179,7 +179,8 @@ impl One<'_> {
             let written = prepared.expected.iter().zip(&prepared.standing).filter(|(_, stands)| !**stands);
             let most = written.map(|(bytes, _)| *bytes).max().unwrap_or(0);
             let devices: Vec<Device> = prepared.to_write().map(|(device, _)| device.clone()).collect();
-            space::check_room(&devices, most, &recovered.freed)?;
+            let each = space::Expected { bytes: most, is_most: false };
+            space::check_room(&devices, each.times(devices.len()), &recovered.freed)?;
         }
         Ok(prepared)
     }

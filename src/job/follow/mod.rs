@@ -283,9 +283,19 @@ impl Run<'_> {
             Ok(false) => self.take_full(),
             Err(error @ (Error::Refused { .. } | Error::Incomplete { .. })) if self.request.full_if_needed => {
                 (self.told)(Event::Apart(error.one_line()));
+                self.warn_of_gap(&error);
                 self.take_full()
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// A full takes the place of log sets. The other log sets are one chain over all fulls, and this gap stays in it.
+    fn warn_of_gap(&mut self, why: &Error) {
+        if self.engine.outlives_fulls() {
+            let warning =
+                format!("{}. A full was taken: no restore reaches a time between the two", why.without_hint());
+            self.report.warnings.push(warning);
         }
     }
 
@@ -455,6 +465,7 @@ impl Run<'_> {
             return Err(without_ground(why));
         }
         (self.told)(Event::Apart(why.one_line()));
+        self.warn_of_gap(&why);
         let full = self.take_full();
         if full.is_ok() {
             self.pace.spent(look); // The log waits for it as for a set.

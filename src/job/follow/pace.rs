@@ -121,7 +121,7 @@ impl Pace {
             let busy = |(stage, seconds)| format!(" ({stage} busy {seconds:.1} s)");
             let busiest = last.busiest.map_or_else(String::new, busy);
             let (bytes, making, window) = (show_bytes(bytes), making.as_secs_f64(), window.as_secs_f64());
-            format!("falls behind: a set of {bytes} took {making:.1} s{busiest}, but its commits {window:.1} s")
+            format!("falls behind: a set of {bytes} took {making:.2} s{busiest}, but its commits {window:.2} s")
         });
         self.late = late;
         let (pace, limit) = (last.line(), Some(last.limit()));
@@ -193,7 +193,7 @@ mod tests {
         // The commits of ten seconds took twenty, those of twenty forty, and then one of a second.
         pace.stands_on(look(SECOND * 30).at);
         let told = pace.shipped(&look(SECOND * 20), &set(10 << 20)).behind;
-        assert!(told.is_some_and(|told| told.starts_with("falls behind: a set of 10.0 MiB took 20.0 s")));
+        assert!(told.is_some_and(|told| told.starts_with("falls behind: a set of 10.0 MiB took 20.00 s")));
         pace.stands_on(look(SECOND * 60).at);
         assert!(pace.shipped(&look(SECOND * 40), &set(20 << 20)).behind.is_none(), "it was said");
         let mut report = Report::default();

@@ -201,6 +201,7 @@ pub(in crate::job) fn order(request: &Request, halt: &Halt) -> MigrationOrder {
         resume: request.resume,
         follow: request.follow,
         cut_over: request.cut_over,
+        compares_definitions: request.compare == Comparison::All,
         dry_run: request.plan,
         physical: request.physical,
     }

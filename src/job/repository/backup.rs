@@ -8,6 +8,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::copy_to::{self, Second};
+use super::hints::of_repository;
 use super::restore::is_logical;
 use super::{Setting, databases};
 use crate::job::backup::{self, Request, Within};
@@ -87,13 +88,15 @@ pub fn run(
     }
     if request.dry_run {
         // A dry run is not a task that other hosts see.
-        return backup::run(&request, None, conduct, report).map(drop);
+        let planned = backup::run(&request, None, conduct, report);
+        return planned.map(drop).map_err(|error| of_repository(error, setting.name));
     }
     setting.as_task(&repository, "backup", Some(database.clone()), conduct, report, |task, report| {
         lease(&bases, task, &repository)?;
         renew_locks(&ids_of(&bases), &repository, setting, conduct, report)?;
         let write = |second: Option<(&Repository, &Task)>, report: &mut Report| {
-            backup::run(&request, Some(Within { repository: &repository, task, second }), conduct, report)
+            let within = Within { repository: &repository, task, second };
+            backup::run(&request, Some(within), conduct, report).map_err(|error| of_repository(error, setting.name))
         };
         let committed = match &second {
             None => write(None, report)?,

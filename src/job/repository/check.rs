@@ -5,12 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::time::Duration;
 
-use fullbore_core::{Error, Result};
+use fullbore_core::Result;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::Setting;
 use super::databases::{Names, is_known, meant, of_database};
+use super::hints::without_sets;
 use fullbore_core::conduct::Conduct;
 use fullbore_core::units::show_duration;
 use fullbore_repository::chain::{self, CLOCK_TOLERANCE, Choice, show_time};
@@ -82,9 +83,7 @@ pub fn run(
         None => inventory.sets.iter().collect(),
     };
     if sets.is_empty() {
-        let thing = format!("--repo {}", setting.name);
-        let hint = format!("back up into it: `fullbore backup SOURCE --repo {}`", setting.name);
-        return Err(Error::usage(thing, "holds no backup set", hint));
+        return Err(without_sets(setting.name));
     }
     let names = Names::of(&inventory.sets);
     let name = |set: &StoredSet| (set.record.engine.clone(), names.name(&set.record));
@@ -119,8 +118,11 @@ fn standing(
     let last = match &newest {
         Ok(sequence) => sequence.sets.last().map(|&at| sets[at]),
         Err(error) => {
-            problems.push(format!("none of its backups can be restored: {}", error.one_line()));
-            None
+            // With a gap between log sets, the newest full or differential is restored without them.
+            let alone = chain::choose(&known, &Choice { before: Some(i64::MAX), ..Choice::default() });
+            let what = if alone.is_ok() { "its newest state cannot" } else { "none of its backups can" };
+            problems.push(format!("{what} be restored: {}", error.one_line()));
+            alone.ok().and_then(|sequence| sequence.sets.last().map(|&at| sets[at]))
         }
     };
     problems.extend(last.and_then(|last| too_old(last.stored_at, ago(last.stored_at), expected(request.max_age))));

@@ -1,6 +1,6 @@
 //! `migrate SOURCE --repo --cut-over`: the last log sets of the source go into the target, which then takes its place.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullbore_core::conduct::Conduct;
 use fullbore_core::halt::Halt;
@@ -123,6 +123,14 @@ struct Run<'a> {
     found: MigrationReport,
 }
 
+/// A migration has no `--wait`: its source would be read-only meanwhile.
+fn without_wait(error: Error) -> Error {
+    match error {
+        Error::Refused { thing, why, hint } => Error::Refused { thing, why, hint: hint.replace(", or add --wait", "") },
+        other => other,
+    }
+}
+
 impl Run<'_> {
     fn all(&mut self, migration: &mut dyn Migration, told: &dyn Fn(Event)) -> Result<()> {
         let standing = restore::standing(&self.request.sets)?;
@@ -133,9 +141,8 @@ impl Run<'_> {
             // The first run restores the full.
             self.apply()?;
         }
-        // Most of the log comes while applications write.
         migration.hold_log()?;
-        self.catch_up()?;
+        self.come_near()?;
         let begun = Instant::now();
         let done = self.frozen(migration, told);
         self.found.downtime_s = Some(begun.elapsed().as_secs_f64());
@@ -177,11 +184,34 @@ impl Run<'_> {
         Ok(restore::last_set(&self.request.sets.into)?.map_or(Wanted::Log, Wanted::LogBehind))
     }
 
+    /// Most of the log comes while applications write, in rounds: a round has the commits of the round before. It ends when a round takes
+    /// no longer than `--max-lag`, or hardly less than the round before.
+    fn come_near(&mut self) -> Result<()> {
+        let wanted = self.request.migration.max_lag.unwrap_or(migrate::MAX_LAG);
+        let mut before: Option<Duration> = None;
+        loop {
+            let since = Instant::now();
+            self.catch_up()?;
+            let took = since.elapsed();
+            if took <= wanted {
+                return Ok(());
+            }
+            if before.is_some_and(|before| took > before.mul_f64(0.8)) {
+                let took = took.as_secs_f64();
+                let note = format!("the last log set before the cut-over took {took:.1} s, more than --max-lag");
+                self.report.notes.push(note);
+                return Ok(());
+            }
+            before = Some(took);
+        }
+    }
+
     /// A log backup, and its set into the target.
     fn catch_up(&mut self) -> Result<()> {
         let (request, conduct, setting) = (self.request, self.conduct, self.setting);
         let wanted = self.wanted()?;
-        self.heard(|said| super::backup::run(&request.log, wanted, setting, None, conduct, said))?;
+        let backup = |said: &mut Report| super::backup::run(&request.log, wanted, setting, None, conduct, said);
+        self.heard(backup).map_err(without_wait)?;
         self.apply()
     }
 

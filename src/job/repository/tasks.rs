@@ -12,6 +12,7 @@ use fullbore_core::conduct::Conduct;
 use fullbore_repository::format::TaskState;
 use fullbore_repository::ids;
 use fullbore_repository::inventory::{KnownTask, readable_tasks};
+use fullbore_repository::process::Process;
 use fullbore_repository::{Repository, task};
 
 /// How long a task has to react to a cancel request: it looks every two seconds, and may wait for its store.
@@ -32,7 +33,7 @@ pub struct ListedTask {
     pub database: Option<String>,
     /// CREATED, IN_PROGRESS, SUCCESS, ERROR, CANCEL_REQUESTED, CANCELLED.
     pub state: String,
-    /// True if it should run, but has been silent for longer than its lease.
+    /// True if it should run, but has been silent for longer than its lease, or was killed on this host.
     pub dead: bool,
     /// Seconds since its last heartbeat, by the store's clock.
     pub silent_s: u64,
@@ -110,8 +111,14 @@ pub fn cancel(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<Lis
         return Err(Error::refused(format!("task {id}"), why, hint));
     }
     if shown.dead {
-        let why = format!("has been silent for {} s: its host is dead, or cannot reach the repository", shown.silent_s);
-        let hint = format!("`fullbore prune --repo {} --confirm` removes its files", repository.name);
+        let why = match is_gone(&found) {
+            true => "runs no more: its process on this host was killed".to_owned(),
+            false => {
+                format!("has been silent for {} s: its host is dead, or cannot reach the repository", shown.silent_s)
+            }
+        };
+        let prune = format!("`fullbore prune --repo {} --confirm` removes its files", repository.name);
+        let hint = format!("{prune} once it is silent for {} s", found.lease().as_secs());
         return Err(Error::refused(format!("task {id}"), why, hint));
     }
     task::ask_to_end(&repository, id)?;
@@ -128,6 +135,11 @@ pub fn cancel(setting: Setting<'_>, part: &str, conduct: &Conduct) -> Result<Lis
     let shows = format!("`fullbore task {id} --repo {}` shows its state", repository.name);
     let hint = format!("it ends as soon as it can reach the repository; {shows}");
     Err(Error::refused(format!("task {id}"), why, hint))
+}
+
+/// Whether the kernel of this host knows that its process has ended.
+fn is_gone(task: &KnownTask) -> bool {
+    task.record.runs_as.as_ref().is_some_and(Process::is_gone)
 }
 
 fn find(repository: &Repository, part: &str) -> Result<KnownTask> {
@@ -156,14 +168,14 @@ fn listed(task: &KnownTask, now: i64) -> ListedTask {
     let per_s = if progress.elapsed_s > 0.0 { progress.done_bytes as f64 / progress.elapsed_s } else { 0.0 };
     let left = progress.total_bytes.saturating_sub(progress.done_bytes) as f64;
     // If a run has ended, its state says it all.
-    let known = progress.total_bytes > 0 && record.state.is_open();
+    let known = progress.total_bytes > 0 && progress.done_bytes <= progress.total_bytes && record.state.is_open();
     ListedTask {
         task: record.task.to_string(),
         verb: record.verb.clone(),
         engine: record.engine.clone(),
         database: record.database.clone(),
         state: record.state.name().to_owned(),
-        dead: task.is_dead(now),
+        dead: task.is_dead(now) || record.state.is_open() && is_gone(task),
         silent_s,
         host: record.host.clone(),
         process: record.process,

@@ -7,7 +7,7 @@ use fullbore_core::{Error, Result};
 use uuid::Uuid;
 
 use super::databases::{meant, to_choose_from};
-use super::hints::of_repository;
+use super::hints::{of_repository, without_sets};
 use super::{Setting, title};
 use crate::job::reading::Reading;
 use crate::job::verify;
@@ -43,6 +43,9 @@ pub fn run(
         (_, set, _) => to_choose_from(&inventory.sets, database, set.as_deref(), &repository.name)?,
     };
     let chosen = chosen(sets, reading).map_err(|error| of_repository(error, &repository.name))?;
+    if chosen.is_empty() {
+        return Err(without_sets(&repository.name));
+    }
     let all = reading.choice.set.is_none() && !reading.choice.latest;
     let ids: Vec<Uuid> = chosen.iter().map(|set| set.record.backup_set_id).collect();
     setting.as_reader(&repository, ("verify", database.map(str::to_owned), &ids), conduct, report, |report| {

@@ -68,6 +68,7 @@ pub(super) fn restore(
             if let Some(owner) = owner {
                 owner.take(directory)?;
             }
+            report.is_of_texts = true;
             report.notes.push(
                 "each database has a folder: run its schema.sql, load.sql and code.sql in this order, or restore with \
                  --into mysql://… or mariadb://…"
@@ -144,6 +145,10 @@ fn refuse_flags(request: &Request) -> Result<()> {
         }
         _ if into_new && given.value(&MAP).is_some() => {
             wrong("--map", "the log is of the whole server, under its names")
+        }
+        _ if given.value(&MAP).is_some() => wrong("--map", "the texts have the names of the set"),
+        Request { into: Into::Directory(_), check: Some(_), .. } if !into_new => {
+            wrong("--check", "no server reads a directory of texts")
         }
         _ if request.resume => wrong("--resume", "a logical set in a directory is restored as a whole"),
         _ => Ok(()),

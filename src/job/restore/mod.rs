@@ -353,7 +353,9 @@ fn choose_and_open(
                 refuse_media_as_target(request, &discovered)?;
                 report.notes.extend(discovered.all_notes());
                 report.warnings.extend(sequence.warnings);
-                report.notes.extend(sequence.notes);
+                // A repository has chosen by the same rule, and has told it.
+                let new: Vec<String> = sequence.notes.into_iter().filter(|note| !report.notes.contains(note)).collect();
+                report.notes.extend(new);
                 let mut sets: Vec<_> = discovered.sets.into_iter().map(Some).collect();
                 return Ok((sequence.sets.iter().filter_map(|&at| sets[at].take()).collect(), opened));
             }

@@ -31,6 +31,7 @@ pub(in crate::job) fn choice(
     let mut begun = None;
     for found in logs().filter(|found| found.set.incomplete.is_none()) {
         let Some(engine) = fullbore_engines::log(&found.header.engine) else { continue };
+        engine.demand_name(stop)?;
         let opened = discovery::open_set(found, &nothing, 1, key)?;
         let Some(manifest) = opened.manifest() else { continue };
         let set = found.set.backup_set_id.to_string();

@@ -64,6 +64,15 @@ pub trait LogEngine: Sync {
     /// The set does not continue the database, or breaks its format. Then the database must not be used.
     fn apply(&self, set: &UnpackedLog<'_>, stop: Option<&LogStop>) -> Result<AppliedLog>;
 
+    /// Refuses a stop that does not name one transaction in the words of the engine.
+    ///
+    /// # Errors
+    /// It names none, or several.
+    fn demand_name(&self, stop: &LogStop) -> Result<()> {
+        let _ = stop;
+        Ok(())
+    }
+
     /// True if a stop is in a log set with this position, or at its end. A time is in no set.
     fn holds(&self, position: &Position, stop: &LogStop) -> bool {
         let _ = (position, stop);

@@ -128,6 +128,8 @@ pub struct MigrationOrder {
     pub follow: bool,
     /// In the end, the source becomes read-only.
     pub cut_over: bool,
+    /// The cut-over compares definitions, besides rows.
+    pub compares_definitions: bool,
     /// Only looks: changes nothing.
     pub dry_run: bool,
     /// The full is a copy of the source's files, in place of its rows.

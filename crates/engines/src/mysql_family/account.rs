@@ -85,9 +85,12 @@ impl Grants {
         self.0.iter().any(|grant| grants_globally(grant, privilege))
     }
 
-    /// Whether the privilege is granted on everything or on this schema, also by a pattern of names.
+    /// Whether the privilege is granted on everything or on this schema, also by a pattern of names. A partial revoke of MySQL takes a
+    /// schema out of what is granted on everything.
     pub fn on(&self, schema: &str, privilege: &str) -> bool {
-        self.globally(privilege) || self.0.iter().any(|grant| grants_on(grant, schema, privilege))
+        let globally = self.globally(privilege) || self.globally("ALL PRIVILEGES");
+        globally && !self.0.iter().any(|revoke| revokes_on(revoke, schema, privilege))
+            || self.0.iter().any(|grant| grants_on(grant, schema, privilege))
     }
 }
 
@@ -110,6 +113,16 @@ fn grants_on(grant: &str, schema: &str, privilege: &str) -> bool {
     };
     is_like(schema, &pattern.replace("``", "`"))
         && privileges.split(',').any(|granted| [privilege, "ALL PRIVILEGES"].contains(&granted.trim()))
+}
+
+/// Whether a line of SHOW GRANTS is a partial revoke of the privilege on this schema. The name of the schema is no pattern there.
+/// <https://dev.mysql.com/doc/refman/9.7/en/partial-revokes.html>
+fn revokes_on(revoke: &str, schema: &str, privilege: &str) -> bool {
+    let Some((privileges, object)) = revoke.strip_prefix("REVOKE ").and_then(|rest| rest.split_once(" ON `")) else {
+        return false;
+    };
+    object.split_once("`.* FROM ").is_some_and(|(name, _)| name.replace("``", "`") == schema)
+        && privileges.split(',').any(|revoked| revoked.trim() == privilege)
 }
 
 /// A part of a pattern.
@@ -171,6 +184,9 @@ mod tests {
         let patterns = ["GRANT SELECT ON `sh%`.* TO `b`@`%`", "GRANT SELECT ON `x_z`.* TO `b`@`%`"];
         let grants = Grants(patterns.map(str::to_owned).to_vec());
         assert!(grants.on("shop", "SELECT") && grants.on("sh", "SELECT") && grants.on("xyz", "SELECT"));
+        let revokes = ["GRANT SELECT, TRIGGER ON *.* TO `b`@`%`", "REVOKE SELECT, TRIGGER ON `a``_%`.* FROM `b`@`%`"];
+        let part = Grants(revokes.map(str::to_owned).to_vec());
+        assert!(part.on("shop", "TRIGGER") && part.on("a`bc", "TRIGGER") && !part.on("a`_%", "TRIGGER"));
         assert!(!grants.on("ash", "SELECT") && !grants.on("xz", "SELECT") && !grants.on("shop", "EVENT"));
     }
 }

@@ -69,7 +69,7 @@ pub static WHERE: EngineOption = EngineOption {
 pub static USERS: EngineOption = EngineOption {
     name: "users",
     kind: OptionKind::Switch,
-    help: "With --method logical: users, roles and grants too, with the hashes of their passwords",
+    help: "Logical backups: users, roles and grants too, with the hashes of their passwords",
     elsewhere: "only a logical set of MySQL and MariaDB has users",
     also: &[AlsoIn::Restore, AlsoIn::NewDirectory, AlsoIn::LogFollow],
 };

@@ -5,7 +5,7 @@ use fullbore_core::{Error, Result};
 
 use super::end::{End, LogEnd, Place};
 use super::event::{Body, Group, Header, file_number, is_file_name, kind};
-use super::gtid::{Gtid, Gtids, MariaGtid};
+use super::gtid::{Gtid, GtidSet, Gtids, MariaGtid};
 use super::range::place;
 use super::walk::{Walk, goes_back};
 use crate::engine::LogStop;
@@ -209,6 +209,21 @@ fn is_gtid(gtid: &Gtid, wanted: &str) -> bool {
         Gtid::MariaDb(gtid) => MariaGtid::parse(wanted) == Some(*gtid),
         gtid => gtid.to_string().eq_ignore_ascii_case(wanted.trim()),
     }
+}
+
+/// Refuses a GTID that does not name one transaction.
+///
+/// # Errors
+/// It names none, or several.
+pub(super) fn demand_name(dialect: Dialect, stop: &LogStop) -> Result<()> {
+    let (LogStop::ThroughGtid(text) | LogStop::BeforeGtid(text)) = stop else { return Ok(()) };
+    let of_set = || GtidSet::parse(text).and_then(|set| set.first_common(&set));
+    let (is_one, form) = match dialect {
+        Dialect::MySql => (of_set().is_some_and(|gtid| is_gtid(&gtid, text)), "UUID:NUMBER, or UUID:TAG:NUMBER"),
+        Dialect::MariaDb => (MariaGtid::parse(text).is_some(), "DOMAIN-SERVER-NUMBER"),
+    };
+    let why = "is not the GTID of one transaction";
+    if is_one { Ok(()) } else { Err(Error::usage(stop.option(), why, format!("write {form}"))) }
 }
 
 /// The place of an offset in a file, to compare.

@@ -275,8 +275,9 @@ impl Pull {
         Error::refused(
             &self.server,
             format!("its binary log {} cannot be read at {}: {why}", self.walk.file, self.walk.offset),
-            "look at the file on the server with mysqlbinlog or mariadb-binlog. If it is damaged or has no checksums, take a new full, \
-             and remove the file when no replica needs it (PURGE BINARY LOGS TO the file behind it)",
+            "look at the file on the server with mysqlbinlog or mariadb-binlog. If it has no checksums: SET GLOBAL binlog_checksum = CRC32. \
+             Then, or if it is damaged, take a new full, and remove the file when no replica needs it (PURGE BINARY LOGS TO the file \
+             behind it)",
         )
     }
 
@@ -291,7 +292,8 @@ impl Pull {
             return Error::refused(
                 &self.server,
                 format!("the binary log {file} is not there any more: {error}"),
-                "take a new full; keep the files longer (binlog_expire_logs_seconds), or take log backups more often",
+                "it was purged, or the log was reset: take a new full. Against purging, keep the files longer \
+                 (binlog_expire_logs_seconds), or take log backups more often",
             );
         }
         if error.code == CANNOT_READ {

@@ -56,6 +56,10 @@ impl LogEngine for Binlog {
         Err(Error::refused(set.name, "a server applies it, with all other sets", "restore into a directory: dir:PATH"))
     }
 
+    fn demand_name(&self, stop: &LogStop) -> Result<()> {
+        cut::demand_name(self.0, stop)
+    }
+
     fn holds(&self, position: &Position, stop: &LogStop) -> bool {
         cut::holds(self.0, position, stop)
     }

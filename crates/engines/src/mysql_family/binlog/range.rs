@@ -12,9 +12,12 @@ use crate::mysql_family::Dialect;
 /// The range from the position of a set; `None` if the position is invalid.
 pub fn log_range(dialect: Dialect, kind: SetKind, position: &Position, finished_at: Option<i64>) -> Option<LogRange> {
     if kind != SetKind::Log {
-        let at = finished_at?;
+        let checkpoint = position.checkpoint.value();
+        // A logical set has the state of its beginning, a physical one that of its end.
+        let placed = checkpoint.get("place_at").and_then(|at| micros(at.as_str()?));
+        let at = placed.or(finished_at)?;
         // A server without a binary log has fulls, and no chain.
-        let last = End::read(dialect, &position.checkpoint.value()).ok().and_then(|end| log_position(&end));
+        let last = End::read(dialect, &checkpoint).ok().and_then(|end| log_position(&end));
         return Some(LogRange { first: None, last, from: at, at, until: at, earliest: None, spans: Vec::new() });
     }
     let first = End::read(dialect, &position.first.value()).ok()?;
@@ -64,6 +67,17 @@ fn history(server: &str) -> Vec<u8> {
 mod tests {
     use super::super::walk::Tail;
     use super::*;
+
+    #[test]
+    fn a_logical_full_has_the_state_of_its_beginning() {
+        let ended = |place_at: serde_json::Value| {
+            let value = serde_json::json!({ "method": "logical", "place_at": place_at });
+            let position = Position { checkpoint: value.into(), ..Position::default() };
+            log_range(Dialect::MySql, SetKind::Full, &position, Some(9_000_000)).unwrap().at
+        };
+        assert_eq!(ended("1970-01-01T00:00:05Z".into()), 5_000_000);
+        assert_eq!([ended(serde_json::Value::Null), ended("soon".into())], [9_000_000; 2]);
+    }
 
     #[test]
     fn places_are_in_the_order_of_files_and_offsets_and_proved_by_checksums() {

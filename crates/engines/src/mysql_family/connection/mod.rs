@@ -24,12 +24,11 @@ pub use handshake::Greeting;
 pub use local_data::Changed;
 pub use result_set::{ResultSet, take_integer};
 pub use rows::{Fetched, RowBytes, RowDecoder, RowFault, Rows, take_value};
-pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, PRIVILEGE_MISSING, ServerError};
+pub use server_error::{CLONE_NEEDS_TLS, CLONE_RUNNING, Failure, NOT_ALLOWED, PRIVILEGE_MISSING, ServerError};
 
 use authentication::Plugin;
 use handshake::{SwitchRequest, capability};
 use packet::{PacketStream, Payload};
-use server_error::NOT_ALLOWED;
 use stream::{Stream, TimedSocket};
 
 use super::credentials::Credentials;

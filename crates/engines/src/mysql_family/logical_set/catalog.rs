@@ -119,7 +119,7 @@ pub struct Code {
     /// The time zone of an event.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub time_zone: String,
-    /// A view that the source cannot use: it names something that does not exist there.
+    /// A view that names something which does not exist in the source, or which the backup leaves out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub broken: bool,
 }

@@ -145,6 +145,7 @@ impl Described {
             }
         }
         self.warnings.extend(broken(&unusable));
+        self.warnings.extend(without_tables(&mut views, listing));
         views.into_iter().for_each(|view| self.add(&view.schema.clone(), Object::Code(view)));
         Ok(())
     }
@@ -277,6 +278,28 @@ fn broken(names: &[String]) -> Option<String> {
     })
 }
 
+/// Marks the views that name a table or view which the backup leaves out, and gives the warning that names them.
+fn without_tables(views: &mut [Code], listing: &Listing) -> Option<String> {
+    let named_so = |schema: &str, name: &str| format!("{}.{}", quoted(schema), quoted(name));
+    let missing = listing.left_out.iter().map(|(schema, table)| match table {
+        Some(table) => named_so(schema, table),
+        None => format!("{}.", quoted(schema)),
+    });
+    let (mut missing, mut marked): (Vec<String>, _) = (missing.collect(), Vec::new());
+    let lacks = |view: &Code, missing: &[String]| !view.broken && missing.iter().any(|name| view.create.contains(name));
+    while let Some(view) = views.iter_mut().find(|view| lacks(view, &missing)) {
+        view.broken = true;
+        missing.push(named_so(&view.schema, &view.name));
+        marked.push(format!("{}.{}", view.schema, view.name));
+    }
+    (!marked.is_empty()).then(|| {
+        format!(
+            "these views name what --exclude leaves out: {}. A restore leaves them out if its server refuses them",
+            named(&marked)
+        )
+    })
+}
+
 /// The statement that asks for a definition.
 pub fn show_create(table: &Listed) -> String {
     let word = match table.kind {
@@ -366,15 +389,9 @@ fn wanted_code(
             ));
         }
     }
-    let sees_all = match facts.dialect {
-        Dialect::MySql => ["SHOW_ROUTINE", "SELECT"].iter().any(|privilege| facts.grants.globally(privilege)),
-        Dialect::MariaDb => facts.allows("mysql", "SELECT") || facts.grants.globally("SHOW CREATE ROUTINE"),
-    };
-    if !sees_all
-        && !facts.grants.globally("ALL PRIVILEGES")
+    if let Some(privilege) = facts.lacks_for_routines()
         && listing.databases.iter().any(|name| selection.takes_code(name))
     {
-        let privilege = if facts.dialect == Dialect::MySql { "SHOW_ROUTINE" } else { "SHOW CREATE ROUTINE" };
         warnings.push(format!("the account lacks {privilege}: this backup may hold no routines of other accounts"));
     }
     Ok(wanted)

@@ -60,6 +60,18 @@ pub fn demand_types(listing: &Listing) -> Result<()> {
     }
 }
 
+/// Refuses an account that sees no database: an empty set would look like the backup of an empty server.
+///
+/// # Errors
+/// The account sees none, and may not see all.
+pub fn demand_sight(login: &Login, facts: &ServerFacts, listing: &Listing) -> Result<()> {
+    if facts.sees_everything() || !listing.databases.is_empty() {
+        return Ok(());
+    }
+    let why = "the account sees no database that this backup takes";
+    Err(Error::refused(login.address.name(), why, "GRANT SELECT ON *.* shows all databases"))
+}
+
 /// The warning of an account that may see only a part: the server leaves out the rest of its lists, and says nothing.
 pub fn unseen(login: &Login, facts: &ServerFacts, selection: &Selection, listing: &Listing) -> Option<String> {
     let of_server = login.address.database.is_none() && !selection.is_part(&login.address);
@@ -101,7 +113,11 @@ fn without_effect(selection: &Selection, listing: &Listing) -> Option<String> {
 /// The error of a table that changed.
 pub fn changed(login: &Login, what: &str) -> Error {
     let why = format!("{what} during the backup");
-    Error::refused(login.address.name(), why, "run the backup again when no statement changes tables")
+    Error::refused(
+        login.address.name(),
+        why,
+        "run it again when no statement changes tables; a migration, with --resume",
+    )
 }
 
 /// What the user should know.

@@ -130,6 +130,6 @@ pub fn changed(table: &Listed, why: &str) -> Error {
     Error::refused(
         format!("table {}", table.object.shown()),
         format!("its definition changed during the backup: {why}"),
-        "run the backup again when no statement changes tables",
+        "run it again when no statement changes tables; a migration, with --resume",
     )
 }

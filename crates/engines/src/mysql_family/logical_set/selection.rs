@@ -55,6 +55,7 @@ impl Selection {
                 None => selection.excluded_tables.push(TableName::parse(name)?),
             }
         }
+        selection.refuse_contradiction()?;
         for text in given.texts(&WHERE) {
             let (table, condition) =
                 text.split_once(':').filter(|(_, condition)| !condition.trim().is_empty()).ok_or_else(|| {
@@ -72,6 +73,24 @@ impl Selection {
             selection.conditions.insert((table.schema, table.table), condition.to_owned());
         }
         Ok(selection)
+    }
+
+    /// Refuses `--exclude` with the name of something that the URL, `--database` or `--table` asks for.
+    fn refuse_contradiction(&self) -> Result<()> {
+        let named = self.databases.iter().map(|name| (name.as_str(), None));
+        let mut named = named.chain(self.tables.iter().map(|name| (name.schema.as_str(), Some(name.table.as_str()))));
+        let is_out = |(schema, table): &(&str, Option<&str>)| {
+            self.exclusions().any(|(out, name)| out == *schema && (name.is_none() || name == *table))
+        };
+        match named.find(is_out) {
+            None => Ok(()),
+            Some((schema, table)) => {
+                let shown =
+                    table.map_or_else(|| format!("database {schema}"), |table| format!("table {schema}.{table}"));
+                let why = format!("the URL, --database or --table asks for {shown}, and --exclude leaves it out");
+                Err(Error::usage("--exclude", why, "leave out one of the two"))
+            }
+        }
     }
 
     /// These databases; without names, all of them.
@@ -224,5 +243,19 @@ mod tests {
     fn a_table_of_a_database_that_is_taken_whole_is_refused() {
         let error = selection("mysql://h/shop", &[(&TABLE, "shop.item")]).unwrap_err();
         assert!(error.to_string().contains("takes all tables of `shop` already"), "{error}");
+    }
+
+    #[test]
+    fn what_is_asked_for_and_left_out_at_once_is_refused() {
+        for (url, asked, out) in [
+            ("mysql://h/shop", (&EXCLUDE, "a.b"), "shop.*"),
+            ("mysql://h", (&DATABASE, "shop"), "shop.*"),
+            ("mysql://h", (&TABLE, "shop.item"), "shop.*"),
+            ("mysql://h", (&TABLE, "shop.item"), "shop.item"),
+        ] {
+            let error = selection(url, &[asked, (&EXCLUDE, out)]).unwrap_err();
+            assert!(error.to_string().contains("--exclude leaves it out"), "{error}");
+        }
+        assert!(selection("mysql://h/shop", &[(&EXCLUDE, "shop.item")]).is_ok());
     }
 }

@@ -162,9 +162,20 @@ impl Facts {
         everywhere && !self.grants.0.iter().any(|grant| grant.starts_with("REVOKE "))
     }
 
+    /// The privilege that the account lacks to see the routines of all accounts, if it lacks one.
+    pub fn lacks_for_routines(&self) -> Option<&'static str> {
+        let globally = |privilege: &&str| self.grants.globally(privilege);
+        let sees_all = match self.dialect {
+            Dialect::MySql => ["SHOW_ROUTINE", "SELECT", "ALL PRIVILEGES"].iter().any(globally),
+            Dialect::MariaDb => self.allows("mysql", "SELECT") || globally(&"SHOW CREATE ROUTINE"),
+        };
+        let privilege = if self.dialect == Dialect::MySql { "SHOW_ROUTINE" } else { "SHOW CREATE ROUTINE" };
+        (!sees_all).then_some(privilege)
+    }
+
     /// Whether the account has a privilege on a database.
     pub fn allows(&self, schema: &str, privilege: &str) -> bool {
-        self.grants.globally("ALL PRIVILEGES") || self.grants.on(schema, privilege)
+        self.grants.on(schema, privilege)
     }
 }
 

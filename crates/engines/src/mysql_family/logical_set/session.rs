@@ -128,6 +128,7 @@ impl LogicalSession {
             }
         };
         judge::demand_selected(&login, &selection, &listing)?;
+        judge::demand_sight(&login, &facts, &listing)?;
         judge::demand_types(&listing)?;
         let described = describe(&mut control, &facts, &selection, &listing)?;
         let accounts = if options.given.has(&USERS) { accounts::ask(&mut control, &facts)? } else { Vec::new() };

@@ -139,6 +139,10 @@ impl ServerMigration {
         if order.cut_over {
             Freeze::demand_allowed(&mut servers.asking, &servers.source, &servers.facts)?;
         }
+        // A clone brings the accounts of the source along.
+        if order.cut_over && order.compares_definitions && !order.physical {
+            servers.demand_objects_seen(&selection)?;
+        }
         if !order.dry_run {
             state::demand_alone(&mut servers.control)?;
         }
@@ -229,6 +233,9 @@ impl ServerMigration {
         let mut plan =
             MigrationPlan { servers: servers.named(), is_full_done: true, warnings, ..MigrationPlan::default() };
         let selection = Selection::of_databases(&mark.origin.databases);
+        if order.compares_definitions {
+            servers.demand_objects_seen(&selection)?;
+        }
         let mut ran_events = false;
         if order.dry_run {
             servers.demand_applier()?;

@@ -168,6 +168,40 @@ impl Servers {
         Ok(())
     }
 
+    /// The accounts must see the objects that the cut-over moves and compares: a server hides triggers, events, and routines of other
+    /// definers.
+    ///
+    /// # Errors
+    /// One of them does not.
+    pub fn demand_objects_seen(&mut self, selection: &Selection) -> Result<()> {
+        let within = selection.databases_in("schema_name");
+        let asked = format!("SELECT schema_name FROM information_schema.schemata WHERE {within} ORDER BY 1");
+        let databases: Vec<String> = self.asking.query(&asked)?.rows.into_iter().flatten().flatten().collect();
+        for privilege in ["TRIGGER", "EVENT"] {
+            let hidden: Vec<&String> = databases.iter().filter(|name| !self.facts.allows(name, privilege)).collect();
+            if !hidden.is_empty() {
+                let named = first_of(hidden, NAMED_MAX);
+                let why = format!("the account lacks {privilege} on {named}, so what is there would stay behind");
+                let hint = format!("GRANT {privilege} ON *.* TO …; or compare only rows with --check rows");
+                return Err(Error::refused(self.source.address.name(), why, hint));
+            }
+        }
+        let within = selection.databases_in("routine_schema");
+        let asked = format!("SELECT 1 FROM information_schema.routines WHERE {within} LIMIT 1");
+        if self.asking.query(&asked)?.rows.is_empty() {
+            return Ok(());
+        }
+        for (login, facts) in [(&self.source, &self.facts), (&self.target, &self.target_facts)] {
+            if let Some(privilege) = facts.lacks_for_routines() {
+                let why =
+                    format!("the account lacks {privilege}, and the cut-over compares the routines of all accounts");
+                let hint = format!("GRANT {privilege} ON *.* TO …; or compare only rows with --check rows");
+                return Err(Error::refused(login.address.name(), why, hint));
+            }
+        }
+        Ok(())
+    }
+
     /// The account of the target must be allowed to apply a log.
     ///
     /// # Errors

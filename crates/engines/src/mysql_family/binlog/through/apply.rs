@@ -244,7 +244,8 @@ impl Applier {
     pub fn define(&mut self, statement: &Statement, more: Option<&str>, known: bool) -> Result<()> {
         self.in_transaction = false;
         self.target.prepare(statement).map_err(|trouble| self.trouble(trouble))?;
-        let text = [&statement.runnable(), more.unwrap_or_default().as_bytes()].concat();
+        let text = self.target.settings.with_near_collations(statement.runnable().to_vec());
+        let text = [&text, more.unwrap_or_default().as_bytes()].concat();
         match self.target.run(&text) {
             Ok(()) => {}
             Err(Failure::Server(error)) if statement.error != 0 && error.code == u32::from(statement.error) => {}

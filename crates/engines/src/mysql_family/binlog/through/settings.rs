@@ -9,7 +9,7 @@ use fullbore_core::Result;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::binlog::statement::{COLLATION_DATABASE, COLLATIONS, SYSTEM_ZONE, Statement};
 use crate::mysql_family::connection::{Connection, Failure};
-use crate::mysql_family::logical_set::load::nearest_collation;
+use crate::mysql_family::logical_set::load::{nearest_collation, with_nearest_collations};
 use crate::mysql_family::server_defaults::ServerDefaults;
 use crate::mysql_family::version::series;
 
@@ -247,9 +247,25 @@ impl Settings {
         }))
     }
 
+    /// A definition with collations that the target knows, if the target is of the other vendor: a server adds the collation of the
+    /// session to CREATE TABLE … AS SELECT.
+    pub fn with_near_collations(&self, definition: Vec<u8>) -> Vec<u8> {
+        if self.dialects[0] == self.dialects[1] {
+            return definition;
+        }
+        match String::from_utf8(definition) {
+            Ok(text) => with_nearest_collations(&text, &self.known()).into_bytes(),
+            Err(other) => other.into_bytes(),
+        }
+    }
+
+    fn known(&self) -> HashSet<String> {
+        self.names.values().map(|(_, name)| name.clone()).collect()
+    }
+
     /// A collation of the target: this one, or the nearest that it knows.
     fn near(&self, name: &str) -> Option<String> {
-        let known: HashSet<String> = self.names.values().map(|(_, name)| name.clone()).collect();
+        let known = self.known();
         if known.contains(name) { Some(name.to_owned()) } else { nearest_collation(name, &known) }
     }
 

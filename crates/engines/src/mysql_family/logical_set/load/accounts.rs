@@ -6,25 +6,19 @@ use std::ops::Range;
 use fullbore_core::units::first_of;
 use fullbore_core::{Error, Result};
 
-use super::ddl::renamed;
+use super::grants;
 use super::plan::Plan;
-use super::prepare::session_names;
 use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
-use crate::mysql_family::connection::{Connection, Failure, ServerError};
-use crate::mysql_family::logical::names::quoted;
+use crate::mysql_family::connection::Connection;
 use crate::mysql_family::logical_set::accounts::{INTERNAL, PUBLIC_SINCE, at_host};
 use crate::mysql_family::logical_set::catalog::Account;
 use crate::mysql_family::logical_set::server::Facts;
-use crate::mysql_family::sql_text::{find_outside, token_end, unquoted};
+use crate::mysql_family::sql_text::{find_outside, token_end, tokens, unquoted};
 
-/// How many names an error lists.
-const NAMED_MAX: usize = 5;
+/// How many names an error or a warning lists: an account that is left out must be known.
+const NAMED_MAX: usize = 50;
 
-/// ER_BAD_DB_ERROR, ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE, ER_SP_DOES_NOT_EXIST.
-const NO_OBJECT: [u32; 4] = [1049, 1054, 1146, 1305];
-/// ER_WRONG_VALUE_FOR_VAR: MySQL 8.0 and later make no accounts by GRANT.
-const NO_SUCH_MODE: u32 = 1231;
 /// The plugins of MySQL for which an account without a hash has an empty password.
 const OF_PASSWORDS: [&str; 3] = ["mysql_native_password", "sha256_password", "caching_sha2_password"];
 /// Dynamic privileges of MySQL 8.0, and what later series have instead of them.
@@ -98,7 +92,7 @@ pub fn create(connection: &mut Connection, accounts: &[Account], dialect: Dialec
         statements.extend(account.creates(dialect));
         statements.into_iter().map(move |statement| (name.clone(), statement))
     });
-    run_all(connection, statements).map(drop)
+    grants::run_all(connection, statements).map(drop)
 }
 
 /// Takes the grants for PUBLIC out of the accounts if the target does not know them. Gives a warning then.
@@ -161,9 +155,14 @@ fn without_plugin(connection: &mut Connection, accounts: &mut Vec<Account>) -> O
 
 fn without_others(accounts: &mut Vec<Account>, known: &[String]) -> Option<String> {
     let mut named = Vec::new();
+    let is_known = |plugin: &str| known.iter().any(|name| name.eq_ignore_ascii_case(plugin));
     accounts.retain_mut(|account| {
+        if let Some(plugin) = plugins_of_mariadb(&account.create).into_iter().find(|plugin| !is_known(plugin)) {
+            named.push(format!("{} ({plugin})", at_host(&account.user, &account.host)));
+            return false;
+        }
         let Some((clause, plugin)) = plugin(&account.create) else { return true };
-        if known.iter().any(|name| name.eq_ignore_ascii_case(&plugin)) {
+        if is_known(&plugin) {
             return true;
         }
         // Without a password, such as a role, it works with the plugin that the target chooses. But one of another system is no password.
@@ -183,7 +182,18 @@ fn without_others(accounts: &mut Vec<Account>, known: &[String]) -> Option<Strin
     })
 }
 
-/// The plugin in CREATE USER of MySQL, and the place of its clause. MariaDB may name several, of which one is enough.
+/// The plugins in CREATE USER of MariaDB. It may name several, and a server must know all of them.
+fn plugins_of_mariadb(create: &str) -> Vec<String> {
+    let word = " IDENTIFIED VIA ";
+    let Some(rest) = find_outside(create, word).and_then(|at| create.get(at + word.len()..)) else { return Vec::new() };
+    let words = tokens(rest.as_bytes()).filter_map(|token| rest.get(token.place));
+    let words: Vec<&str> =
+        words.take_while(|word| !["REQUIRE", "WITH", "ACCOUNT", "PASSWORD"].contains(word)).collect();
+    let behind = |at: usize| at.checked_sub(1).and_then(|before| words.get(before)).is_none_or(|word| *word == "OR");
+    words.iter().enumerate().filter(|(at, _)| behind(*at)).map(|(_, word)| unquoted(word)).collect()
+}
+
+/// The plugin in CREATE USER of MySQL, and the place of its clause.
 fn plugin(create: &str) -> Option<(Range<usize>, String)> {
     let word = " IDENTIFIED WITH ";
     let at = find_outside(create, word)?;
@@ -202,10 +212,7 @@ fn without_unknown_privileges(connection: &mut Connection, accounts: &mut [Accou
     for account in accounts {
         account.grants = account.grants.iter().filter_map(|grant| fitted(grant, &known, &mut unknown)).collect();
     }
-    Ok((!unknown.is_empty()).then(|| {
-        let named = unknown.into_iter().collect::<Vec<_>>().join(", ");
-        format!("privileges that the target does not know are not granted: {named}")
-    }))
+    Ok(grants::unknown_privileges(unknown))
 }
 
 /// A grant of dynamic privileges, as far as the target knows them.
@@ -247,115 +254,6 @@ fn demand_partial_revokes(
     let why = "a part of its rights is revoked, and the target has partial_revokes = OFF";
     let hint = "SET PERSIST partial_revokes = ON on the target";
     Err(Error::refused(format!("account {}", account.quoted(dialect)), why, hint))
-}
-
-/// Grants privileges and roles, after all tables and routines exist. Gives warnings about grants on what the target does not have:
-/// a server keeps the grants of a table that was dropped.
-///
-/// # Errors
-/// Names the first account with a grant that the server refuses. All other grants are there.
-pub fn grant(
-    connection: &mut Connection,
-    accounts: &[Account],
-    maps: &[(String, String)],
-    dialect: Dialect,
-) -> Result<Vec<String>> {
-    let of_maps = |text: String, (from, to): &(String, String)| renamed(&text, &quoted(from), &quoted(to));
-    // A role has its privileges before another account gets the role.
-    let (roles, users): (Vec<_>, Vec<_>) = accounts.iter().partition(|account| account.role);
-    let statements = roles.into_iter().chain(users).flat_map(|account| {
-        let name = account.quoted(dialect);
-        let mut statements: Vec<String> =
-            account.grants.iter().map(|grant| maps.iter().fold(grant.clone(), of_maps)).collect();
-        if !account.default_roles.is_empty() {
-            statements.push(format!("ALTER USER {name} DEFAULT ROLE {}", account.default_roles.join(", ")));
-        }
-        if dialect == Dialect::MariaDb && account.is_expired() {
-            // The grant with the password has made it new.
-            statements.push(format!("ALTER USER {name} PASSWORD EXPIRE"));
-        }
-        statements.into_iter().map(move |statement| (name.clone(), statement))
-    });
-    // Without this mode, these servers make an account that they refused before, and without a password.
-    let makes_none = connection.query("SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_CREATE_USER')");
-    let is_known = |failure: &Failure| !matches!(failure, Failure::Server(error) if error.code == NO_SUCH_MODE);
-    if let Some(failure) = makes_none.err().filter(is_known) {
-        return Err(failure.into());
-    }
-    let missing = run_all(connection, statements);
-    for statement in session_names() {
-        connection.query(&statement)?;
-    }
-    Ok(missing?
-        .into_iter()
-        .map(|missing| format!("a grant on what the target does not have is not made: {missing}"))
-        .collect())
-}
-
-/// Runs statements, each with the name of its account, also behind one that the server refuses. Gives grants on objects that do not
-/// exist.
-///
-/// # Errors
-/// The first other error.
-fn run_all(connection: &mut Connection, statements: impl Iterator<Item = (String, String)>) -> Result<Vec<String>> {
-    let (mut first, mut missing) = (None, Vec::new());
-    for (name, statement) in statements {
-        match connection.query(&statement) {
-            Ok(_) => {}
-            Err(Failure::Server(error)) if NO_OBJECT.contains(&error.code) && statement.starts_with("GRANT ") => {
-                missing.push(format!("{name}: {error}"));
-            }
-            Err(Failure::Server(error)) => first = first.or_else(|| Some(refused(&name, &statement, &error))),
-            Err(failure) => return Err(failure.into()),
-        }
-    }
-    first.map_or(Ok(missing), Err)
-}
-
-/// The error of a server that refuses a statement about an account.
-fn refused(name: &str, statement: &str, error: &ServerError) -> Error {
-    // The text of a syntax error has a part of the statement.
-    let secret = statement.contains("IDENTIFIED");
-    let told = if secret { format!("error {}", error.code) } else { error.to_string() };
-    let hint = "the target may be another version, or lack a plugin or component. What it takes is there: mend it and \
-                continue with --resume, or create the account by hand";
-    Error::refused(format!("account {name}"), format!("the target refuses it: {told}"), hint)
-}
-
-/// The definers of the plan's code that the target does not have, for a warning. None if the account may not ask.
-///
-/// # Errors
-/// The connection fails.
-pub fn unknown_definers(connection: &mut Connection, plan: &Plan, made: &[Account]) -> Result<Vec<String>> {
-    let mut definers: Vec<(String, String)> = plan.code.iter().filter_map(|code| definer(&code.create)).collect();
-    definers.sort();
-    definers.dedup();
-    definers.retain(|(user, host)| !made.iter().any(|it| it.user == *user && it.host == *host));
-    let mut unknown = Vec::new();
-    for (user, host) in definers {
-        let account = Account { user, host, ..Account::default() };
-        let asked = format!("SELECT 1 FROM mysql.user WHERE {}", account.condition());
-        match connection.query_if_allowed(&asked)? {
-            None => return Ok(Vec::new()),
-            Some(found) if found.rows.is_empty() => unknown.push(at_host(&account.user, &account.host)),
-            Some(_) => {}
-        }
-    }
-    Ok(unknown)
-}
-
-/// User and host of the DEFINER of a statement.
-fn definer(create: &str) -> Option<(String, String)> {
-    let (_, rest) = create.split_once(" DEFINER=")?;
-    let (user, rest) = name(rest)?;
-    let (host, _) = name(rest.strip_prefix('@')?)?;
-    Some((user, host))
-}
-
-/// The name between backticks at the start, and what follows it.
-fn name(text: &str) -> Option<(String, &str)> {
-    let (name, rest) = text.split_at_checked(token_end(text.as_bytes(), 0)).filter(|_| text.starts_with('`'))?;
-    Some((unquoted(name), rest))
 }
 
 #[cfg(test)]
@@ -412,21 +310,12 @@ mod tests {
             "CREATE USER `x IDENTIFIED WITH 'y'`@`%` IDENTIFIED WITH 'mysql_native_password' AS '*A' REQUIRE NONE";
         let (clause, name) = plugin(create).unwrap_or_default();
         assert_eq!((&create[clause], &name[..]), (" IDENTIFIED WITH 'mysql_native_password'", "mysql_native_password"));
-        assert_eq!(plugin("CREATE USER `a`@`%` IDENTIFIED VIA ed25519 USING 'x' OR unix_socket"), None);
-    }
-
-    #[test]
-    fn a_definer_is_read_with_quotes_in_its_name() {
-        let view = "CREATE ALGORITHM=UNDEFINED DEFINER=`a``b`@`10.%` SQL SECURITY DEFINER VIEW `v` AS select 1";
-        assert_eq!(definer(view), Some(("a`b".into(), "10.%".into())));
+        let of_mariadb = "CREATE USER `a`@`%` IDENTIFIED VIA ed25519 USING 'x OR y' OR unix_socket REQUIRE SSL";
         assert_eq!(
-            definer("CREATE DEFINER=`root`@`localhost` PROCEDURE `p`()"),
-            Some(("root".into(), "localhost".into()))
+            (plugin(of_mariadb), plugins_of_mariadb(of_mariadb)),
+            (None, vec!["ed25519".into(), "unix_socket".into()])
         );
-        assert_eq!(
-            [definer("CREATE VIEW v"), definer("CREATE DEFINER=`a"), definer("CREATE DEFINER=")],
-            [None, None, None]
-        );
+        assert_eq!(plugins_of_mariadb(create), Vec::<String>::new());
     }
 
     #[test]

@@ -4,7 +4,9 @@ mod accounts;
 pub mod check;
 pub mod creation;
 mod ddl;
+mod definers;
 mod given;
+mod grants;
 pub mod history;
 pub mod notes;
 pub mod objects;
@@ -12,6 +14,7 @@ mod passed_over;
 mod plan;
 mod prepare;
 mod redo;
+mod rollback;
 mod rows;
 mod straight;
 mod streams;
@@ -30,7 +33,7 @@ use fullbore_core::{Error, Result};
 pub use ddl::set_sequence;
 pub use given::Feed;
 pub use prepare::{SETTINGS, control, session_names};
-pub use vendor::{fit_code, nearest as nearest_collation, with_collations};
+pub use vendor::{fit_code, nearest as nearest_collation, with_collations, with_nearest as with_nearest_collations};
 
 use super::catalog::Account;
 use super::lock;
@@ -137,7 +140,7 @@ impl ServerLoad {
         notes.extend(accounts::with_parts_of_super(&mut accounts, series(&order.engine_version), &facts));
         let zone = SystemZone::of(&order.position);
         plan.warnings.extend(creation::fit_zone(&mut control, &mut plan.code, zone.as_ref()));
-        warn_of_definers(&mut control, &mut plan, &accounts)?;
+        definers::warn(&mut control, &mut plan, &facts, &accounts)?;
         let earlier = prepare::prepared(&mut control, &login, &order, &mut plan, &facts, !accounts.is_empty())?;
         let expected = Mutex::new(vec![Tally::default(); plan.tables.len()]);
         let (streams, passed) = streams::of_order(&order, &plan, &earlier.streams, &mut lock(&expected));
@@ -269,19 +272,6 @@ fn leave_databases(plan: &mut Plan) {
     }
 }
 
-/// Adds the warning about definers that the target does not have.
-fn warn_of_definers(control: &mut Connection, plan: &mut Plan, made: &[Account]) -> Result<()> {
-    let unknown = accounts::unknown_definers(control, plan, made)?;
-    if !unknown.is_empty() {
-        let named = first_of(unknown, NAMED_MAX);
-        plan.warnings.push(format!(
-            "the target does not have these definers, so that their views and routines fail when they are used: {named}. \
-             Create the accounts"
-        ));
-    }
-    Ok(())
-}
-
 impl Load for ServerLoad {
     fn plan(&self) -> Loaded {
         let (tables, rows) = (self.plan.tables.len() as u64, 0);
@@ -299,9 +289,10 @@ impl Load for ServerLoad {
             // What the target refuses keeps nothing else away.
             let accounts = accounts::create(&mut control, &self.accounts, self.dialect);
             let code = objects::create_code(&mut control, &self.plan);
-            let grants = accounts::grant(&mut control, &self.accounts, &self.order.maps, self.dialect);
+            let grants = grants::grant(&mut control, &self.accounts, &self.order.maps, self.dialect);
             let broken = accounts.and(code)?;
-            grants?.into_iter().chain(broken).collect::<Vec<_>>()
+            let orphans = objects::without_parents(&mut control, &self.plan)?;
+            grants?.into_iter().chain(broken).chain(orphans).collect::<Vec<_>>()
         };
         if self.order.check {
             *lock(&self.begun) = "everything, but the check of its rows did not end well";

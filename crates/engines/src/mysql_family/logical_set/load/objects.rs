@@ -1,6 +1,6 @@
 //! The objects of a load: databases and tables before the rows, all others after them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 
 use fullbore_core::threads::in_turns;
@@ -38,6 +38,8 @@ pub const DISK_FULL: [u32; 6] = [1114, 1021, 3, 28, 1878, 1026];
 const DOUBLED_NAME: u32 = 1061;
 /// How many names an error lists.
 const NAMED_MAX: usize = 5;
+/// How many tables a question about foreign keys names.
+const ASKED_AT_ONCE: usize = 500;
 
 /// What the target holds under the names of the plan.
 ///
@@ -57,6 +59,24 @@ pub fn existing(connection: &mut Connection, plan: &Plan) -> Result<Vec<String>>
         found.extend(taken.map(|name| format!("{}.{name}", database.name)));
     }
     Ok(found)
+}
+
+/// The tables and sequences of the plan that the target has, each with its database.
+///
+/// # Errors
+/// The server refuses.
+pub fn tables_there(connection: &mut Connection, plan: &Plan) -> Result<HashSet<(String, String)>> {
+    let mut found = HashSet::new();
+    let folds = connection.query("SELECT @@lower_case_table_names")?.single() != Some("0");
+    let spelled = |name: &str| if folds { name.to_lowercase() } else { name.to_owned() };
+    for database in &plan.databases {
+        let asked = "SELECT table_name FROM information_schema.tables WHERE table_schema";
+        let answer = connection.query(&format!("{asked} = {}", literal(&database.name)))?;
+        found.extend(answer.rows.into_iter().flatten().flatten().map(|name| (database.name.clone(), spelled(&name))));
+    }
+    let tables = plan.tables.iter().map(|table| (table.schema.clone(), table.object.name.clone()));
+    let all = tables.chain(plan.sequences.iter().map(|it| (it.schema.clone(), it.name.clone())));
+    Ok(all.filter(|(schema, name)| found.contains(&(schema.clone(), spelled(name)))).collect())
 }
 
 /// The error of a target that holds something already. A migration gives no database another name. `resumes`: the user continues a
@@ -94,7 +114,22 @@ pub fn drop_all(connection: &mut Connection, plan: &Plan) -> Result<()> {
             }
         }
     }
-    drops(plan, &found).iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
+    run_drops(connection, &drops(plan, &found))
+}
+
+/// MariaDB before 12 knows the word PACKAGE in the mode ORACLE only.
+fn run_drops(connection: &mut Connection, statements: &[String]) -> Result<()> {
+    for statement in statements {
+        let of_package = statement.starts_with("DROP PACKAGE");
+        if of_package {
+            connection.query("SET SESSION sql_mode = 'ORACLE'")?;
+        }
+        connection.query(statement)?;
+        if of_package {
+            session_names().iter().try_for_each(|setting| connection.query(setting).map(drop))?;
+        }
+    }
+    Ok(())
 }
 
 /// `found` are the tables, views and sequences of the target that go: a view can have the name of a table in the set.
@@ -140,10 +175,11 @@ pub fn drop_code(connection: &mut Connection, plan: &Plan) -> Result<()> {
             }
         }
     }
-    statements.iter().try_for_each(|statement| Ok(connection.query(statement).map(drop)?))
+    run_drops(connection, &statements)
 }
 
-/// Creates databases, sequences and tables. `open` gives further connections, of which `at_once` work at a time.
+/// Creates databases, sequences and tables, except those that are `there` already. `open` gives further connections, of which `at_once`
+/// work at a time.
 ///
 /// # Errors
 /// The server refuses one of them: the error names it.
@@ -152,34 +188,39 @@ pub fn create(
     open: &(dyn Fn() -> Result<Connection> + Sync),
     at_once: usize,
     plan: &Plan,
+    there: &HashSet<(String, String)>,
 ) -> Result<()> {
     for database in &plan.databases {
         let statement = format!("CREATE DATABASE IF NOT EXISTS {}{}", quoted(&database.name), database.options);
         connection.query(&statement).map_err(|failure| refused(&format!("database {}", database.name), failure))?;
     }
+    let is_new = |schema: &str, name: &str| !there.contains(&(schema.to_owned(), name.to_owned()));
     for sequence in &plan.sequences {
         let place = sequence.quoted();
         let shown = format!("sequence {place}");
         let create = format!("CREATE SEQUENCE {place}{}", sequence.options);
-        connection.query(&create).map_err(|failure| refused(&shown, failure))?;
+        if is_new(&sequence.schema, &sequence.name) {
+            connection.query(&create).map_err(|failure| refused(&shown, failure))?;
+        }
         if let Some(set) = set_sequence(&place, &sequence.options, &sequence.next) {
             connection.query(&set).map_err(|failure| refused(&shown, failure))?;
         }
     }
-    create_all_tables(connection, open, at_once, plan)
+    let tables = plan.tables.iter().filter(|table| is_new(&table.schema, &table.object.name));
+    create_all_tables(connection, open, at_once, tables)
 }
 
 /// Creates the tables on several connections. Those with foreign keys come last and alone: a statement of MySQL locks the
 /// tables that it refers to.
-fn create_all_tables(
+fn create_all_tables<'p>(
     connection: &mut Connection,
     open: &(dyn Fn() -> Result<Connection> + Sync),
     at_once: usize,
-    plan: &Plan,
+    tables: impl Iterator<Item = &'p PlannedTable>,
 ) -> Result<()> {
     // A foreign key without a database means the current one.
     let mut by_schema: BTreeMap<&str, (Vec<&PlannedTable>, Vec<&PlannedTable>)> = BTreeMap::new();
-    for table in &plan.tables {
+    for table in tables {
         let (plain, keyed) = by_schema.entry(&table.schema).or_default();
         if table.split.makes_foreign_keys() { keyed.push(table) } else { plain.push(table) }
     }
@@ -288,8 +329,40 @@ pub fn has_foreign_keys(connection: &mut Connection, table: &PlannedTable) -> Re
     Ok(!answer.rows.is_empty())
 }
 
+/// A warning that names the loaded tables whose foreign keys refer to a table that the target does not have. A load of a part of a
+/// database may leave the parents out.
+///
+/// # Errors
+/// The server refuses.
+pub fn without_parents(connection: &mut Connection, plan: &Plan) -> Result<Option<String>> {
+    let parts: HashSet<&str> = plan.databases.iter().filter(|it| !it.whole).map(|it| &it.name[..]).collect();
+    let keyed = plan.tables.iter().filter(|table| parts.contains(&table.schema[..]) && table.split.has_foreign_keys());
+    let keyed: Vec<String> =
+        keyed.map(|it| format!("({}, {})", literal(&it.schema), literal(&it.object.name))).collect();
+    let mut orphans = Vec::new();
+    for some in keyed.chunks(ASKED_AT_ONCE) {
+        let answer = connection.query(&format!(
+            "SELECT DISTINCT r.constraint_schema, r.table_name, r.unique_constraint_schema, r.referenced_table_name \
+             FROM information_schema.referential_constraints r LEFT JOIN information_schema.tables t \
+             ON t.table_schema = r.unique_constraint_schema AND t.table_name = r.referenced_table_name \
+             WHERE (r.constraint_schema, r.table_name) IN ({}) AND t.table_name IS NULL",
+            some.join(", ")
+        ))?;
+        orphans.extend(answer.rows.into_iter().filter_map(|row| match <[_; 4]>::try_from(row) {
+            Ok([Some(schema), Some(table), Some(of), Some(parent)]) => {
+                Some(format!("{schema}.{table} ({of}.{parent})"))
+            }
+            _ => None,
+        }));
+    }
+    let named = first_of(&orphans, NAMED_MAX);
+    let why = "the target does not have the tables that foreign keys of these tables refer to";
+    Ok((!orphans.is_empty())
+        .then(|| format!("{why}: {named}. INSERT and UPDATE fail there until they are loaded, too")))
+}
+
 /// Creates views, routines, triggers and events. A view may need another one: what is refused is tried again, as long as
-/// something else was created. Gives a warning with the views that were broken at the source, and that the server refuses.
+/// something else was created. Gives a warning with the broken views of the set that the server refuses.
 ///
 /// # Errors
 /// Names all that the server refuses in the end. All others are there.
@@ -300,7 +373,7 @@ pub fn create_code(connection: &mut Connection, plan: &Plan) -> Result<Option<St
     created?;
     Ok(first.map(|first| {
         let named = first_of(left.iter().map(|view| view.shown()), NAMED_MAX);
-        format!("the target refuses views that were broken at the source, too, and are left out: {named}: {first}")
+        format!("the target refuses views that name something missing, and they are left out: {named}: {first}")
     }))
 }
 

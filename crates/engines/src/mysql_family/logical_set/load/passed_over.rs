@@ -25,6 +25,9 @@ const NOT_ENCRYPTED: &str = "DEFAULT ENCRYPTION='N'";
 /// The version of MySQL that enforces CHECK.
 const ENFORCES_CHECKS: [u16; 3] = [8, 0, 16];
 
+/// The version of MariaDB whose indexes descend.
+const DESCENDS: [u16; 3] = [10, 8, 0];
+
 /// A part of a definition in such a comment.
 struct Part<'a> {
     place: Range<usize>,
@@ -70,9 +73,16 @@ pub fn fit(connection: &mut Connection, plan: &mut Plan, dialect: Dialect) -> Re
             passed.insert(opening);
         }
     }
-    // An older MySQL reads it, and does not check anything.
-    let checks = dialect == Dialect::MariaDb || is_at_least(connection.greeting().own_version(), ENFORCES_CHECKS);
-    if passed.is_empty() && checks {
+    // An older server reads these words, and does nothing.
+    let version = connection.greeting().own_version();
+    let mut idle = Vec::new();
+    if dialect == Dialect::MySql && !is_at_least(version, ENFORCES_CHECKS) {
+        idle.push("CHECK");
+    }
+    if !is_at_least(version, if dialect == Dialect::MySql { [8, 0, 1] } else { DESCENDS }) {
+        idle.push("DESC");
+    }
+    if passed.is_empty() && idle.is_empty() {
         return Ok(());
     }
     let mut lost: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -84,10 +94,10 @@ pub fn fit(connection: &mut Connection, plan: &mut Plan, dialect: Dialect) -> Re
     for table in &mut plan.tables {
         let shown = table.shown();
         let mut lose = |what: &str| lost.entry(what.to_owned()).or_default().push(shown.clone());
-        if !checks && places(&table.split.create).into_iter().any(|word| table.split.create.get(word) == Some("CHECK"))
-        {
-            lose("CHECK");
-        }
+        let texts = || table.split.indexes.iter().chain([&table.split.create]);
+        let has =
+            |wanted: &str| texts().any(|text| places(text).into_iter().any(|word| text.get(word) == Some(wanted)));
+        idle.iter().filter(|word| has(word)).for_each(|word| lose(word));
         table.split.create = without_checks(&table.split.create, &passed, &mut lose);
         for text in table.split.indexes.iter_mut().chain([&mut table.split.create]) {
             *text = fitted(text, &passed, dialect, &mut lose);

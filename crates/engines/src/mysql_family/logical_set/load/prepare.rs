@@ -1,6 +1,6 @@
 //! Before the first row: the connections of a load, the checks of the target, and its databases and tables.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use fullbore_core::units::first_of;
@@ -10,12 +10,13 @@ use super::creation::is_same_collation;
 use super::ddl::bare_timestamp;
 use super::plan::{Plan, PlannedDatabase, PlannedTable};
 use super::rows::SHOWN_MAX;
-use super::{history, notes, objects};
+use super::{history, notes, objects, rollback};
 use crate::engine::LoadOrder;
 use crate::mysql_family::Dialect;
 use crate::mysql_family::connection::{Connection, Failure};
 use crate::mysql_family::logical::dump::UNLIMITED;
 use crate::mysql_family::logical::names::{literal, quoted};
+use crate::mysql_family::logical_set::catalog::Code;
 use crate::mysql_family::logical_set::selection::NOTES;
 use crate::mysql_family::logical_set::server::{Facts, Login, demand_vendor};
 
@@ -129,28 +130,34 @@ pub fn prepared(
     let without_history = plan.tables.iter().any(|table| table.dropped.is_some());
     let (earlier, selection) = (notes::read(control)?, notes::selection(order, users, without_history));
     let same = earlier.set.as_deref() == Some(&order.set.to_string());
-    if order.resume && same && earlier.created {
-        if earlier.selection != selection {
-            return Err(other_selection(server));
-        }
-        begin_again(control, plan)?;
-        return Ok(earlier);
+    let continues = order.resume && same;
+    if continues && earlier.selection != selection {
+        return Err(other_selection(server));
     }
-    if earlier.set.is_some() && !order.replace {
+    if continues && earlier.created {
+        return continued(control, order, plan, &earlier);
+    }
+    // The run was killed while it made its notes: it has made nothing else.
+    let is_bare = order.resume && earlier.set.as_deref() == Some("");
+    if earlier.set.is_some() && !order.replace && !continues && !is_bare {
         let why = "the target holds a load that was interrupted";
-        let hint = if same && earlier.created {
+        let hint = if same {
             "continue it with --resume, or begin again with --replace"
         } else {
             "begin again with --replace"
         };
         return Err(Error::refused(server, why, hint));
     }
-    demand_privileges(plan, facts, order.check, &server)?;
+    let replaced = if order.replace { databases_there(control)? } else { HashSet::new() };
+    demand_privileges(plan, facts, order.check, &replaced, &server)?;
+    demand_trust(control, plan, facts)?;
     demand_timestamps(control, plan)?;
     if facts.lower_case_table_names != 0 {
         demand_names(plan, &server)?;
     }
-    let found = objects::existing(control, plan)?;
+    // A load that continues has made what is there: a part of its empty tables.
+    let there = if continues { objects::tables_there(control, plan)? } else { HashSet::new() };
+    let found = if continues { Vec::new() } else { objects::existing(control, plan)? };
     if !found.is_empty() && !order.replace {
         return Err(objects::not_empty(&server, &found, order.leave_events, order.resume));
     }
@@ -162,22 +169,43 @@ pub fn prepared(
     }
     if order.replace {
         objects::drop_all(control, plan)?;
+    }
+    if order.replace || is_bare {
         notes::remove(control)?;
     }
-    let databases: Vec<String> = plan.databases.iter().map(|database| database.name.clone()).collect();
-    notes::begin(control, order.set, &selection, &databases)?;
-    objects::create(control, &|| self::control(login), order.at_once, plan)?;
+    if !continues || order.replace {
+        let databases: Vec<String> = plan.databases.iter().map(|database| database.name.clone()).collect();
+        notes::begin(control, order.set, &selection, &databases)?;
+    }
+    objects::create(control, &|| self::control(login), order.at_once, plan, &there)?;
     notes::created(control)?;
     Ok(notes::Earlier::default())
+}
+
+/// A load that continues behind its first row: what is there of it, when the transactions of the killed run have ended.
+fn continued(
+    control: &mut Connection,
+    order: &LoadOrder,
+    plan: &mut Plan,
+    earlier: &notes::Earlier,
+) -> Result<notes::Earlier> {
+    rollback::wait(control, order, plan, &earlier.streams)?;
+    begin_again(control, plan)?;
+    // A commit of the killed run may have ended meanwhile.
+    let now = notes::read(control)?;
+    if now.set == earlier.set {
+        return Ok(now);
+    }
+    let why = "another run has ended this load, or has begun again, meanwhile";
+    Err(Error::refused(control.name(), why, "wait until it has ended, and look at the target"))
 }
 
 /// Another load that was interrupted has left nothing that stays: without its notes, its tables would look complete.
 fn demand_nothing_else(control: &mut Connection, plan: &Plan, earlier: &notes::Earlier) -> Result<()> {
     let is_dropped = |name: &String| plan.databases.iter().any(|database| database.whole && database.name == *name);
     let left = earlier.databases.iter().filter(|name| !is_dropped(name));
-    let there = control.query("SELECT schema_name FROM information_schema.schemata")?;
-    let is_there = |name: &String| there.rows.iter().any(|row| matches!(&row[..], [Some(found)] if found == name));
-    let left: Vec<&String> = left.filter(|name| is_there(name)).collect();
+    let there = databases_there(control)?;
+    let left: Vec<&String> = left.filter(|name| there.contains(*name)).collect();
     if left.is_empty() {
         return Ok(());
     }
@@ -188,11 +216,48 @@ fn demand_nothing_else(control: &mut Connection, plan: &Plan, earlier: &notes::E
     Err(Error::refused(control.name(), why, hint))
 }
 
-/// Refuses an account that lacks privileges, and names each.
-fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> Result<()> {
+/// The databases of the target that the account may see.
+fn databases_there(control: &mut Connection) -> Result<HashSet<String>> {
+    let there = control.query("SELECT schema_name FROM information_schema.schemata")?;
+    Ok(there.rows.into_iter().flatten().flatten().collect())
+}
+
+/// Refuses functions and triggers that the server does not create with a binary log: it takes them from trusted accounts only.
+/// <https://dev.mysql.com/doc/refman/9.7/en/stored-programs-logging.html>
+fn demand_trust(control: &mut Connection, plan: &Plan, facts: &Facts) -> Result<()> {
+    /// What MariaDB takes in the place of SUPER.
+    const TRUSTED: [&str; 3] = ["SUPER", "BINLOG ADMIN", "ALL PRIVILEGES"];
+    /// Without one of these words, MySQL and MariaDB take a function from no account.
+    const SAFE: [&str; 3] = ["DETERMINISTIC", "NO SQL", "READS SQL DATA"];
+    let guarded: Vec<&Code> =
+        plan.code.iter().filter(|code| ["FUNCTION", "TRIGGER"].contains(&&code.kind[..])).collect();
+    if guarded.is_empty() || !facts.binary_log {
+        return Ok(());
+    }
+    if control.query("SELECT @@log_bin_trust_function_creators")?.single() != Some("0") {
+        return Ok(());
+    }
+    let is_trusted = TRUSTED.iter().any(|privilege| facts.grants.globally(privilege));
+    let is_safe = |code: &Code| {
+        let text = code.create.to_uppercase();
+        code.kind != "FUNCTION" || SAFE.iter().any(|word| text.contains(word))
+    };
+    let refused = guarded.into_iter().filter(|code| !is_trusted || !is_safe(code)).map(Code::shown);
+    let named = first_of(refused, NAMED_MAX);
+    if named.is_empty() {
+        return Ok(());
+    }
+    let why = format!("it has a binary log and log_bin_trust_function_creators = OFF, so it refuses {named}");
+    let hint = "SET GLOBAL log_bin_trust_function_creators = ON on the target. For a trigger, or a function that is DETERMINISTIC, NO SQL or \
+                READS SQL DATA, SUPER allows it, too";
+    Err(Error::refused(control.name(), why, hint))
+}
+
+/// Refuses an account that lacks privileges, and names each. `replaced`: what `--replace` may have to drop.
+fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, replaced: &HashSet<String>, server: &str) -> Result<()> {
     let missing_on = |schema: &str, wanted: &[&str]| {
         let missing: Vec<&str> = wanted.iter().copied().filter(|privilege| !facts.allows(schema, privilege)).collect();
-        (!missing.is_empty()).then(|| format!("{} on `{schema}`", missing.join(", ")))
+        (!missing.is_empty()).then(|| format!("{} ON {}.*", missing.join(", "), quoted(schema)))
     };
     let mut missing: Vec<String> =
         missing_on(NOTES, &["CREATE", "DROP", "SELECT", "INSERT", "UPDATE"]).into_iter().collect();
@@ -202,6 +267,7 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
         let has = |kind: &str| plan.code.iter().any(|code| code.schema == database.name && code.kind == kind);
         let wanted = [
             ("CREATE", true),
+            ("DROP", replaced.contains(&database.name)),
             ("INSERT", tables().next().is_some()),
             ("SELECT", check),
             ("ALTER", tables().any(is_altered) || has_other_collations(database, plan)),
@@ -216,11 +282,11 @@ fn demand_privileges(plan: &Plan, facts: &Facts, check: bool, server: &str) -> R
             wanted.into_iter().filter(|(_, needed)| *needed).map(|(privilege, _)| privilege).collect();
         missing.extend(missing_on(&database.name, &wanted));
     }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let why = format!("the account lacks {}", first_of(&missing, NAMED_MAX));
-    Err(Error::refused(server, why, "GRANT these privileges, or load with another account"))
+    let Some(first) = missing.first() else { return Ok(()) };
+    let more = if missing.len() > NAMED_MAX { "; …" } else { "" };
+    let why = format!("the account lacks {}{more}", missing[..missing.len().min(NAMED_MAX)].join("; "));
+    let notes = format!("The load keeps its notes in the database {NOTES}");
+    Err(Error::refused(server, why, format!("GRANT {first} TO …, and so on, or load with another account. {notes}")))
 }
 
 /// Whether a database gets other collations for a moment, for its routines, triggers and events.

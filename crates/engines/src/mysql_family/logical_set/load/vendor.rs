@@ -94,7 +94,12 @@ fn general(set: &str, knows: &dyn Fn(&str) -> bool) -> Option<String> {
     [set, other].iter().map(|set| format!("{set}_general_ci")).find(|name| knows(name))
 }
 
-/// The text with other collations. Quoted names and texts stay.
+/// The text with the nearest collations in the place of unknown ones. Quoted names and texts stay.
+pub fn with_nearest(text: &str, known: &HashSet<String>) -> String {
+    fitted(text, known, &mut BTreeMap::new())
+}
+
+/// The same, and which ones were replaced.
 fn fitted(text: &str, known: &HashSet<String>, replaced: &mut BTreeMap<String, String>) -> String {
     let bytes = text.as_bytes();
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';

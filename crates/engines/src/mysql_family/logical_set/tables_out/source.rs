@@ -12,8 +12,8 @@ use crate::mysql_family::logical_set::set::Detail;
 use crate::mysql_family::logical_set::small;
 use crate::mysql_family::logical_set::tsv::Tally;
 
-/// The longest row, in bytes.
-const ROW_MAX: usize = 1 << 30;
+/// The longest row, in bytes of text: a server sends 1 GiB at most, and a backslash may stand before each byte.
+const ROW_MAX: usize = (2 << 30) + (1 << 20);
 /// The longest stream with small tables, in bytes. A reader ends it when it has 8 MiB and a table more.
 const SMALL_STREAM_MAX: u64 = 64 << 20;
 /// Streams with small tables that are kept in memory, at most.
@@ -170,7 +170,7 @@ impl Source {
             }
             carry.extend_from_slice(rest);
             if carry.len() > ROW_MAX {
-                let why = "a row in the set is longer than 1 GiB";
+                let why = "a row in the set is longer than a row of a server can be";
                 return Err(Error::incomplete(format!("table {table}"), why, "use another set"));
             }
         }
