@@ -135,7 +135,7 @@ pub fn prepared(
         return Err(other_selection(server));
     }
     if continues && earlier.created {
-        return continued(control, order, plan, &earlier);
+        return if order.dry_run { Ok(earlier) } else { continued(control, order, plan, &earlier) };
     }
     // The run was killed while it made its notes: it has made nothing else.
     let is_bare = order.resume && earlier.set.as_deref() == Some("");
@@ -150,7 +150,7 @@ pub fn prepared(
     }
     let replaced = if order.replace { databases_there(control)? } else { HashSet::new() };
     demand_privileges(plan, facts, order.check, &replaced, &server)?;
-    demand_trust(control, plan, facts)?;
+    demand_trust(control, order, plan, facts)?;
     demand_timestamps(control, plan)?;
     if facts.lower_case_table_names != 0 {
         demand_names(plan, &server)?;
@@ -224,7 +224,7 @@ fn databases_there(control: &mut Connection) -> Result<HashSet<String>> {
 
 /// Refuses functions and triggers that the server does not create with a binary log: it takes them from trusted accounts only.
 /// <https://dev.mysql.com/doc/refman/9.7/en/stored-programs-logging.html>
-fn demand_trust(control: &mut Connection, plan: &Plan, facts: &Facts) -> Result<()> {
+fn demand_trust(control: &mut Connection, order: &LoadOrder, plan: &Plan, facts: &Facts) -> Result<()> {
     /// What MariaDB takes in the place of SUPER.
     const TRUSTED: [&str; 3] = ["SUPER", "BINLOG ADMIN", "ALL PRIVILEGES"];
     /// Without one of these words, MySQL and MariaDB take a function from no account.
@@ -233,6 +233,10 @@ fn demand_trust(control: &mut Connection, plan: &Plan, facts: &Facts) -> Result<
         plan.code.iter().filter(|code| ["FUNCTION", "TRIGGER"].contains(&&code.kind[..])).collect();
     if guarded.is_empty() || !facts.binary_log {
         return Ok(());
+    }
+    if order.new_server {
+        // A private server: nobody else has an account.
+        return Ok(control.query("SET GLOBAL log_bin_trust_function_creators = ON").map(drop)?);
     }
     if control.query("SELECT @@log_bin_trust_function_creators")?.single() != Some("0") {
         return Ok(());
