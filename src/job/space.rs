@@ -26,7 +26,7 @@ const FAMILY_OVERHEAD: u64 = 256 << 10;
 pub(super) struct Expected {
     /// In bytes.
     pub bytes: u64,
-    /// The backup is compressed, and the engine gives no samples: it may be much smaller.
+    /// The rows of a logical backup are compressed, and nobody has seen them yet: it may be much smaller.
     pub is_most: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn expected(source: &dyn Source, allocated: u64, compression: Compres
     let pieces = samples::pieces(source, OF_A_STREAM)?;
     let ratio = samples::mean(&pieces, &samples::shares(&pieces, compression)?);
     let bytes = (allocated as f64 * ratio * MARGIN) as u64 + allocated / 200 + FAMILY_OVERHEAD;
-    Ok(Expected { bytes, is_most: pieces.is_empty() })
+    Ok(Expected { bytes, is_most: pieces.is_empty() && source.has_ordered() })
 }
 
 /// Refuses a transfer size so small that the list of index blocks at the end of a family would not fit into one block.

@@ -336,6 +336,20 @@ fn a_view_without_its_table_and_a_child_without_its_parent_are_named() {
 }
 
 #[test]
+fn a_compressed_backup_fits_on_a_disk_that_is_smaller_than_the_rows() {
+    let (world, test) = (World::new(), "a logical backup on a small disk");
+    let source = server(Kind::Mysql9, &world, "source");
+    let Some(disk) = SmallDisk::mount(&world, "small", 12, test) else { return };
+    source.sql(
+        "CREATE DATABASE shop; USE shop; CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT); INSERT INTO t VALUES (1, REPEAT('x', 9000000)), \
+         (2, REPEAT('y', 9000000)), (3, REPEAT('z', 9000000)); ANALYZE TABLE t",
+    );
+    backup(&world, &source, "--to small/ --compression none").refused(1, "small", "the backup needs about");
+    backup(&world, &source, "--to small/ --compression zstd:3").done().says(&["without compression"]);
+    assert_eq!(disk.names().len(), 1);
+}
+
+#[test]
 fn a_load_with_a_package_continues() {
     let world = World::new();
     let (source, target) = (server(Kind::Mariadb10, &world, "source"), server(Kind::Mariadb10, &world, "target"));

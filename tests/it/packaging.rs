@@ -33,7 +33,8 @@ fn with_every_key() -> String {
 /// A text of a sample with the places of this world.
 fn moved(sample: &str, world: &World) -> String {
     let to = |name: &str| world.at(name).display().to_string();
-    let places = [("/mnt/a", to("a")), ("/mnt/b", to("b")), ("/data", to(".")), ("/var/tmp", to("scratch"))];
+    // The folder of this world may be below the first one.
+    let places = [("/var/tmp", to("scratch")), ("/mnt/a", to("a")), ("/mnt/b", to("b")), ("/data", to("."))];
     let more = [("/etc/fullbore", to(".")), ("/var/lib/fullbore", to("state"))];
     places.iter().chain(&more).fold(sample.to_owned(), |sample, (old, new)| sample.replace(old, new))
 }

@@ -89,6 +89,8 @@ pub(super) struct Resolved<'a> {
     pub base: Predecessor,
     pub allocated: u64,
     pub expected_per_family: u64,
+    /// It may be much less.
+    pub expected_is_most: bool,
     pub file_mode: Mode,
 }
 
@@ -159,6 +161,7 @@ impl<'a> Opened<'a> {
             base,
             allocated,
             expected_per_family,
+            expected_is_most: expected.is_most,
             file_mode: Mode::from_environment()?,
         })
     }

@@ -253,7 +253,7 @@ pub(super) fn open(resolved: &Resolved<'_>, stores: &Stores) -> Result<Vec<Box<d
         init: request.init,
         name_is_unique: is_made_unique(request, device),
         mkdir: request.mkdir,
-        expected_size: Some(resolved.expected_per_family).filter(|&bytes| bytes > 0),
+        expected_size: Some(resolved.expected_per_family).filter(|&bytes| bytes > 0 && !resolved.expected_is_most),
         part_size: resolved.plan.part_size,
         queue_depth: resolved.plan.queue_depth,
         mode: resolved.file_mode,
