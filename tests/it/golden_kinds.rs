@@ -38,6 +38,13 @@ fn copy_all(from: &Path, to: &Path) {
     }
 }
 
+/// The keys that golden media are encrypted for.
+pub fn take_keys(world: &World) {
+    for name in ["golden.key", "golden.key.pub"] {
+        world.write_secret(name, &fs::read(media(VERSION).join("sqlite").join(name)).unwrap());
+    }
+}
+
 /// Writes the media and the digests of a kind.
 pub fn keep(world: &World, kind: &str, digests: &[String], most: u64) {
     let into = new_media(kind);
@@ -104,9 +111,7 @@ fn golden_media_of_servers_and_their_logs_restore_to_what_they_always_did() {
 #[ignore = "writes golden media of a new version of the format"]
 fn write_the_golden_media_of_servers() {
     let (world, mut digests) = (foreign_sets::world(), Vec::new());
-    for name in ["golden.key", "golden.key.pub"] {
-        world.write_secret(name, &fs::read(media(VERSION).join("sqlite").join(name)).unwrap());
-    }
+    take_keys(&world);
     for (name, kind) in SERVERS {
         let server = Server::start(kind, &options(kind));
         let password = world.at(&format!("password-of-{name}"));

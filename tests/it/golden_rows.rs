@@ -8,7 +8,7 @@ use std::fs;
 
 use crate::foreign_sets;
 use crate::golden::{expected, media};
-use crate::golden_kinds::{SERVERS, VERSION, keep, with_media};
+use crate::golden_kinds::{SERVERS, VERSION, keep, take_keys, with_media};
 use crate::golden_servers::digest;
 use crate::world::World;
 
@@ -43,9 +43,7 @@ fn golden_rows_accounts_and_logs_restore_to_what_they_always_did() {
 #[ignore = "writes golden media of a new version of the format"]
 fn write_the_golden_rows() {
     let (world, mut digests) = (foreign_sets::world(), Vec::new());
-    for name in ["golden.key", "golden.key.pub"] {
-        world.write_secret(name, &fs::read(media(VERSION).join("sqlite").join(name)).unwrap());
-    }
+    take_keys(&world);
     for (name, kind) in SERVERS {
         let server = Server::start(kind, &Options::new().binlog());
         fs::copy(server.password_file().unwrap(), world.at("password")).unwrap();
